@@ -1,0 +1,182 @@
+//! Settings of one lock.
+
+use crate::error::Error;
+use std::time::Duration;
+
+/// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
+/// The shortest lease. Below it, the safety margin of the deadline (2 ms) and three attempts to extend do not fit.
+pub const MIN_LEASE: Duration = Duration::from_millis(20);
+
+/// The longest lease: 2,147,483,647 ms (24 days), the JVM DLock's `int` of milliseconds.
+pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
+
+const DEFAULT_RENEW_AT: f64 = 0.75;
+const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
+
+/// Settings of one lock: its name, its lease, and how the lease is kept. JVM: `DLockConfig`.
+///
+/// Making one cannot fail; [`DLockGenerator::generate_with`](crate::DLockGenerator::generate_with) checks it.
+///
+/// ```
+/// use redis_dlock::DLockConfig;
+/// use std::time::Duration;
+///
+/// let config = DLockConfig::new("ORDER", " 4711 ").with_lease(Duration::from_secs(5));
+/// assert_eq!(config.unique_key(), "DLOCK_ORDER_4711");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct DLockConfig {
+    lock_type: String,
+    unique_key: String,
+    lease: Duration,
+    renew_at: f64,
+    probe: bool,
+    reason: Option<String>,
+}
+
+impl DLockConfig {
+    /// Settings for the lock of `lock_target` among those of `lock_type`, all others at their defaults.
+    ///
+    /// The type groups targets of one kind (`ORDER`, `USER`) and is taken as it is; it must not be empty. From the target,
+    /// leading and trailing characters up to U+0020 are stripped (what Java's `String.trim` strips, so both sides
+    /// name the same key); it may be empty.
+    pub fn new(lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Self {
+        let lock_type = lock_type.into();
+        let target = lock_target.as_ref().trim_matches(|c| c <= '\u{20}');
+        Self {
+            unique_key: format!("DLOCK_{lock_type}_{target}"),
+            lock_type,
+            lease: DEFAULT_LEASE,
+            renew_at: DEFAULT_RENEW_AT,
+            probe: true,
+            reason: None,
+        }
+    }
+
+    /// Sets how long Redis keeps the lock without an extension: what others wait when this process dies.
+    ///
+    /// From 20 ms to 24 days, in whole milliseconds (a rest is dropped). Defaults to 30 s. A live holder's lease is extended for as long as it holds.
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets at which part of the lease it is extended, 0.1 to 0.85. Defaults to 0.75, as in JVM DLock.
+    pub fn with_renew_at(mut self, part: f64) -> Self {
+        self.renew_at = part;
+        self
+    }
+
+    /// Sets whether a held key is looked at every lease/6, so that its deletion, overwriting or loss in a failover is
+    /// noticed before the next extension. Defaults to `true`.
+    pub fn with_probe(mut self, probe: bool) -> Self {
+        self.probe = probe;
+        self
+    }
+
+    /// Says what the lock is for; the log's lines about it say so too. Never leaves the process. Defaults to nothing.
+    pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// The lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`.
+    #[must_use]
+    pub fn unique_key(&self) -> &str {
+        &self.unique_key
+    }
+
+    /// The lease, in whole milliseconds once checked.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn renew_after(&self) -> Duration {
+        self.lease.mul_f64(self.renew_at)
+    }
+
+    pub(crate) fn probe(&self) -> bool {
+        self.probe
+    }
+
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// Checks all settings and drops the lease's part of a millisecond.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] naming the first setting that cannot be used.
+    pub(crate) fn checked(mut self) -> Result<Self, Error> {
+        if self.lock_type.is_empty() {
+            return Err(Error::invalid("lock type", "", "give it at least one character"));
+        }
+        check_lease(self.lease)?;
+        if !RENEW_AT_RANGE.contains(&self.renew_at) {
+            return Err(Error::invalid(
+                "renew_at",
+                self.renew_at.to_string(),
+                "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
+            ));
+        }
+        self.lease = Duration::from_millis(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
+        Ok(self)
+    }
+}
+
+/// Checks a lease.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] when it is shorter or longer than a lease may be.
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::invalid("lease", format!("{lease:?}"), "give a lease from 20 ms to 2147483647 ms (24 days)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unique_keys_follow_the_jvm() {
+        let key = |t, target| DLockConfig::new(t, target).unique_key().to_owned();
+        assert_eq!(key("USER", "7"), "DLOCK_USER_7");
+        assert_eq!(key("USER", "\u{1}\t 7\r\n"), "DLOCK_USER_7");
+        assert_eq!(key(" USER ", ""), "DLOCK_ USER _");
+        assert_eq!(key("USER", "\u{3000}7\u{a0}"), "DLOCK_USER_\u{3000}7\u{a0}");
+    }
+
+    #[test]
+    fn bad_settings_are_named_with_their_value() {
+        let message = |config: DLockConfig| config.checked().expect_err("must be refused").to_string();
+        let ok = || DLockConfig::new("T", "x");
+        assert!(message(DLockConfig::new("", "x")).contains("lock type"));
+        for (lease, text) in [
+            (Duration::ZERO, "0ns"),
+            (Duration::from_micros(19_999), "19.999ms"),
+            (Duration::MAX, "18446744073709551615"),
+        ] {
+            let message = message(ok().with_lease(lease));
+            assert!(message.contains("lease") && message.contains(text), "{message}");
+        }
+        for part in [f64::NAN, -1.0, 0.0, 1.0, f64::INFINITY] {
+            let message = message(ok().with_renew_at(part));
+            assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");
+        }
+    }
+
+    #[test]
+    fn leases_are_whole_milliseconds() {
+        let config = DLockConfig::new("T", "x").with_lease(Duration::from_micros(20_999)).checked().expect("valid");
+        assert_eq!(config.lease(), Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,163 @@
+//! What can go wrong, by name.
+
+use std::fmt;
+use std::time::Duration;
+
+/// An error of this crate. Every message names the value at fault and says what to do; none carries a password.
+///
+/// That a lock is held by somebody else is no error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting, a URL or a line of a properties file cannot be used. Nothing was sent to the store.
+    #[error("invalid {what} {value:?}: {hint}")]
+    InvalidConfig {
+        /// Which setting.
+        what: &'static str,
+        /// The value as it was given (a password in it is masked).
+        value: String,
+        /// What to do about it.
+        hint: String,
+    },
+
+    /// The store could not be reached, did not answer in time, or refused the command for a reason that may pass.
+    #[error("the lock store failed ({failure}): {message}")]
+    Backend {
+        /// What is known of the command.
+        failure: BackendFailure,
+        /// The cause, in the words of the server or of the operating system.
+        message: String,
+    },
+
+    /// The store refuses this user: no or wrong password, a missing command, key or channel right.
+    #[error(
+        "access denied by the lock store: {message}; give the user the rights listed in the README, section \"ACL rules\""
+    )]
+    Denied {
+        /// The server's words.
+        message: String,
+    },
+
+    /// The key exists with a value that no lock ever writes, of another type. Nothing was written.
+    #[error(
+        "key {key:?} is in use by something else: {message}; choose another lock type or target, or remove that key"
+    )]
+    Conflict {
+        /// The lock's unique key.
+        key: String,
+        /// Which of the lock's keys, and what is wrong with it.
+        message: String,
+    },
+
+    /// The server cannot carry this lock: it is older than 7.0, or part of a Redis Cluster.
+    #[error("unsupported server: {message}")]
+    Unsupported {
+        /// What the server is, and what is needed.
+        message: String,
+    },
+
+    /// The lease of this hold ended before the hold did: somebody else may be, or have been, inside.
+    #[error("{0}")]
+    LeaseLost(Box<LeaseLoss>),
+
+    /// The calling thread does not hold the lock (`IllegalMonitorStateException` on the JVM). Nothing was changed.
+    #[error("the calling thread does not hold the lock {key:?}: only the thread that locked may unlock, once per lock")]
+    NotHeld {
+        /// The lock's unique key.
+        key: String,
+    },
+
+    /// The thread holds the lock 2,147,483,647 times already, as many as `java.util.concurrent` allows.
+    #[error("the calling thread holds the lock {key:?} 2147483647 times already: unlock as often as you lock")]
+    TooManyHolds {
+        /// The lock's unique key.
+        key: String,
+    },
+
+    /// The generator that made this lock was closed; make a new one.
+    #[error("the lock generator was closed: no new holds; make a new generator")]
+    ShutDown,
+}
+
+/// What is known of a command that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackendFailure {
+    /// The command was certainly not executed (no connection, LOADING, READONLY, …): it may be tried again, and says
+    /// nothing about who holds the lock.
+    NotExecuted,
+    /// The server executes nothing that writes (OOM, MISCONF) until an operator helps.
+    Refused,
+    /// The command was sent and its outcome is unknown (time-out, connection closed).
+    Unknown,
+}
+
+impl fmt::Display for BackendFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotExecuted => "command not executed",
+            Self::Refused => "writes refused",
+            Self::Unknown => "outcome unknown",
+        })
+    }
+}
+
+/// How a lease was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseLoss {
+    /// The lock's unique key.
+    pub key: String,
+    /// The locker string of the tenure that was lost.
+    pub locker: String,
+    /// Why.
+    pub cause: LossCause,
+    /// How long before this error was made the loss was noticed or, for a passed deadline, happened.
+    pub ago: Duration,
+}
+
+impl fmt::Display for LeaseLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the lease of lock {:?} (locker {:?}) was lost {:?} ago: {}; what was done since may have run beside another holder",
+            self.key, self.locker, self.ago, self.cause
+        )
+    }
+}
+
+/// Why a lease was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The lease ran out without being extended in time: the process was stopped, or the store unreachable.
+    Deadline,
+    /// The key holds the locker of somebody else.
+    TakenOver {
+        /// That locker, or a note that the key is of another type.
+        by: String,
+    },
+    /// The key is gone: deleted, evicted, or not there after a failover.
+    Deleted,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deadline => f.write_str("it was not extended before its deadline"),
+            Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
+            Self::Deleted => f.write_str("the key was deleted from the store"),
+        }
+    }
+}
+
+impl Error {
+    /// An [`Error::InvalidConfig`].
+    pub(crate) fn invalid(what: &'static str, value: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::InvalidConfig { what, value: value.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::Backend`].
+    pub(crate) fn backend(failure: BackendFailure, message: impl Into<String>) -> Self {
+        Self::Backend { failure, message: message.into() }
+    }
+}

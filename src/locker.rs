@@ -1,0 +1,85 @@
+//! Locker strings: who holds a key, and for which tenure.
+//!
+//! `{host}-{pid}-{random}-{n}`: the part before the last `-` is the client id, `n` counts the client's tenures. A locker
+//! is never used twice, so a late or repeated command can only ever touch the tenure it was meant for.
+
+use crate::error::{BackendFailure, Error};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes drawn from the operating system for each client: 96 bits (containers share host names and pid 1).
+const RANDOM_BYTES: usize = 12;
+
+/// The identity of one client, and the source of its lockers.
+#[derive(Debug)]
+pub(crate) struct ClientId {
+    text: String,
+    tenures: AtomicU64,
+}
+
+impl ClientId {
+    /// Draws a new identity.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] when the operating system has no random numbers.
+    pub(crate) fn draw() -> Result<Self, Error> {
+        let mut random = [0u8; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|e| {
+            Error::backend(BackendFailure::NotExecuted, format!("the operating system gave no random bytes: {e}"))
+        })?;
+        let host = hostname::get().unwrap_or_default();
+        let mut text = format!("{}-{}-", readable(&host.to_string_lossy()), std::process::id());
+        for byte in random {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Ok(Self { text, tenures: AtomicU64::new(0) })
+    }
+
+    /// The client id, the part of every locker before the last `-`.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A locker that was never returned before.
+    pub(crate) fn next_locker(&self) -> String {
+        let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{}-{n}", self.text)
+    }
+}
+
+/// A host name as it may stand in a locker: no blanks, no control characters, not empty, not long.
+fn readable(host: &str) -> String {
+    let safe: String = host
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' })
+        .collect();
+    if safe.is_empty() { "unknown".to_owned() } else { safe }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lockers_share_the_client_id_and_never_repeat() {
+        let id = ClientId::draw().expect("random bytes");
+        let (a, b) = (id.next_locker(), id.next_locker());
+        assert_ne!(a, b);
+        for locker in [&a, &b] {
+            assert_eq!(locker.rsplit_once('-').expect("a dash").0, id.as_str());
+        }
+        let random = id.as_str().rsplit_once('-').expect("a dash").1;
+        assert_eq!(random.len(), 2 * RANDOM_BYTES);
+        assert_ne!(id.as_str(), ClientId::draw().expect("random bytes").as_str());
+    }
+
+    #[test]
+    fn odd_host_names_stay_readable() {
+        assert_eq!(readable("web 1\n"), "web_1_");
+        assert_eq!(readable(""), "unknown");
+        assert_eq!(readable(&"x".repeat(300)).len(), 64);
+    }
+}

@@ -1,0 +1,324 @@
+//! The port between the lock and a store: [`LockProcessor`], its requests and its outcomes.
+//!
+//! A store keeps, for each lock key, a *holder* (a locker string with a lease), a *queue* of waiting tenures, and, for
+//! all keys together, the *fence*, from which every tenure gets a number that is greater than all before it.
+//! Everything that decides who holds a lock is one atomic operation of the store. The contracts below are what the
+//! conformance suite (`tests/it/conformance`) checks, on every store alike.
+
+use crate::error::Error;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Asks for a key, once for each locker: [`LockProcessor::acquire`].
+#[derive(Clone, Copy, Debug)]
+pub struct AcquireRequest<'a> {
+    /// The lock's unique key.
+    pub key: &'a str,
+    /// A locker that was never sent before.
+    pub locker: &'a str,
+    /// How long the store keeps the key without an extension; whole milliseconds.
+    pub lease: Duration,
+    /// Whether to stand in the queue when the key is busy.
+    pub wait: bool,
+}
+
+/// Asks again about a locker that was sent by an acquire, or as a release's next locker: [`LockProcessor::poll`].
+#[derive(Clone, Copy, Debug)]
+pub struct PollRequest<'a> {
+    /// The lock's unique key.
+    pub key: &'a str,
+    /// The locker asked about.
+    pub locker: &'a str,
+    /// The lease it was sent with.
+    pub lease: Duration,
+}
+
+/// Renews a lease: [`LockProcessor::extend`].
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendRequest<'a> {
+    /// The lock's unique key.
+    pub key: &'a str,
+    /// The locker of the tenure.
+    pub locker: &'a str,
+    /// The lease, counted anew from now.
+    pub lease: Duration,
+    /// Whether to fetch a range of unissued numbers, too.
+    pub fresh_numbers: bool,
+}
+
+/// Gives a key back, or gives up waiting for it: [`LockProcessor::release`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseRequest<'a> {
+    /// The lock's unique key.
+    pub key: &'a str,
+    /// The locker of the tenure that ends.
+    pub locker: &'a str,
+    /// The lease it was sent with (its entry in the queue is found by both).
+    pub lease: Duration,
+    /// A fresh locker that takes the key if nobody waits, and else stands at the queue's end; with its lease.
+    pub next: Option<(&'a str, Duration)>,
+}
+
+/// Asks whether a key still carries a locker: [`LockProcessor::probe`].
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeRequest<'a> {
+    /// The lock's unique key.
+    pub key: &'a str,
+    /// The locker of the tenure.
+    pub locker: &'a str,
+}
+
+/// The key is the asker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The fence number of this tenure: greater than every number issued before.
+    pub number: u64,
+    /// How many tenures wait in the queue.
+    pub waiting: u64,
+}
+
+/// The key is somebody else's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// The holder's locker, of whatever shape.
+    pub holder: String,
+    /// When the holder's lease ends unless extended; `None` for a key without a time to live.
+    pub remaining: Option<Duration>,
+}
+
+/// What [`LockProcessor::acquire`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireOutcome {
+    /// The key was free, nobody waited: it is the asker's now.
+    Acquired(Grant),
+    /// The key is somebody else's. With `wait`, the asker stands in the queue.
+    Busy(Busy),
+}
+
+/// What [`LockProcessor::poll`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PollOutcome {
+    /// The key is the locker's, since this call or since an earlier one; its lease counts anew.
+    Acquired(Grant),
+    /// The locker stands in the queue; so it was granted nothing before this answer.
+    Waiting(Busy),
+    /// The store knows nothing of this locker, and this call changed nothing: start anew with a fresh one.
+    Gone,
+}
+
+/// What [`LockProcessor::extend`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtendOutcome {
+    /// The lease counts anew.
+    Extended {
+        /// How many tenures wait in the queue.
+        waiting: u64,
+        /// With `fresh_numbers`: numbers that no one else was or will be given.
+        numbers: Option<RangeInclusive<u64>>,
+    },
+    /// The key is not this locker's; nothing was changed.
+    NotOurs(NotOurs),
+}
+
+/// What [`LockProcessor::release`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// The key is free, or with the first live waiter.
+    Released {
+        /// How many tenures wait in the queue.
+        waiting: u64,
+    },
+    /// Nobody waited: the key is with the next locker.
+    Passed(Grant),
+    /// A waiter got the key; the next locker stands at the queue's end.
+    Queued(Busy),
+    /// The key was not this locker's. It stands in the queue no more; nothing else was changed, the next locker is unknown.
+    NotOurs(NotOurs),
+}
+
+/// What [`LockProcessor::probe`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeOutcome {
+    /// The key carries the locker.
+    Ours,
+    /// It does not.
+    NotOurs(NotOurs),
+}
+
+/// What a key carries instead of the locker asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotOurs {
+    /// The holder's locker; `None` when the key is free.
+    pub holder: Option<String>,
+}
+
+/// What a store knows of a key, for people: [`LockProcessor::inspect`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Who holds the key.
+    pub holder: Option<Busy>,
+    /// How many tenures wait in the queue.
+    pub waiting: u64,
+}
+
+/// One of the requests, for [`LockProcessor::batch`].
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// See [`LockProcessor::acquire`].
+    Acquire(AcquireRequest<'a>),
+    /// See [`LockProcessor::poll`].
+    Poll(PollRequest<'a>),
+    /// See [`LockProcessor::extend`].
+    Extend(ExtendRequest<'a>),
+    /// See [`LockProcessor::release`].
+    Release(ReleaseRequest<'a>),
+    /// See [`LockProcessor::probe`].
+    Probe(ProbeRequest<'a>),
+}
+
+/// The outcome of one [`Request`], of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of a [`Request::Acquire`].
+    Acquire(AcquireOutcome),
+    /// Of a [`Request::Poll`].
+    Poll(PollOutcome),
+    /// Of a [`Request::Extend`].
+    Extend(ExtendOutcome),
+    /// Of a [`Request::Release`].
+    Release(ReleaseOutcome),
+    /// Of a [`Request::Probe`].
+    Probe(ProbeOutcome),
+}
+
+/// What a client hears in its inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Message {
+    /// A waiting tenure was given its key.
+    Granted {
+        /// The lock's unique key.
+        key: String,
+        /// The locker that holds it now.
+        locker: String,
+        /// Its fence number and how many wait behind it.
+        grant: Grant,
+    },
+    /// Others wait for a key that a tenure of this client holds.
+    Contended {
+        /// The lock's unique key.
+        key: String,
+        /// The holding locker.
+        locker: String,
+    },
+}
+
+/// A subscription to what a store has to say to one client; it ends when dropped.
+pub trait Inbox: Send {
+    /// Waits for the next message, at most `limit`; `None` when there was none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] when the subscription is broken: messages may have been lost, open a new one.
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error>;
+}
+
+/// A store of locks (JVM: `DLockProcessor`).
+///
+/// Every method may be called by any number of threads at once, blocks its caller until the store has answered or
+/// `limit` is over, and never sends a request twice once it may have been executed. All of them fail with
+///
+/// * [`Error::Backend`] whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` after a `limit` that ended
+///   while it was under way: it may still be executed later),
+/// * [`Error::Denied`], [`Error::Conflict`] (with nothing written) and [`Error::Unsupported`], which repeat until somebody helps,
+/// * [`Error::ShutDown`] after [`close`](Self::close).
+pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
+    /// Takes the key if it is free and nobody waits for it; one round trip. If it is free but others wait, the first
+    /// live one is given it before this asker is looked at.
+    ///
+    /// Send each locker once: when the outcome is unknown, [`poll`](Self::poll) tells it. A repeated acquire could take
+    /// the key a second time for a tenure that has ended.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error>;
+
+    /// Tells what became of a locker; gives a free key to the first live waiter, which may be this one. Safe to repeat:
+    /// a locker that holds nothing and stands nowhere is answered `Gone` and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error>;
+
+    /// Lets the lease count anew if the key still carries the locker; else changes nothing. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error>;
+
+    /// Ends a tenure: gives the key, if it carries the locker, to the first live waiter, else to the next locker, else
+    /// frees it. If it does not carry the locker, takes the locker from the queue and nothing else. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error>;
+
+    /// Tells whether the key still carries the locker, by the authority that would grant it to others (never a stale copy).
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error>;
+
+    /// Tells who holds a key and how many wait. For people and logs: it may be over when it is read.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error>;
+
+    /// Runs many requests, in order, and returns as many results. A store behind a network sends them in one go; the
+    /// default runs one after another.
+    ///
+    /// When the call must not outlast `limit`, requests that were not answered by then fail as in the single methods.
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        requests
+            .iter()
+            .map(|request| match request {
+                Request::Acquire(r) => self.acquire(r, limit).map(Outcome::Acquire),
+                Request::Poll(r) => self.poll(r, limit).map(Outcome::Poll),
+                Request::Extend(r) => self.extend(r, limit).map(Outcome::Extend),
+                Request::Release(r) => self.release(r, limit).map(Outcome::Release),
+                Request::Probe(r) => self.probe(r, limit).map(Outcome::Probe),
+            })
+            .collect()
+    }
+
+    /// Opens the inbox of a client (the part of its lockers before the last `-`). When this returns, the store counts
+    /// the client's waiting tenures as live and every later message is delivered.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error>;
+
+    /// How long a single command may take when the caller sets no other limit. The default is one second.
+    fn command_limit(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Whether the store has ever answered; until then a blocking `lock()` fails instead of waiting out an outage, so
+    /// that a wrong address or password is seen at once. The default is `true`.
+    fn has_answered(&self) -> bool {
+        true
+    }
+
+    /// Gives back sockets and other resources; later calls fail with [`Error::ShutDown`]. Called once no lock needs
+    /// the store any more. The default does nothing.
+    fn close(&self) {}
+}
