@@ -21,6 +21,7 @@ mod queue;
 mod retry;
 mod schedule;
 mod tenure;
+mod turn;
 mod unguarded;
 mod worker;
 

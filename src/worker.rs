@@ -90,6 +90,7 @@ impl Worker {
     pub(crate) fn stop(&self) {
         // First the thread's slot: whoever starts it right now is done, or will find it stopped.
         let mut thread = self.thread.lock();
+        self.started.store(false, Ordering::Release);
         self.bell.alarm.lock().stopped = true;
         self.bell.rung.notify_one();
         let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
