@@ -1,6 +1,6 @@
 //! The hold of one thread: owner, count, token and validity, readable without a mutex.
 //!
-//! Reentry never leaves the thread (as in `java.util.concurrent.locks.ReentrantLock` and parking_lot's reentrant
+//! Reentry never leaves the thread (as in `java.util.concurrent.locks.ReentrantLock` and `parking_lot`'s reentrant
 //! mutex): a thread that finds its own number in `owner` is the only one that may change the count, and nobody else
 //! can become owner before it has left.
 //!
