@@ -5,7 +5,9 @@ mod config;
 mod error;
 mod locker;
 mod processor;
+mod redis;
 
+pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use clock::{Clock, ManualClock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
