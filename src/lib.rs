@@ -15,6 +15,7 @@ mod key;
 mod lease;
 mod lock;
 mod locker;
+mod memory;
 mod processor;
 mod properties;
 mod queue;
@@ -32,6 +33,7 @@ pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
 pub use generator::{DLockGenerator, GeneratorBuilder};
 pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder};
+pub use memory::MemoryLockProcessor;
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
     Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,

@@ -1,0 +1,135 @@
+//! Fence numbers: one rising sequence for all stores of this process.
+//!
+//! The rule is that of the Redis store: the counter plus one, moved up to the wall clock in microseconds when it is
+//! more than [`SLACK`] behind it. So the first number of a process is the time, and above all that an earlier process
+//! issued, as long as no process issues numbers faster than the clock counts. Redis is too slow for that; a memory
+//! store is not, and therefore waits for the microsecond to pass.
+//!
+//! The sequence is of the process, not of a store: two stores that protect one resource one after the other must not
+//! confuse it, even when the wall clock was stepped back between them.
+
+use std::hint;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How far, in microseconds, the counter may be behind the clock before it is moved up; and how long a range of
+/// unissued numbers may be, for the same reason.
+const SLACK: u64 = 10_000;
+
+/// How often the clock is read at most while waiting for it: some microseconds. A clock that was stepped back, or
+/// that ticks in milliseconds, is not waited for; then numbers rise all the same, only ahead of the clock.
+const READINGS: u32 = 100;
+
+/// The last number issued. Relaxed suffices: all that matters is the order of changes to this one value, and what is
+/// ordered by the store's mutex, or by whatever passes between two stores, is ordered here as well.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// A number greater than every number before it.
+pub(super) fn issue() -> u64 {
+    loop {
+        let last = LAST.load(Ordering::Relaxed);
+        let number = next(last, clock_beyond(last));
+        if LAST.compare_exchange_weak(last, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return number;
+        }
+    }
+}
+
+/// A range of numbers that were and will not be issued otherwise, up to the clock; `None` when the clock is behind.
+pub(super) fn issue_range() -> Option<RangeInclusive<u64>> {
+    loop {
+        let last = LAST.load(Ordering::Relaxed);
+        let range = range_after(last, clock_beyond(last))?;
+        if LAST.compare_exchange_weak(last, *range.end(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return Some(range);
+        }
+    }
+}
+
+fn next(last: u64, clock: u64) -> u64 {
+    let number = last + 1;
+    if number < clock.saturating_sub(SLACK) { clock } else { number }
+}
+
+fn range_after(last: u64, clock: u64) -> Option<RangeInclusive<u64>> {
+    (last < clock).then(|| last.max(clock.saturating_sub(SLACK)) + 1..=clock)
+}
+
+/// The wall clock, once it is greater than `last`; or as it is after enough readings.
+fn clock_beyond(last: u64) -> u64 {
+    for _ in 1..READINGS {
+        let clock = wall_clock();
+        if clock > last {
+            return clock;
+        }
+        hint::spin_loop();
+    }
+    wall_clock()
+}
+
+/// Microseconds since 1970; zero before. Not beyond the year 2255, so that a token fits a signed 64-bit column.
+fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).min((1 << 53) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_the_clock_and_never_fall() {
+        assert_eq!(next(0, 5_000_000), 5_000_000, "the first number is the time");
+        assert_eq!(next(5_000_000, 5_000_700), 5_000_001, "a little behind: count");
+        assert_eq!(next(5_000_000, 5_010_002), 5_010_002, "far behind: catch up");
+        assert_eq!(next(5_000_000, 5_010_001), 5_000_001, "just not far behind");
+        assert_eq!(next(5_000_000, 4_000_000), 5_000_001, "the clock was stepped back");
+        assert_eq!(next(7, 0), 8, "a clock before 1970");
+    }
+
+    #[test]
+    fn ranges_begin_above_what_was_issued() {
+        assert_eq!(range_after(5_000_000, 5_000_300), Some(5_000_001..=5_000_300));
+        assert_eq!(range_after(0, 5_000_000), Some(4_990_001..=5_000_000), "no more than the slack");
+        assert_eq!(range_after(5_000_000, 5_000_000), None);
+        assert_eq!(range_after(5_000_000, 4_000_000), None);
+    }
+
+    #[test]
+    fn threads_never_share_a_number() {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    let mut numbers = Vec::new();
+                    for n in 0..2_000 {
+                        if n % 10 == 0 {
+                            numbers.extend(issue_range().into_iter().flat_map(|r| [*r.start(), *r.end()]));
+                        }
+                        numbers.push(issue());
+                    }
+                    // A range of one number has the same start and end.
+                    numbers.dedup();
+                    assert!(numbers.is_sorted_by(|a, b| a < b), "numbers of one thread rise");
+                    numbers
+                })
+            })
+            .collect();
+        let mut all: Vec<_> = threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect();
+        let issued = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), issued);
+    }
+
+    #[test]
+    fn numbers_do_not_outrun_the_clock() {
+        let start = wall_clock();
+        let mut last = 0;
+        for _ in 0..20_000 {
+            last = issue();
+        }
+        // Other tests of this process issue numbers, too, and as slowly; one microsecond each, no clock step in between.
+        assert!(last <= wall_clock() + 1 && last >= start, "{start} {last}");
+    }
+}

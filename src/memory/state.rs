@@ -1,0 +1,254 @@
+//! One lock key: its holder, its queue, and what every operation does to them.
+//!
+//! | holder | queue | means |
+//! |---|---|---|
+//! | none | empty | free; such an entry is not kept |
+//! | some | empty | held |
+//! | some | waiters | held and contended: the holder's client was told |
+//! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
+//!
+//! Invariants: a locker stands in the queue only because it was sent with `wait` or as a next locker, and leaves it by
+//! a grant, a release, or with the queue's life; the holder changes only in [`KeyState::hold`] and by administrators.
+
+use super::fence;
+use super::inbox::Inboxes;
+use crate::clock::Moment;
+use crate::processor::{
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs,
+    PollOutcome, PollRequest, ProbeOutcome, ReleaseOutcome, ReleaseRequest,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What an operation needs to know beside the key's state.
+pub(super) struct Scene<'a> {
+    /// The lock's unique key.
+    pub(super) key: &'a str,
+    /// The time of the operation.
+    pub(super) now: Moment,
+    /// Who is alive, and how to tell them.
+    pub(super) inboxes: &'a mut Inboxes,
+}
+
+/// The state of one key; empty when it is free and nobody waits.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    holder: Option<Holder>,
+    queue: VecDeque<Waiter>,
+    /// When the queue ends unless somebody in it asks again; set while it is not empty.
+    queue_until: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    locker: String,
+    /// `None`: without a lease, as only an administrator leaves a key.
+    until: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    locker: String,
+    lease: Duration,
+}
+
+/// Who was given the key by a hand-over.
+struct Winner {
+    locker: String,
+    lease: Duration,
+    number: u64,
+}
+
+impl KeyState {
+    pub(super) fn is_empty(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty()
+    }
+
+    /// Forgets what has ended. Every operation begins with it, so the rest of this file knows no time-outs.
+    pub(super) fn expire(&mut self, now: Moment) {
+        let over = |until: Option<Moment>| until.is_some_and(|until| until <= now);
+        if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
+            self.holder = None;
+        }
+        if over(self.queue_until) {
+            self.queue.clear();
+        }
+        if self.queue.is_empty() {
+            self.queue_until = None;
+            self.queue.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn acquire(&mut self, scene: &mut Scene<'_>, request: &AcquireRequest<'_>) -> AcquireOutcome {
+        let locker = request.locker;
+        if let Some(busy) = self.busy(scene.now) {
+            if request.wait {
+                self.enqueue(scene.now, locker, request.lease);
+                if self.queue.len() == 1 {
+                    tell_contended(scene, &busy.holder);
+                }
+            }
+            return AcquireOutcome::Busy(busy);
+        }
+        let Some(winner) = self.hand_over(scene, None) else {
+            return AcquireOutcome::Acquired(self.give(scene.now, locker, request.lease));
+        };
+        if request.wait {
+            self.enqueue(scene.now, locker, request.lease);
+        }
+        AcquireOutcome::Busy(self.announce(scene, winner))
+    }
+
+    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, request: &PollRequest<'_>) -> PollOutcome {
+        let locker = request.locker;
+        if self.is_held_by(locker) {
+            return PollOutcome::Acquired(self.give(scene.now, locker, request.lease));
+        }
+        let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, request.lease)) else {
+            return PollOutcome::Gone;
+        };
+        if let Some(busy) = self.busy(scene.now) {
+            self.prolong_queue(scene.now, request.lease);
+            if place == 0 {
+                tell_contended(scene, &busy.holder);
+            }
+            return PollOutcome::Waiting(busy);
+        }
+        // The asker itself is in the queue and counts as alive, so somebody wins.
+        match self.hand_over(scene, Some(locker)) {
+            Some(winner) if winner.locker != locker => {
+                self.prolong_queue(scene.now, request.lease);
+                PollOutcome::Waiting(self.announce(scene, winner))
+            }
+            Some(winner) => PollOutcome::Acquired(Grant { number: winner.number, waiting: self.waiting() }),
+            None => PollOutcome::Gone,
+        }
+    }
+
+    pub(super) fn extend(&mut self, scene: &mut Scene<'_>, request: &ExtendRequest<'_>) -> ExtendOutcome {
+        if !self.is_held_by(request.locker) {
+            return ExtendOutcome::NotOurs(self.not_ours());
+        }
+        self.hold(scene.now, request.locker, request.lease);
+        let numbers = if request.fresh_numbers { fence::issue_range() } else { None };
+        ExtendOutcome::Extended { waiting: self.waiting(), numbers }
+    }
+
+    pub(super) fn release(&mut self, scene: &mut Scene<'_>, request: &ReleaseRequest<'_>) -> ReleaseOutcome {
+        if !self.is_held_by(request.locker) {
+            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
+            return ReleaseOutcome::NotOurs(self.not_ours());
+        }
+        let winner = self.hand_over(scene, None);
+        match (winner, request.next) {
+            (Some(winner), Some((next, lease))) => {
+                self.enqueue(scene.now, next, lease);
+                ReleaseOutcome::Queued(self.announce(scene, winner))
+            }
+            (Some(winner), None) => {
+                self.announce(scene, winner);
+                ReleaseOutcome::Released { waiting: self.waiting() }
+            }
+            (None, Some((next, lease))) => ReleaseOutcome::Passed(self.give(scene.now, next, lease)),
+            (None, None) => {
+                self.holder = None;
+                ReleaseOutcome::Released { waiting: 0 }
+            }
+        }
+    }
+
+    pub(super) fn probe(&self, locker: &str) -> ProbeOutcome {
+        if self.is_held_by(locker) { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(self.not_ours()) }
+    }
+
+    pub(super) fn inspect(&self, now: Moment) -> Inspection {
+        Inspection { holder: self.busy(now), waiting: self.waiting() }
+    }
+
+    /// An administrator's `DEL`.
+    pub(super) fn delete(&mut self) -> bool {
+        self.holder.take().is_some()
+    }
+
+    /// An administrator's `SET`.
+    pub(super) fn overwrite(&mut self, now: Moment, locker: &str, lease: Option<Duration>) {
+        self.holder = Some(Holder { locker: locker.to_owned(), until: lease.map(|lease| now + lease) });
+    }
+
+    /// Gives the key to the first waiter that is alive, and drops the dead ones before it. Only called when the key may
+    /// be given away. `asker` counts as alive without an inbox: it hears of its luck in its reply.
+    ///
+    /// The winner is told by [`announce`](Self::announce), once it is known how many wait behind it.
+    fn hand_over(&mut self, scene: &mut Scene<'_>, asker: Option<&str>) -> Option<Winner> {
+        while let Some(Waiter { locker, lease }) = self.queue.pop_front() {
+            if asker == Some(&*locker) || scene.inboxes.hears(&locker) {
+                let number = self.give(scene.now, &locker, lease).number;
+                return Some(Winner { locker, lease, number });
+            }
+        }
+        None
+    }
+
+    /// Tells the winner of a hand-over; answers what those who did not win need to know.
+    fn announce(&self, scene: &mut Scene<'_>, winner: Winner) -> Busy {
+        let Winner { locker, lease, number } = winner;
+        let grant = Grant { number, waiting: self.waiting() };
+        scene.inboxes.tell(&locker, || Message::Granted { key: scene.key.to_owned(), locker: locker.clone(), grant });
+        Busy { holder: locker, remaining: Some(lease) }
+    }
+
+    /// Lets a locker hold the key from now, with a new number.
+    fn give(&mut self, now: Moment, locker: &str, lease: Duration) -> Grant {
+        self.hold(now, locker, lease);
+        Grant { number: fence::issue(), waiting: self.waiting() }
+    }
+
+    fn hold(&mut self, now: Moment, locker: &str, lease: Duration) {
+        let until = Some(now + lease);
+        match &mut self.holder {
+            Some(holder) if holder.locker == locker => holder.until = until,
+            holder => *holder = Some(Holder { locker: locker.to_owned(), until }),
+        }
+    }
+
+    fn enqueue(&mut self, now: Moment, locker: &str, lease: Duration) {
+        if self.queue.is_empty() {
+            self.queue_until = None;
+        }
+        self.queue.push_back(Waiter { locker: locker.to_owned(), lease });
+        self.prolong_queue(now, lease);
+    }
+
+    /// Lets the queue live twice this lease from now, or longer if a longer lease waits.
+    fn prolong_queue(&mut self, now: Moment, lease: Duration) {
+        self.queue_until = self.queue_until.max(Some(now + lease.saturating_mul(2)));
+    }
+
+    fn is_held_by(&self, locker: &str) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.locker == locker)
+    }
+
+    fn busy(&self, now: Moment) -> Option<Busy> {
+        let Holder { locker, until } = self.holder.as_ref()?;
+        Some(Busy { holder: locker.clone(), remaining: until.map(|until| until.since(now)) })
+    }
+
+    fn not_ours(&self) -> NotOurs {
+        NotOurs { holder: self.holder.as_ref().map(|holder| holder.locker.clone()) }
+    }
+
+    fn waiting(&self) -> u64 {
+        self.queue.len() as u64
+    }
+}
+
+impl Waiter {
+    /// Both are compared, as in Redis, where an entry is found by its whole text.
+    fn is(&self, locker: &str, lease: Duration) -> bool {
+        self.locker == locker && self.lease == lease
+    }
+}
+
+fn tell_contended(scene: &mut Scene<'_>, holder: &str) {
+    scene.inboxes.tell(holder, || Message::Contended { key: scene.key.to_owned(), locker: holder.to_owned() });
+}
