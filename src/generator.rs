@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
 use crate::processor::LockProcessor;
 use crate::properties::{self, Leases};
+use crate::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,18 @@ enum DefaultLeases {
 }
 
 impl DLockGenerator {
+    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
+    ///
+    /// Blocks until the server has answered, at most the connect time-out (2 s).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
+    /// login, [`Error::Unsupported`] when it is older than 7.0 or a cluster node.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::new(RedisLockProcessor::connect(url)?)
+    }
+
     /// Makes locks of the given store.
     ///
     /// # Errors

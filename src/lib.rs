@@ -19,6 +19,7 @@ mod memory;
 mod processor;
 mod properties;
 mod queue;
+mod redis;
 mod retry;
 mod schedule;
 mod tenure;
@@ -26,6 +27,7 @@ mod turn;
 mod unguarded;
 mod worker;
 
+pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
