@@ -1,0 +1,8 @@
+//! The crate's integration tests, in one binary.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod bad_input;
+mod support;
+mod tokens;
+mod wire;

@@ -1,0 +1,2 @@
+mod redis_server;
+pub(crate) use redis_server::RedisServer;
