@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bad_input;
+mod processes;
 mod support;
 mod tokens;
 mod wire;
