@@ -4,7 +4,7 @@
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
 -- ARGV  1 locker, 2 its lease in ms, 3 next locker or '', 4 its lease in ms, 5 slack of the fence in microseconds
--- Reply {1, waiting}              released
+-- Reply waiting                   released
 --       {2, number, 0}            nobody waits: the key is with the next locker
 --       {3, holder, pttl}         a waiter has the key; the next locker stands at the queue's end
 --       {0, holder or nil}        was not the locker's (a key of another type is nobody's)
@@ -15,7 +15,7 @@ if holder == ARGV[1] then
   local waiting = redis.pcall('LLEN', KEYS[2])
   if waiting == 0 and ARGV[3] == '' then
     redis.call('DEL', KEYS[1])
-    return {1, 0}
+    return 0
   end
   if type(waiting) == 'table' then
     if string.find(waiting.err, '^WRONGTYPE') then
@@ -42,7 +42,7 @@ if holder == ARGV[1] then
   if not winner then -- all were dead, the queue is empty
     if ARGV[3] == '' then
       redis.call('DEL', KEYS[1])
-      return {1, 0}
+      return 0
     end
     redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
     return {2, number, 0}
@@ -60,7 +60,7 @@ if holder == ARGV[1] then
   if ARGV[3] ~= '' then
     return {3, winner, lease}
   end
-  return {1, waiting}
+  return waiting
 end
 
 if type(holder) == 'table' then
