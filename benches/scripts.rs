@@ -88,7 +88,7 @@ const KEYS: [&str; 3] = ["DLOCK_bench_key", "DLOCK:1:{7}:queue:DLOCK_bench_key",
 const LOCKER: &str = "bench-host-4242-0123456789abcdef01234567-1";
 
 fn call(script: &'static Script, key_count: usize, args: [&'static str; 4], arg_count: usize) -> Call<'static> {
-    Call { script, keys: KEYS, key_count, args, arg_count, slack: key_count == 3 }
+    Call { script, keys: KEYS, key_count, args, arg_count, slack: (key_count == 3).then_some(arg_count) }
 }
 
 fn acquire() -> Call<'static> {
@@ -96,7 +96,7 @@ fn acquire() -> Call<'static> {
 }
 
 fn release() -> Call<'static> {
-    call(&RELEASE, 3, [LOCKER, "30000", "", ""], 4)
+    call(&RELEASE, 3, [LOCKER, "30000", "", ""], 2)
 }
 
 /// The calls again and again in one write, with the slack of a connection that has had its first number.
