@@ -1,7 +1,7 @@
 //! What the scripts cost the server, beside the least that a lock can cost: `SET NX PX` and a compare-and-delete script.
 //!
 //! Starts a redis-server of its own and prints two Markdown tables. `--smoke` runs a short round.
-#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(missing_docs, dead_code, unused_imports, clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../src/redis/frame.rs"]
 mod frame;

@@ -1,5 +1,6 @@
 //! Every name of a lock, and its helper keys, fall into one slot of Redis Cluster, asked of a real one.
 
+#[allow(dead_code)]
 #[path = "../../src/redis/keys.rs"]
 mod keys;
 #[path = "../../src/redis/slot.rs"]
