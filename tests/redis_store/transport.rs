@@ -133,7 +133,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
-        for tail in ["*2\r\n:0\r\n$3\r\nb-", "*1\r\n:1\r\n*2\r\n:0", "HTTP/1.1 400 Bad Request\r\n", ":5\r\n"] {
+        for tail in ["*2\r\n:0\r\n$3\r\nb-", ":1\r\n*2\r\n:0", "HTTP/1.1 400 Bad Request\r\n", ":5\r\n"] {
             let (mut socket, _) = listener.accept().unwrap();
             let mut buffer = [0u8; 4096];
             let _ = socket.read(&mut buffer).unwrap();
