@@ -1,12 +1,12 @@
 //! Every name of a lock, and its helper keys, fall into one slot of Redis Cluster, asked of a real one.
 
 #[allow(dead_code)]
-#[path = "../../src/redis/keys.rs"]
+#[path = "../../../src/redis/keys.rs"]
 mod keys;
-#[path = "../../src/redis/slot.rs"]
+#[path = "../../../src/redis/slot.rs"]
 mod slot;
 
-use crate::server::Server;
+use crate::support::RedisServer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -14,8 +14,8 @@ use proptest::test_runner::TestRunner;
 
 #[test]
 fn helper_keys_share_the_slot_of_their_lock_key() {
-    let cluster = Server::start(&["--cluster-enabled", "yes"]);
-    let mut admin = cluster.admin();
+    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let mut admin = cluster.connection();
     let piece = prop_oneof![Just("{".to_owned()), Just("}".to_owned()), Just(" ".to_owned()), "[a-z:_]{1,3}", "\\PC"];
     let mut runner = TestRunner::default();
     let random = vec(piece, 0..12).prop_map(|pieces| pieces.concat());
