@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bad_input;
+mod counts;
 mod processes;
 mod redis_store;
 mod support;
