@@ -1,5 +1,6 @@
 //! A distributed reentrant lock over Redis, for blocking programs.
 
+mod activity;
 mod ask;
 mod backoff;
 mod cancel;

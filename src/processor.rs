@@ -8,7 +8,7 @@
 use crate::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Asks for a key, once for each locker: [`LockProcessor::acquire`].
 #[derive(Clone, Copy, Debug)]
@@ -289,7 +289,9 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// that were keep their answers. A store behind a network then drops the connection, so that the next attempt of a
     /// renewal goes on a fresh one.
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        requests.iter().map(|request| run(self, request, limit)).collect()
+        let begin = Instant::now();
+        let left = || limit.saturating_sub(begin.elapsed());
+        requests.iter().map(|request| run(self, request, left())).collect()
     }
 
     /// Opens the inbox of a client (the part of its lockers before the last `-`). When this returns, the store counts

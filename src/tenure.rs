@@ -26,10 +26,12 @@
 //! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
 //! 2. A thread owns the hold if and only if the phase is `Held`.
 //! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
-//! 4. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
+//! 4. `Waiting` if and only if the retry thread has the key in its book; both change under the key's mutex, but that the
+//!    retry thread takes the key out first.
+//! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
 //!    parked, or of the retry thread.
-//! 5. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
-//! 6. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
+//! 6. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
+//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -49,7 +51,7 @@ fn margin(lease: Duration) -> Duration {
 }
 
 /// One unbroken ownership of the key by this client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
@@ -58,12 +60,14 @@ pub(crate) struct Tenure {
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
     checked_at: Moment,
+    /// Whether a thread was told of this hold: until then its loss is no news to anybody.
+    pub(crate) told: bool,
     loss: Option<(LossCause, Moment)>,
 }
 
 impl Tenure {
     pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, number: u64, sent_at: Moment) -> Self {
-        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, loss: None }
+        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, told: false, loss: None }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -103,6 +107,11 @@ impl Tenure {
 
     pub(crate) fn checked(&mut self, sent_at: Moment) {
         self.checked_at = self.checked_at.max(sent_at);
+    }
+
+    /// Why and when the tenure was lost.
+    pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
+        self.loss.as_ref()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
