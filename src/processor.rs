@@ -285,7 +285,9 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Runs many requests, in order, and returns as many results. A store behind a network sends them in one go; the
     /// default runs one after another.
     ///
-    /// When the call must not outlast `limit`, requests that were not answered by then fail as in the single methods.
+    /// `limit` is for all of them together: requests that were not answered by then fail as in the single methods, those
+    /// that were keep their answers. A store behind a network then drops the connection, so that the next attempt of a
+    /// renewal goes on a fresh one.
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
         requests.iter().map(|request| run(self, request, limit)).collect()
     }

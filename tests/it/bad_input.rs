@@ -110,7 +110,13 @@ fn login_and_rights_are_denied_by_name() {
 fn a_user_without_rights_is_denied_by_name_and_nothing_is_left() {
     let server = RedisServer::start();
     let mut admin = server.connection();
-    for rules in ["+@all -incr ~* &*", "+@all -set ~* &*", "+@all -evalsha -eval ~* &*", "+@all ~other:* &*", "-@all +hello ~* &*"] {
+    for rules in [
+        "+@all -incr ~* &*",
+        "+@all -set ~* &*",
+        "+@all -evalsha -eval ~* &*",
+        "+@all ~other:* &*",
+        "-@all +hello ~* &*",
+    ] {
         redis::cmd("ACL")
             .arg("SETUSER")
             .arg("limited")
@@ -223,7 +229,10 @@ fn properties_give_leases_and_wrong_lines_are_named() {
         std::fs::write(&path, format!("# leases\n{line}\n")).unwrap();
         let error = DLockGenerator::from_properties(&path, MemoryLockProcessor::new()).unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, Error::InvalidConfig { .. }) && text.contains("line 2") && text.contains(line), "{text}");
+        assert!(
+            matches!(error, Error::InvalidConfig { .. }) && text.contains("line 2") && text.contains(line),
+            "{text}"
+        );
     }
     let missing = dir.path().join("missing.properties");
     let error = DLockGenerator::from_properties(&missing, MemoryLockProcessor::new()).unwrap_err().to_string();

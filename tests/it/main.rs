@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod processes;
+mod redis_store;
 mod support;
 mod tokens;
 mod wire;

@@ -71,6 +71,7 @@ fn config(lease: Duration) -> DLockConfig {
 
 #[test]
 #[ignore = "the worker process of the tests beside it"]
+#[expect(clippy::print_stdout, reason = "this is how it answers")]
 fn worker() {
     let Ok(order) = env::var(WORKER) else { return };
     let (url, lease) = order.split_once(' ').unwrap();
