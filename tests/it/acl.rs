@@ -1,60 +1,20 @@
 //! The user that README.md ("ACL rules") tells an operator to make can do all that a lock needs, and with any one of its
 //! rights missing something fails: the line is neither too short nor too long.
 
+use crate::support::RedisServer;
 use redis_dlock::{
     AcquireOutcome, AcquireRequest, Error, ExtendRequest, LockProcessor, Message, PollRequest, ProbeRequest,
     RedisLockProcessor, ReleaseRequest,
 };
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(2);
 const FENCE: &str = "DLOCK:1:fence";
 
-/// A server of its own, on a socket in a directory of its own.
-struct Server {
-    process: Child,
-    directory: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--unixsocket", "socket", "--dir"])
-            .arg(directory.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server, which tests/run.sh installs");
-        let server = Self { process, directory };
-        let end = Instant::now() + Duration::from_secs(10);
-        while RedisLockProcessor::connect(&server.url("")).is_err() {
-            assert!(Instant::now() < end, "the server does not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
-
-    fn url(&self, login: &str) -> String {
-        format!("unix://{}{login}", self.directory.path().join("socket").display())
-    }
-
-    fn admin(&self) -> redis::Connection {
-        redis::Client::open(self.url("")).and_then(|client| client.get_connection()).expect("an administrator")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// The words of the README's line.
 fn rules() -> Vec<String> {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let start = readme.find("ACL SETUSER dlock").expect("the README has the line");
     let line = readme[start..].split("\n```").next().expect("the line's end");
     line.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
@@ -66,10 +26,10 @@ fn set_user(admin: &mut redis::Connection, words: &[String]) {
 }
 
 /// Everything that locks do to the store: all scripts, and each of their ways through.
-fn exercise(server: &Server, admin: &mut redis::Connection) -> Result<(), Error> {
+fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), Error> {
     redis::cmd("FLUSHALL").exec(admin).expect("flushed");
     redis::cmd("SCRIPT").arg("FLUSH").exec(admin).expect("flushed");
-    let store = RedisLockProcessor::connect(&server.url("?user=dlock&pass=PASSWORD"))?;
+    let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
     let key = "DLOCK_ACL_test";
     let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
     let release = |locker: &str, next| store.release(&ReleaseRequest { key, locker, lease: LEASE, next }, LIMIT);
@@ -103,8 +63,8 @@ fn exercise(server: &Server, admin: &mut redis::Connection) -> Result<(), Error>
 
 #[test]
 fn the_readmes_user_has_all_rights_it_needs_and_no_others() {
-    let server = Server::start();
-    let mut admin = server.admin();
+    let server = RedisServer::start();
+    let mut admin = server.connection();
     let rules = rules();
     set_user(&mut admin, &rules);
     exercise(&server, &mut admin).expect("the README's user may do everything");
