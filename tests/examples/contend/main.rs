@@ -122,6 +122,8 @@ fn contend_on_redis(options: &Options, url: &str) -> Result<bool> {
     // What stands before the `@` may be a password, and on a Unix socket what stands after the `?`.
     let place = url.rsplit_once('@').map_or(url, |(_, place)| place);
     options.announce(place.split('?').next().unwrap_or_default());
+    // First the lock's own words about a server that cannot carry it.
+    RedisLockProcessor::connect(url)?;
     let mut counter = Counter::connect(url, &run)?;
     counter.write(0)?;
     let holds = run_workers(options.processes(), &run);
