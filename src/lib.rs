@@ -64,7 +64,8 @@
 //!
 //! A thread that waits for another thread of its generator is woken by it. One that waits for another process is served by a retry thread, which asks after lease/10, then every
 //! lease/6, and when the holder's lease ends: a released lock is had up to lease/6 late. Choose the lease by that, and by how long a dead
-//! holder may keep others out.
+//! holder may keep others out; but well above twelve round trips to the server: a renewal may take a twelfth of the shortest lease that the
+//! generator holds.
 //!
 //! ```
 //! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
