@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod acl;
 mod bad_input;
 mod counts;
 mod processes;
