@@ -23,11 +23,17 @@ use std::time::Duration;
 /// How often a release is tried before it goes on the clean-up list.
 const RELEASE_TRIES: u32 = 3;
 
+/// The least time that a try of a release has, also after the lease's end.
+const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
+
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A renewal may take this part of the time that is left.
-const KEEP_PART: u32 = 3;
+/// A renewal may take this part of the time that is left, so that others fit in after it.
+const KEEP_PART: u32 = 2;
+
+/// After a faster round trip, the slowest one that is remembered falls by this part of it.
+const TRIP_DECAY: u64 = 8;
 
 /// A renewal should take no longer than this part of the shortest live lease, whose own renewal would have to wait …
 const KEEP_LEASE_PART: u32 = 12;
@@ -48,6 +54,8 @@ pub(crate) struct Client {
     retry_thread: Worker,
     held: Mutex<Held>,
     lease_thread: Worker,
+    /// The slowest round trip of late, in nanoseconds.
+    trip: AtomicU64,
     activity: Activity,
     /// Whether the end has come; held while it comes, so that it comes once.
     is_down: Mutex<bool>,
@@ -94,6 +102,7 @@ impl Client {
             held: Mutex::new(Held { schedule: Schedule::new(), leases: BTreeMap::new() }),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
+            trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
         }))
@@ -154,7 +163,10 @@ impl Client {
         let mut perhaps_done = false;
         let mut failures = 0;
         loop {
-            match self.processor.release(&request, self.processor.command_limit()) {
+            // After the lease's end the key is gone by itself: there is nothing to wait for then.
+            let left = tenure.deadline().since(self.clock.now());
+            let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
+            match self.processor.release(&request, limit) {
                 // After a try without an answer, "not ours" may be that try's own work; after the deadline, the end of a
                 // lease that nobody renewed because the hold had ended in time.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done && self.clock.now() < tenure.deadline() => {
@@ -166,7 +178,7 @@ impl Client {
                 Err(error) => {
                     failures += 1;
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                    if failures >= RELEASE_TRIES || !matches!(error, Error::Backend { .. }) {
+                    if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
                         let ended =
                             Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
@@ -240,7 +252,7 @@ impl Client {
     /// Takes a new tenure into the lease thread's care.
     pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
         *self.held.lock().leases.entry(tenure.lease()).or_default() += 1;
-        self.keep_until(key, tenure.due());
+        self.keep_until(key, tenure.due(self.trip()));
     }
 
     /// Sets when the lease thread has to look at a kept tenure.
@@ -274,6 +286,19 @@ impl Client {
 
     pub(crate) fn next_lease(&self) -> Moment {
         self.held.lock().schedule.next()
+    }
+
+    /// Notes how long the store took to answer.
+    pub(crate) fn note_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // A lost update of two threads at once costs nothing but precision.
+        let before = self.trip.load(Ordering::Relaxed);
+        self.trip.store(took.max(before - before / TRIP_DECAY), Ordering::Relaxed);
+    }
+
+    /// The slowest round trip of late: a lease that is short for it is renewed earlier.
+    pub(crate) fn trip(&self) -> Duration {
+        Duration::from_nanos(self.trip.load(Ordering::Relaxed))
     }
 
     /// How long a renewal may take when so much time is left.

@@ -35,7 +35,7 @@ enum DefaultLeases {
 impl DLockGenerator {
     /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
     ///
-    /// Blocks until the server has answered, at most the connect time-out (2 s).
+    /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl DLockGenerator {
     /// Ends the making and getting of locks: new and waiting calls fail with [`Error::ShutDown`]. What is held stays
     /// held and is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until the retry thread has ended, and without holds the lease thread too: one command's time-out at most. Called
-    /// again it does nothing.
+    /// Blocks until waiting threads have left, and, without holds, until both threads have ended: about one command's
+    /// time-out (1 s) each at most. Called again it does nothing more.
     pub fn close(&self) {
         self.client.close();
     }

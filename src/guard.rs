@@ -24,7 +24,8 @@ pub struct DLockGuard<'a> {
     lock: &'a DistributedReentrantLock,
     token: u64,
     done: bool,
-    /// `Sync` but not `Send`, like this one. (parking_lot's becomes `Send` when any crate asks for its `send_guard`.)
+    /// `Sync` but not `Send`, like this one. (That of `parking_lot` becomes `Send` when any
+    /// crate asks for its feature `send_guard`.)
     _of_this_thread: PhantomData<MutexGuard<'static, ()>>,
 }
 
@@ -108,8 +109,8 @@ impl Drop for DLockGuard<'_> {
         if !self.done
             && let Err(error) = self.lock.release(Some(self.token))
         {
-            // A lost lease was logged when it was noticed, with its cause; here is what the program would not hear.
-            log::warn!("lock {:?}: dropping a guard: {error}", self.lock.key());
+            // Lost leases and unanswered releases were logged with their causes.
+            log::debug!("lock {:?}: dropping a guard: {error}", self.lock.key());
         }
     }
 }

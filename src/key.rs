@@ -255,18 +255,24 @@ impl Key {
         let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing).ok_or_else(not_held)?;
         let turn = Turn::of(self);
         let now = client.clock.now();
-        if !tenure.is_lost() && now >= tenure.deadline() {
+        let known = tenure.is_lost();
+        if !known && now >= tenure.deadline() {
             let at = tenure.deadline();
             tenure.lose(LossCause::Deadline, at);
-            crate::lease::tell(&self.name, &tenure, watchers);
-        } else {
-            drop(watchers);
         }
-        let loss = tenure.loss_error(&self.name, now);
-        let released = client.give_back(&self.name, &tenure);
+        let mut released = client.give_back(&self.name, &tenure);
+        if let Err(Error::LeaseLost(loss)) = &released {
+            tenure.lose(loss.cause.clone(), now);
+        }
+        if let Some(loss) = tenure.loss_error(&self.name, now) {
+            released = Err(loss);
+        }
+        if !known {
+            crate::lease::tell(&self.name, &tenure, watchers);
+        }
         drop(turn);
         client.end_hold();
-        loss.map_or(released, Err)
+        released
     }
 
     /// The loss of the current hold, which the caller has seen marked.

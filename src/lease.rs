@@ -1,8 +1,9 @@
 //! The lease-extension thread: renews what is held, looks whether it is still ours, and tells when it is not.
 //!
 //! One thread for all tenures of a client. A lease is extended at 75 % (`with_renew_at`); every lease/6 in between the
-//! key is probed. What is due goes to the store in one batch, earliest deadline first. A failed attempt may use a third
-//! of the time that is left, and the next one a third of the rest, so that at least three fit before the deadline.
+//! key is probed. What is due goes to the store in one batch, earliest deadline first. A failed attempt may use half
+//! of the time that is left, and the next one half of the rest, so that at least three fit before the deadline; where
+//! round trips are long for a lease, it is extended earlier for that.
 
 use crate::client::Client;
 use crate::clock::Moment;
@@ -51,6 +52,9 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
         let limit = client.keep_limit(first.deadline.since(sent_at));
         let requests: Vec<_> = chores.iter().map(Chore::request).collect();
         let results = client.batch(&requests, limit);
+        if results.iter().all(Result::is_ok) {
+            client.note_trip(client.clock.now().since(sent_at));
+        }
         for (chore, result) in chores.iter().zip(results) {
             end(client, &chore.key, &chore.locker, result, sent_at);
         }
@@ -83,12 +87,12 @@ fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
         notice_loss(client, &key, state, LossCause::Deadline, at);
         return None;
     }
-    if now < tenure.due() {
-        client.keep_until(&key, tenure.due());
+    if now < tenure.due(client.trip()) {
+        client.keep_until(&key, tenure.due(client.trip()));
         return None;
     }
     let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
-    let extend = now >= tenure.extend_at();
+    let extend = now >= tenure.extend_at(client.trip());
     // Whatever becomes of this round, the loss is not overlooked.
     client.keep_until(&key, deadline);
     drop(state);
@@ -109,21 +113,22 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         Ok(Outcome::Extend(ExtendOutcome::Extended { .. })) => {
             tenure.renewed(sent_at);
             key.hold.renew(tenure.deadline());
-            client.keep_until(key, tenure.due());
+            client.keep_until(key, tenure.due(client.trip()));
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
             tenure.checked(sent_at);
-            client.keep_until(key, tenure.due());
+            client.keep_until(key, tenure.due(client.trip()));
         }
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
             notice_loss(client, key, state, LossCause::from(other), now);
         }
-        failure => {
+        other => {
             let left = tenure.deadline().since(now);
             let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             client.keep_until(key, (now + pause).min(tenure.deadline()));
             drop(state);
-            log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {failure:?}", key.name);
+            let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
+            log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
         }
     }
 }

@@ -44,6 +44,9 @@ use std::time::Duration;
 /// Tokens per fence number: the last ten bits count local passes.
 const PASSES: u64 = 1024;
 
+/// So many round trips must fit between an extension and the deadline: three attempts of two trips.
+const TRIPS_LEFT: u32 = 6;
+
 /// How much earlier than the server a client counts a lease as over: clocks of two machines do not tick alike, and the
 /// server rounds to milliseconds.
 fn margin(lease: Duration) -> Duration {
@@ -89,15 +92,18 @@ impl Tenure {
         now + self.lease() / 2 > self.deadline()
     }
 
-    /// When the lease is to be extended.
-    pub(crate) fn extend_at(&self) -> Moment {
-        self.renewed_at + self.settings.renew_after()
+    /// When the lease is to be extended: at its part, but earlier when several round trips of this length would not
+    /// fit before the deadline any more.
+    pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
+        let by_part = self.renewed_at + self.settings.renew_after();
+        let by_trips = self.deadline().before(trip.saturating_mul(TRIPS_LEFT));
+        by_part.min(by_trips.max(self.renewed_at + self.lease() / 6))
     }
 
     /// When the lease thread has to look at this tenure next.
-    pub(crate) fn due(&self) -> Moment {
+    pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
-        self.extend_at().min(probe).min(self.deadline())
+        self.extend_at(trip).min(probe).min(self.deadline())
     }
 
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
@@ -256,12 +262,22 @@ mod tests {
     fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
         let sent = Moment::from_nanos(1_000_000_000);
         let mut t = tenure(600, sent);
-        let at = |t: &Tenure| t.due().since(sent).as_millis();
+        let at = |t: &Tenure| t.due(Duration::from_millis(1)).since(sent).as_millis();
         assert_eq!(at(&t), 100);
         t.checked(sent + Duration::from_millis(400));
         assert_eq!(at(&t), 450);
         t.renewed(sent + Duration::from_millis(450));
         assert_eq!(at(&t), 550);
+    }
+
+    #[test]
+    fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        let at = |trip| tenure(1000, sent).extend_at(Duration::from_millis(trip)).since(sent).as_millis();
+        assert_eq!(at(0), 750);
+        assert_eq!(at(40), 750);
+        assert_eq!(at(80), 990 - 480);
+        assert_eq!(at(500), 166);
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Key {
             let result = client.run(&question.request(&self.name), limit);
             match question.answer(&self.name, result, sent_at, client) {
                 Answer::Acquired(tenure) => {
+                    client.note_trip(client.clock.now().since(sent_at));
                     self.grant(client, &mut self.state(), tenure, current_thread());
                     turn.end();
                     return Ok(Asked::Got);
