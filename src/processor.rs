@@ -285,18 +285,11 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Runs many requests, in order, and returns as many results. A store behind a network sends them in one go; the
     /// default runs one after another.
     ///
-    /// When the call must not outlast `limit`, requests that were not answered by then fail as in the single methods.
+    /// `limit` is for all of them together: requests that were not answered by then fail as in the single methods, those
+    /// that were keep their answers. A store behind a network then drops the connection, so that the next attempt of a
+    /// renewal goes on a fresh one.
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        requests
-            .iter()
-            .map(|request| match request {
-                Request::Acquire(r) => self.acquire(r, limit).map(Outcome::Acquire),
-                Request::Poll(r) => self.poll(r, limit).map(Outcome::Poll),
-                Request::Extend(r) => self.extend(r, limit).map(Outcome::Extend),
-                Request::Release(r) => self.release(r, limit).map(Outcome::Release),
-                Request::Probe(r) => self.probe(r, limit).map(Outcome::Probe),
-            })
-            .collect()
+        requests.iter().map(|request| run(self, request, limit)).collect()
     }
 
     /// Opens the inbox of a client (the part of its lockers before the last `-`). When this returns, the store counts
@@ -318,7 +311,21 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         true
     }
 
-    /// Gives back sockets and other resources; later calls fail with [`Error::ShutDown`]. Called once no lock needs
-    /// the store any more. The default does nothing.
+    /// Gives back sockets and other resources; later calls fail with [`Error::ShutDown`]. Called when no lock
+    /// of the generator needs the store any more; may be called again. The default does nothing.
     fn close(&self) {}
+}
+
+/// Sends one request by the method of its name.
+pub(crate) fn run<P>(processor: &P, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error>
+where
+    P: LockProcessor + ?Sized,
+{
+    match request {
+        Request::Acquire(request) => processor.acquire(request, limit).map(Outcome::Acquire),
+        Request::Poll(request) => processor.poll(request, limit).map(Outcome::Poll),
+        Request::Extend(request) => processor.extend(request, limit).map(Outcome::Extend),
+        Request::Release(request) => processor.release(request, limit).map(Outcome::Release),
+        Request::Probe(request) => processor.probe(request, limit).map(Outcome::Probe),
+    }
 }

@@ -2,5 +2,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bad_input;
 mod conformance;
+mod counts;
+mod processes;
+mod redis_store;
 mod support;
+mod tokens;
+mod wire;

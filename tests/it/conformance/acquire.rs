@@ -1,6 +1,6 @@
 //! Asking for a key.
 
-use crate::support::{LONG, SHORT, Suite};
+use super::suite::{LONG, SHORT, Suite};
 use redis_dlock::NotOurs;
 
 pub(crate) fn takes_a_free_key(suite: &Suite) {

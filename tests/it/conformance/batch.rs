@@ -1,6 +1,6 @@
 //! Many requests in one go.
 
-use crate::support::{LONG, Suite};
+use super::suite::{LONG, Suite};
 use redis_dlock::{AcquireOutcome, Busy, ExtendOutcome, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request};
 
 pub(crate) fn answers_all_requests_in_order(suite: &Suite) {

@@ -1,6 +1,6 @@
 //! Who gets a key that is given away.
 
-use crate::support::{LONG, SHORT, Suite};
+use super::suite::{LONG, SHORT, Suite};
 use redis_dlock::{AcquireOutcome, ReleaseOutcome};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     }
     assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(suite.holder("k"), None);
-    ears.iter_mut().for_each(crate::support::Ear::hear_nothing);
+    ears.iter_mut().for_each(super::suite::Ear::hear_nothing);
 }
 
 pub(crate) fn skips_the_dead(suite: &Suite) {
@@ -38,7 +38,7 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
 
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
     assert_eq!(ear.hear_granted(&winner).waiting, 1);
-    dead.iter().for_each(crate::support::Tenure::poll_gone);
+    dead.iter().for_each(super::suite::Tenure::poll_gone);
     assert_eq!(behind.poll_waiting().holder, winner.locker);
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(suite.inspect("k"), redis_dlock::Inspection { holder: None, waiting: 0 });
-    dead.iter().for_each(crate::support::Tenure::poll_gone);
+    dead.iter().for_each(super::suite::Tenure::poll_gone);
 }
 
 pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {

@@ -1,6 +1,6 @@
 //! How leases end and go on.
 
-use crate::support::{LONG, SHORT, Suite, Tenure};
+use super::suite::{LONG, SHORT, Suite, Tenure};
 use redis_dlock::{ExtendOutcome, NotOurs, ProbeOutcome};
 
 /// A tenure that holds the key for a lease of its own.

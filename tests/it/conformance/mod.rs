@@ -1,6 +1,6 @@
 //! What every store must do: one list of cases, run unchanged on each.
 //!
-//! A case is a function over a [`Suite`](crate::support::Suite); the macro below makes a test of it for each store, so a
+//! A case is a function over a [`Suite`](suite::Suite); the macro below makes a test of it for each store, so a
 //! failure is named by store, topic and case. A case that is missing in the list is an unused function: the compiler says so.
 //!
 //! No case looks at absolute time. Leases that end do so while the case waits for just that.
@@ -14,9 +14,10 @@ mod names;
 mod numbers;
 mod queue;
 mod release;
+mod suite;
 mod threads;
 
-use crate::support::MemoryStore;
+use suite::{MemoryStore, RedisStore};
 
 /// Runs every case on the stores that an expression makes: `conformance!(name, start)`.
 macro_rules! conformance {
@@ -112,10 +113,11 @@ macro_rules! conformance {
             $import
             $(#[test]
             fn $case() {
-                crate::support::run($start, crate::conformance::$topic::$case);
+                crate::conformance::suite::run($start, crate::conformance::$topic::$case);
             })*
         })*
     };
 }
 
 conformance!(memory, MemoryStore::start());
+conformance!(redis, RedisStore::start());

@@ -1,6 +1,6 @@
 //! Random requests of three clients for one key, compared with a model of a few lines: a holder and a queue.
 
-use crate::support::{Client, Ear, Suite, Tenure};
+use super::suite::{Client, Ear, Suite, Tenure};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};

@@ -1,6 +1,6 @@
 //! Names of keys.
 
-use crate::support::Suite;
+use super::suite::Suite;
 
 pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
     let long = "x".repeat(10_240);

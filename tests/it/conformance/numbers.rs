@@ -1,6 +1,6 @@
 //! Fence numbers.
 
-use crate::support::{SHORT, Suite, Tenure};
+use super::suite::{SHORT, Suite, Tenure};
 use redis_dlock::{ExtendOutcome, ReleaseOutcome};
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
 //! Standing in the queue.
 
-use crate::support::{SHORT, Suite};
+use super::suite::{SHORT, Suite};
 use redis_dlock::ReleaseOutcome;
 
 pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {

@@ -1,6 +1,6 @@
 //! Giving a key back.
 
-use crate::support::{LONG, SHORT, Suite};
+use super::suite::{LONG, SHORT, Suite};
 use redis_dlock::{NotOurs, ReleaseOutcome};
 
 pub(crate) fn frees_the_key(suite: &Suite) {

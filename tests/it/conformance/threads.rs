@@ -1,6 +1,6 @@
 //! Many threads at once.
 
-use crate::support::{Client, Suite};
+use super::suite::{Client, Suite};
 use redis_dlock::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

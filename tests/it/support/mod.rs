@@ -1,10 +1,9 @@
 //! What the tests of several topics share.
 
-mod memory_store;
 mod redis_server;
-mod redis_store;
-mod store;
-mod suite;
 
-pub(crate) use memory_store::MemoryStore;
-pub(crate) use suite::{Client, Ear, LONG, SHORT, Suite, Tenure, run};
+pub(crate) use redis_server::RedisServer;
+use std::time::Duration;
+
+/// Far more than anything takes.
+pub(crate) const LONG: Duration = Duration::from_secs(20);

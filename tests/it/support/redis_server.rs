@@ -3,6 +3,7 @@
 //! The `redis-test` crate has one, too, but it cannot be killed and started again on its port, nor be given further
 //! arguments without spawning it oneself, and it does not wait until the server answers.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -55,6 +56,34 @@ impl RedisServer {
     /// A new connection for plain commands.
     pub(crate) fn connection(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection_with_timeout(START_LIMIT).unwrap()
+    }
+
+    /// The port of the loopback interface that the server listens on.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs one command on a connection of its own.
+    pub(crate) fn run<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection()).unwrap()
+    }
+
+    /// Everything in the server, as `DUMP` gives it.
+    pub(crate) fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut admin = self.connection();
+        let mut keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut admin).unwrap();
+        keys.sort();
+        keys.into_iter()
+            .map(|key| {
+                let dump = redis::cmd("DUMP").arg(&key).query(&mut admin).unwrap();
+                (key, dump)
+            })
+            .collect()
+    }
+
+    /// Sends the server a signal, such as STOP and CONT.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.process.as_ref().unwrap()), signal).unwrap();
     }
 
     /// Ends the server as a power cut does: without a word to its clients, without saving.

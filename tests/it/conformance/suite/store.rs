@@ -18,7 +18,7 @@ pub(crate) trait Store: Send + Sync {
     /// Forgets everything that the store keeps.
     fn flush(&self);
 
-    /// Returns when this much time has gone by for the store.
+    /// Returns when this much time has gone by for the store: a lease of just that length has ended.
     fn pass_time(&self, time: Duration);
 
     /// Names what the store keeps, the fence excepted: empty when no lock is held or waited for.

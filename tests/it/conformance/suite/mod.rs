@@ -1,6 +1,12 @@
 //! The words in which conformance cases are written: a suite has clients, a client has tenures, a tenure asks.
 
-use super::store::Store;
+mod memory_store;
+mod redis_store;
+mod store;
+
+pub(crate) use memory_store::MemoryStore;
+pub(crate) use redis_store::RedisStore;
+
 use parking_lot::Mutex;
 use redis_dlock::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
@@ -9,6 +15,7 @@ use redis_dlock::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use store::Store;
 
 /// A lease that ends during no test.
 pub(crate) const LONG: Duration = Duration::from_secs(120);

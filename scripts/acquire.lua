@@ -1,0 +1,88 @@
+#!lua
+-- Takes the key if it is free and nobody queues. Sent once for each locker; poll.lua is for all later questions.
+--
+-- KEYS  1 lock key, 2 queue, 3 fence
+-- ARGV  1 locker, 2 lease in ms, 3 whether to wait in the queue ('1' or '0'), 4 slack of the fence in microseconds
+-- Reply number                    the key is the locker's, nobody waits (a table would cost as much as a whole command)
+--       {0, holder, pttl}         busy; with wait the locker stands in the queue
+--       error CONFLICT            a key is of another type; nothing was written
+
+local call, keys, args = redis.pcall, KEYS, ARGV
+local holder
+local waiting = call('LLEN', keys[2])
+if waiting == 0 then
+  holder = call('SET', keys[1], args[1], 'NX', 'PX', args[2], 'GET')
+  if not holder then
+    local slack = args[4]
+    if slack ~= '00000' then
+      -- The key's own end tells the clock to the millisecond, in half the time of TIME. What it leaves in doubt, a number
+      -- less than 1 ms from too old included, is done again exactly; the number is skipped.
+      local number, ends = call('INCR', keys[3]), call('PEXPIRETIME', keys[1])
+      if type(number) == 'number' and type(ends) == 'number' then
+        if number > 9007199254740991 then -- not ours: as in issue.lua
+          call('DECR', keys[3])
+        elseif number >= (ends - args[2] + 1) * 1000 - slack then
+          return number
+        end
+      end
+    end
+    -- #include issue
+    if not failed then
+      return number
+    end
+    redis.call('DEL', KEYS[1])
+    return failed
+  end
+elseif type(waiting) == 'table' then
+  if string.find(waiting.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT queue: the value is of another type')
+  end
+  return waiting
+else
+  holder = redis.pcall('GET', KEYS[1])
+end
+
+if type(holder) == 'table' then
+  if string.find(holder.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT lock key: the value is of another type')
+  end
+  return holder
+end
+
+-- Cold from here on: somebody holds the key, or it is free and others stand in the queue.
+local remaining, channel, message
+if holder then
+  remaining = redis.call('PTTL', KEYS[1])
+  if ARGV[3] == '0' then
+    return {0, holder, remaining}
+  end
+  local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
+  if client and waiting == 0 then
+    channel, message = 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1]
+  end
+else
+  local slack, caller = ARGV[4], false
+  -- #include hand_over
+  if failed then
+    return failed
+  end
+  if not winner then
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    return number
+  end
+  holder, remaining, channel = winner, lease, inbox
+  waiting = redis.call('LLEN', KEYS[2]) + ARGV[3]
+  message = 'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1]
+end
+
+if ARGV[3] == '1' then
+  if redis.call('RPUSH', KEYS[2], ARGV[2] .. ' ' .. ARGV[1]) == 1 then
+    redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
+  else
+    redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
+  end
+end
+if message then
+  redis.pcall('PUBLISH', channel, message)
+end
+return {0, holder, remaining}

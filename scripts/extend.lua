@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+-- Lets the lease of a locker count anew, and hands out a range of unissued fence numbers when asked to.
+--
+-- KEYS  1 lock key, 2 queue, 3 fence
+-- ARGV  1 locker, 2 lease in ms, 3 whether to fetch fresh numbers ('1' or '0'), 4 slack of the fence in microseconds
+-- Reply waiting                   extended
+--       {1, waiting, low, high}   extended; the numbers low to high are the caller's alone
+--       {0, holder or nil}        not the locker's (a key of another type is nobody's); nothing was written
+--
+-- A lease is not let down because the queue or the fence is of another type: then nobody waits, or no range comes.
+
+local holder = redis.pcall('GET', KEYS[1])
+if holder == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  local waiting = redis.pcall('LLEN', KEYS[2])
+  if type(waiting) == 'table' then
+    waiting = 0
+  end
+  if ARGV[3] == '0' then
+    return waiting
+  end
+
+  local time = redis.pcall('TIME')
+  local fence = redis.pcall('GET', KEYS[3]) or '0'
+  if time.err or type(fence) == 'table' or not string.find(fence, '^%d+$') then
+    return waiting
+  end
+  local clock = time[1] * 1000000 + time[2]
+  local last = tonumber(fence)
+  if last >= clock then
+    return waiting
+  end
+  local set = redis.pcall('SET', KEYS[3], string.format('%.0f', clock))
+  if set.err then
+    return waiting
+  end
+  -- A fence far behind may have been lost: of the past only `slack` is certainly unissued, and the clock itself.
+  return {1, waiting, math.max(last, clock - math.max(ARGV[4], 1)) + 1, clock}
+end
+
+if type(holder) == 'table' then
+  if string.find(holder.err, '^WRONGTYPE') then
+    return {0, '(a value of another type)'}
+  end
+  return holder
+end
+return {0, holder}

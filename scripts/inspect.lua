@@ -1,0 +1,22 @@
+#!lua flags=no-writes
+-- Tells who holds a key and how many wait, for people and logs.
+--
+-- KEYS  1 lock key, 2 queue
+-- Reply {holder or nil, pttl, waiting}
+--       error CONFLICT            a key is of another type
+
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'table' then
+  if string.find(holder.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT lock key: the value is of another type')
+  end
+  return holder
+end
+local waiting = redis.pcall('LLEN', KEYS[2])
+if type(waiting) == 'table' then
+  if string.find(waiting.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT queue: the value is of another type')
+  end
+  return waiting
+end
+return {holder, redis.call('PTTL', KEYS[1]), waiting}

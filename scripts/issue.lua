@@ -1,0 +1,30 @@
+-- Chunk: issues a fence number, the counter moved up to the server's clock when it is more than `slack` behind it.
+--
+-- KEYS[3] the fence; `slack` a local of the including script: the lag in microseconds that is accepted, 0 or 10000.
+-- Leaves `number`, or `failed`: the error to answer, with the fence as it was. TIME comes first for that reason.
+
+local number, failed
+local time = redis.pcall('TIME')
+if time.err then
+  failed = time
+else
+  number = redis.pcall('INCR', KEYS[3])
+  if type(number) == 'table' then
+    failed = number
+    if string.find(failed.err, '^WRONGTYPE') or string.find(failed.err, '^ERR [vi]') then -- no integer, or would overflow
+      failed = redis.error_reply('CONFLICT fence: the value is not a number that a lock wrote')
+    end
+  else
+    local clock = time[1] * 1000000 + time[2]
+    if number < clock - slack then
+      number = clock
+      local set = redis.pcall('SET', KEYS[3], string.format('%.0f', clock))
+      if set.err then
+        failed = set
+      end
+    elseif number > 9007199254740991 then -- a double is exact up to here, and no clock reaches it before 2255
+      redis.call('DECR', KEYS[3])
+      failed = redis.error_reply('CONFLICT fence: the number is beyond every clock')
+    end
+  end
+end

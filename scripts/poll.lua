@@ -1,0 +1,64 @@
+#!lua
+-- Tells what became of a locker that was sent before, and gives a free key to the first live waiter.
+--
+-- KEYS  1 lock key, 2 queue, 3 fence
+-- ARGV  1 locker, 2 lease in ms, 3 slack of the fence in microseconds
+-- Reply {1, number, waiting}      the key is the locker's, with a new number; its lease counts anew
+--       {2, holder, pttl}         the locker stands in the queue
+--       {3}                       neither; nothing was written
+--       error CONFLICT            a key is of another type; nothing was written
+
+local waiting = redis.pcall('LLEN', KEYS[2])
+if type(waiting) == 'table' then
+  if string.find(waiting.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT queue: the value is of another type')
+  end
+  return waiting
+end
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'table' then
+  if string.find(holder.err, '^WRONGTYPE') then
+    return redis.error_reply('CONFLICT lock key: the value is of another type')
+  end
+  return holder
+end
+
+local slack = ARGV[3]
+if holder == ARGV[1] then
+  -- #include issue
+  if failed then
+    return failed
+  end
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return {1, number, waiting}
+end
+
+local caller = ARGV[2] .. ' ' .. ARGV[1]
+local place = redis.call('LPOS', KEYS[2], caller)
+if not place then
+  return {3}
+end
+
+if holder then
+  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
+  local remaining = redis.call('PTTL', KEYS[1])
+  local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
+  if client and place == 0 then
+    redis.pcall('PUBLISH', 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1])
+  end
+  return {2, holder, remaining}
+end
+
+-- The key is free. Somebody gets it: the caller at the latest.
+-- #include hand_over
+if failed then
+  return failed
+end
+waiting = redis.call('LLEN', KEYS[2])
+if winner == ARGV[1] then
+  return {1, number, waiting}
+end
+redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
+redis.pcall('PUBLISH', inbox,
+  'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
+return {2, winner, lease}

@@ -1,0 +1,20 @@
+#!lua
+-- Tells whether the key still carries a locker. Not flagged no-writes, on purpose: a demoted master must answer
+-- READONLY, not old data.
+--
+-- KEYS  1 lock key
+-- ARGV  1 locker
+-- Reply 1                         the key is the locker's
+--       {0, holder or nil}        it is not (a key of another type is nobody's)
+
+local holder = redis.pcall('GET', KEYS[1])
+if holder == ARGV[1] then
+  return 1
+end
+if type(holder) == 'table' then
+  if string.find(holder.err, '^WRONGTYPE') then
+    return {0, '(a value of another type)'}
+  end
+  return holder
+end
+return {0, holder}

@@ -1,0 +1,46 @@
+//! Pauses between failed attempts: doubling, capped, and jittered, so that many clients do not come back as one.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// A rule for pauses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    cap: Duration,
+}
+
+impl Backoff {
+    /// Pauses from 10 ms, doubling up to one second, and never longer than `cap`.
+    pub(crate) fn capped(cap: Duration) -> Self {
+        Self { cap: cap.clamp(Duration::from_millis(1), LONGEST) }
+    }
+
+    /// The pause after so many failures in a row: between half and all of the step.
+    pub(crate) fn after(self, failures: u32) -> Duration {
+        let step = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
+        // A hash under fresh random keys is as good a die as is needed here.
+        let die = RandomState::new().hash_one(failures) >> 32;
+        let half = step / 2;
+        half + Duration::from_secs_f64(half.as_secs_f64() * (die as f64 / f64::from(u32::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_cap_and_differ() {
+        let backoff = Backoff::capped(Duration::from_millis(100));
+        for (failures, step) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100), (u32::MAX, 100)] {
+            let pause = backoff.after(failures);
+            let step = Duration::from_millis(step);
+            assert!(pause >= step / 2 && pause <= step, "{failures}: {pause:?}");
+        }
+        let first = backoff.after(5);
+        assert!((0..100).any(|_| backoff.after(5) != first));
+    }
+}

@@ -1,0 +1,127 @@
+//! How long a thread is willing to wait, and how another thread ends that.
+
+use crate::clock::Moment;
+use crate::key::Key;
+use crate::queue::Waiter;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The shortest time a command is given: less could not even be sent.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
+
+/// Ends the waiting of threads in [`lock_cancellable`](crate::DistributedReentrantLock::lock_cancellable), as
+/// `Thread.interrupt` ends `lockInterruptibly` on the JVM.
+///
+/// Cancelling is for good: a cancelled token stays cancelled, and its clones with it.
+///
+/// ```
+/// use redis_dlock::{CancelToken, DLockGenerator, MemoryLockProcessor};
+///
+/// # fn main() -> Result<(), redis_dlock::Error> {
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let lock = generator.generate("ORDER", "4711")?;
+/// let held = lock.lock()?;
+/// let cancel = CancelToken::new();
+/// std::thread::scope(|scope| {
+///     let waiter = scope.spawn(|| lock.lock_cancellable(&cancel).map(|guard| guard.is_some()));
+///     cancel.cancel();
+///     assert!(!waiter.join().expect("the waiter does not panic")?);
+///     Ok::<_, redis_dlock::Error>(())
+/// })?;
+/// drop(held);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<Cancel>);
+
+#[derive(Debug, Default)]
+struct Cancel {
+    cancelled: AtomicBool,
+    parked: Mutex<Vec<(Arc<Key>, Arc<Waiter>)>>,
+}
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the waiting of all threads that wait with this token, now and later. Does not block.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        let parked = std::mem::take(&mut *self.0.parked.lock());
+        for (key, waiter) in parked {
+            key.nudge(&waiter);
+        }
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+}
+
+/// What a thread is willing to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience<'a> {
+    /// One attempt.
+    OneAttempt,
+    /// Until a moment.
+    Until(Moment),
+    /// For ever.
+    Forever,
+    /// Until cancelled.
+    UntilCancelled(&'a CancelToken),
+}
+
+impl Patience<'_> {
+    pub(crate) fn is_one_attempt(self) -> bool {
+        matches!(self, Self::OneAttempt)
+    }
+
+    pub(crate) fn is_cancelled(self) -> bool {
+        matches!(self, Self::UntilCancelled(token) if token.is_cancelled())
+    }
+
+    pub(crate) fn until(self) -> Option<Moment> {
+        match self {
+            Self::Until(moment) if moment < Moment::NEVER => Some(moment),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no time left to wait.
+    pub(crate) fn is_over(self, now: Moment) -> bool {
+        self.is_cancelled() || self.until().is_some_and(|until| now >= until)
+    }
+
+    /// How long a single command may take.
+    pub(crate) fn limit(self, now: Moment, command_limit: Duration) -> Duration {
+        self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_LIMIT))
+    }
+
+    /// Lets the token, if there is one, find the parked thread. To be called before it looks whether it was cancelled.
+    pub(crate) fn register(self, key: &Arc<Key>, waiter: &Arc<Waiter>) -> Option<Registration> {
+        let Self::UntilCancelled(token) = self else { return None };
+        token.0.parked.lock().push((Arc::clone(key), Arc::clone(waiter)));
+        Some(Registration { cancel: Arc::clone(&token.0), waiter: Arc::clone(waiter) })
+    }
+}
+
+/// A parked thread's entry in its token, for as long as it is parked.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    cancel: Arc<Cancel>,
+    waiter: Arc<Waiter>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.cancel.parked.lock().retain(|(_, other)| !Arc::ptr_eq(other, &self.waiter));
+    }
+}

@@ -1,0 +1,120 @@
+//! The clean-up list: lockers that ended while the store may still hold, or come to hold, something of theirs.
+//!
+//! A release is safe to repeat, so the list repeats it (by the retry thread) until nothing can be left:
+//!
+//! | ended | how | until |
+//! |---|---|---|
+//! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or one lease after the tenure's deadline (then the key is gone by itself) |
+//! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
+
+use crate::backoff::Backoff;
+use crate::clock::{Clock, Moment};
+use crate::error::Error;
+use crate::processor::{Outcome, ReleaseRequest, Request};
+use crate::schedule::Schedule;
+use crate::tenure::Unsettled;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Why a locker is on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its release had no answer. The tenure's deadline.
+    ReleaseUnanswered(Moment),
+    /// Its acquire had no answer, and may still be executed.
+    AcquireUnanswered,
+}
+
+/// One locker to be released again.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    id: u64,
+    key: String,
+    ended: Unsettled,
+    ending: Ending,
+    /// One lease after the first answered release.
+    until: Option<Moment>,
+    failures: u32,
+}
+
+/// The list.
+#[derive(Debug)]
+pub(crate) struct Cleanup {
+    clock: Arc<dyn Clock>,
+    list: Mutex<List>,
+}
+
+#[derive(Debug)]
+struct List {
+    schedule: Schedule<Leftover>,
+    last_id: u64,
+}
+
+impl Cleanup {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0 }) }
+    }
+
+    /// Puts a locker on the list, due at once. The caller wakes the retry thread.
+    pub(crate) fn add(&self, key: &str, ended: Unsettled, ending: Ending) {
+        log::info!("lock {key:?}: locker {:?} goes on the clean-up list ({ending:?})", ended.locker);
+        let mut list = self.list.lock();
+        list.last_id += 1;
+        let id = list.last_id;
+        let leftover = Leftover { id, key: key.to_owned(), ended, ending, until: None, failures: 0 };
+        list.schedule.put(id, self.clock.now(), leftover);
+    }
+
+    pub(crate) fn next(&self) -> Moment {
+        self.list.lock().schedule.next()
+    }
+
+    pub(crate) fn take_due(&self, now: Moment) -> Vec<Leftover> {
+        self.list.lock().schedule.take_due(now)
+    }
+
+    /// Notes what came of a release, and puts the locker back when it is not the last that is needed.
+    pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>) {
+        let now = self.clock.now();
+        let sixth = leftover.ended.settings.lease() / 6;
+        let due = match result {
+            Ok(_) => {
+                leftover.failures = 0;
+                let lease = leftover.ended.settings.lease();
+                let until = *leftover.until.get_or_insert(now + lease);
+                if matches!(leftover.ending, Ending::ReleaseUnanswered(_)) || now >= until {
+                    log::debug!("lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.ended.locker);
+                    return;
+                }
+                (now + sixth).min(until)
+            }
+            Err(error) => {
+                leftover.failures = leftover.failures.saturating_add(1);
+                log::debug!("lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.ended.locker);
+                if let Ending::ReleaseUnanswered(deadline) = leftover.ending
+                    && now > deadline + leftover.ended.settings.lease()
+                {
+                    log::warn!(
+                        "lock {:?}: locker {:?} was never released; its lease is over",
+                        leftover.key,
+                        leftover.ended.locker
+                    );
+                    return;
+                }
+                now + Backoff::capped(sixth).after(leftover.failures)
+            }
+        };
+        self.list.lock().schedule.put(leftover.id, due, leftover);
+    }
+}
+
+impl Leftover {
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request::Release(ReleaseRequest {
+            key: &self.key,
+            locker: &self.ended.locker,
+            lease: self.ended.settings.lease(),
+            next: None,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The guard of one hold.
+
+use crate::error::Error;
+use crate::lock::DistributedReentrantLock;
+use crossbeam_channel::Receiver;
+use parking_lot::MutexGuard;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
+///
+/// It belongs to the thread that locked: it cannot be sent to another one, though others may look at it. Dropping
+/// it unlocks and waits for the store's answer; a failure is only logged then ([`unlock`](Self::unlock) returns it).
+///
+/// ```compile_fail
+/// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+/// # let lock = DLockGenerator::new(MemoryLockProcessor::new()).unwrap().generate("T", "x").unwrap();
+/// let guard = lock.lock().unwrap();
+/// std::thread::scope(|scope| scope.spawn(move || drop(guard)).join()); // error: it cannot be sent between threads
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is unlocked at once when its guard is dropped"]
+pub struct DLockGuard<'a> {
+    lock: &'a DistributedReentrantLock,
+    token: u64,
+    done: bool,
+    /// `Sync` but not `Send`, like this one.
+    _of_this_thread: PhantomData<MutexGuard<'static, ()>>,
+}
+
+impl<'a> DLockGuard<'a> {
+    pub(crate) fn new(lock: &'a DistributedReentrantLock, token: u64) -> Self {
+        Self { lock, token, done: false, _of_this_thread: PhantomData }
+    }
+
+    /// The fencing token of this hold: greater than that of every hold of this key before, the same on reentry.
+    ///
+    /// Hand it to whatever the lock protects, and let that refuse anything with a smaller token than it has seen: then not even a holder
+    /// that was stopped past its lease, and does not know it yet, can do harm (Kleppmann, "How to do distributed
+    /// locking", 2016). It fits a signed 64-bit column.
+    #[must_use]
+    pub fn fencing_token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.lock.local_key().is_valid(self.lock.client(), self.token)
+    }
+
+    /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        if self.is_valid() { self.lock.local_key().hold.deadline().since(self.lock.now()) } else { Duration::ZERO }
+    }
+
+    /// Fails unless the lease is certainly still ours. Does not block. To be called before each step that must not
+    /// run beside another holder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the hold was ended by
+    /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock).
+    pub fn ensure_valid(&self) -> Result<(), Error> {
+        if self.is_valid() { Ok(()) } else { Err(self.lock.local_key().why_invalid(self.lock.client(), self.token)) }
+    }
+
+    /// A channel that receives one message when the lease is lost, at once if it is lost already. When the hold ends
+    /// without a loss, the channel is disconnected without a message. Does not block.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// # let lock = generator.generate("ORDER", "4711")?;
+    /// let guard = lock.lock()?;
+    /// let lost = guard.lost();
+    /// let watcher = std::thread::spawn(move || match lost.recv() {
+    ///     Ok(()) => "lost: stop the work",
+    ///     Err(_) => "unlocked in time",
+    /// });
+    /// guard.unlock()?;
+    /// assert_eq!(watcher.join().expect("no panic"), "unlocked in time");
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lost(&self) -> Receiver<()> {
+        self.lock.local_key().watch(self.token)
+    }
+
+    /// Unlocks, waits for the store's answer, and tells what came of it.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::LeaseLost`]: the hold was not exclusive to its end. It is over all the same.
+    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm. The hold is over for this process; the
+    ///   release is repeated in the background, and ends with the lease at the latest.
+    /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended the hold before.
+    pub fn unlock(mut self) -> Result<(), Error> {
+        self.done = true;
+        self.lock.release(Some(self.token))
+    }
+}
+
+impl Drop for DLockGuard<'_> {
+    fn drop(&mut self) {
+        if !self.done
+            && let Err(error) = self.lock.release(Some(self.token))
+        {
+            // A lost lease was logged when it was noticed, with its cause; here is what the program would not hear.
+            log::warn!("lock {:?}: dropping a guard: {error}", self.lock.key());
+        }
+    }
+}

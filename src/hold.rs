@@ -1,0 +1,178 @@
+//! The hold of one thread: owner, count, token and validity, readable without a mutex.
+//!
+//! Reentry never leaves the thread (as in `java.util.concurrent.locks.ReentrantLock` and `parking_lot`'s reentrant
+//! mutex): a thread that finds its own number in `owner` is the only one that may change the count, and nobody else
+//! can become owner before it has left.
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `owner` | who begins or ends a hold, under the key's mutex | everybody |
+//! | `count` | the owner; who begins a hold, before it publishes `owner` | the owner |
+//! | `token` | who begins a hold, before it publishes `owner` | everybody |
+//! | `lost` | who notices the loss, under the key's mutex; cleared when a hold begins | everybody |
+//! | `deadline` | who begins a hold or renews it, under the key's mutex | everybody |
+
+use crate::clock::Moment;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// As many holds of one thread as `java.util.concurrent` allows.
+const MAX_COUNT: u32 = i32::MAX as u32;
+
+const NOBODY: u64 = 0;
+
+/// A number for the calling thread that no other thread of this process ever has. (`std::thread::ThreadId` costs
+/// fifteen times as much to read.)
+pub(crate) fn current_thread() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(NOBODY);
+    thread_local! {
+        static NUMBER: u64 = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// What a reentrant call found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reentry {
+    /// The caller holds the lock once more.
+    Entered,
+    /// The caller holds the lock, but its lease is lost: the count is as before.
+    Lost,
+    /// The caller holds the lock as often as it can: the count is as before.
+    TooMany,
+}
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    owner: AtomicU64,
+    count: AtomicU32,
+    token: AtomicU64,
+    lost: AtomicBool,
+    deadline: AtomicU64,
+}
+
+impl Hold {
+    pub(crate) const fn none() -> Self {
+        Self {
+            owner: AtomicU64::new(NOBODY),
+            count: AtomicU32::new(0),
+            token: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+            deadline: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn is_owned_by(&self, thread: u64) -> bool {
+        self.owner.load(Ordering::Acquire) == thread
+    }
+
+    /// Holds once more, for the owner only.
+    pub(crate) fn reenter(&self) -> Reentry {
+        if self.lost.load(Ordering::Acquire) {
+            return Reentry::Lost;
+        }
+        let count = self.count.load(Ordering::Relaxed);
+        if count >= MAX_COUNT {
+            return Reentry::TooMany;
+        }
+        self.count.store(count + 1, Ordering::Relaxed);
+        Reentry::Entered
+    }
+
+    /// Holds once less, for the owner only, unless this is the last time: then nothing changes and `false` is returned.
+    pub(crate) fn leave_inner(&self) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        if count > 1 {
+            self.count.store(count - 1, Ordering::Relaxed);
+        }
+        count > 1
+    }
+
+    /// How often the owner holds; for the owner only.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The token of the current, or of the last, hold.
+    pub(crate) fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether the hold with this token is still on and certainly ours.
+    pub(crate) fn is_valid(&self, token: u64, now: Moment) -> bool {
+        // The token is read last: had another hold begun in between, its token would differ from the one asked about.
+        now < self.deadline() && !self.is_lost() && !self.is_owned_by(NOBODY) && self.token() == token
+    }
+
+    /// Begins a hold. Under the key's mutex.
+    pub(crate) fn begin(&self, owner: u64, token: u64, deadline: Moment) {
+        self.token.store(token, Ordering::Release);
+        self.lost.store(false, Ordering::Release);
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+        self.count.store(1, Ordering::Relaxed);
+        self.owner.store(owner, Ordering::Release);
+    }
+
+    /// Ends a hold. Under the key's mutex.
+    pub(crate) fn end(&self) {
+        self.owner.store(NOBODY, Ordering::Release);
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Moves the deadline. Under the key's mutex.
+    pub(crate) fn renew(&self, deadline: Moment) {
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+    }
+
+    /// Marks the hold lost, for good. Under the key's mutex.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_numbers_differ() {
+        let mine = current_thread();
+        assert_eq!(mine, current_thread());
+        let other = std::thread::spawn(current_thread).join().expect("thread");
+        assert_ne!(mine, other);
+        assert_ne!(mine, NOBODY);
+    }
+
+    #[test]
+    fn the_count_stops_at_the_limit() {
+        let hold = Hold::none();
+        hold.begin(current_thread(), 1024, Moment::NEVER);
+        hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
+        assert_eq!(hold.reenter(), Reentry::Entered);
+        assert_eq!(hold.reenter(), Reentry::TooMany);
+        assert_eq!(hold.count(), MAX_COUNT);
+        assert!(hold.leave_inner());
+        assert_eq!(hold.reenter(), Reentry::Entered);
+    }
+
+    #[test]
+    fn loss_is_sticky_until_the_next_hold() {
+        let hold = Hold::none();
+        hold.begin(current_thread(), 1024, Moment::NEVER);
+        assert!(hold.is_valid(1024, Moment::from_nanos(5)));
+        hold.lose();
+        assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
+        assert_eq!(hold.reenter(), Reentry::Lost);
+        hold.end();
+        hold.begin(current_thread(), 2048, Moment::NEVER);
+        assert!(hold.is_valid(2048, Moment::from_nanos(5)));
+        assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
+    }
+}

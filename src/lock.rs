@@ -1,0 +1,210 @@
+//! The lock as a program sees it.
+
+use crate::cancel::{CancelToken, Patience};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::Error;
+use crate::guard::DLockGuard;
+use crate::hold::current_thread;
+use crate::key::Key;
+use crate::processor::Busy;
+use crate::unguarded::UnguardedLock;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A reentrant lock that excludes the threads of all processes that use the same store and key.
+///
+/// All handles of a key made by one [`DLockGenerator`](crate::DLockGenerator) are one lock: they share the queue of waiting threads and the
+/// hold count. A clone is another handle. Its behaviour is that of `java.util.concurrent.locks.ReentrantLock` in its fair
+/// mode (without conditions), which JVM DLock follows too.
+///
+/// A thread that holds the lock gets it again without the store. Threads of one process get it in order of arrival.
+///
+/// # Panics
+///
+/// No method panics.
+#[derive(Clone)]
+pub struct DistributedReentrantLock {
+    client: Arc<Client>,
+    key: Arc<Key>,
+    settings: Arc<DLockConfig>,
+}
+
+/// Who holds a lock, as [`DistributedReentrantLock::holder`] found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The value of the key: `{host}-{pid}-{random}-{n}` for a holder of this crate, `{ip}-{thread}` for JVM DLock.
+    pub locker: String,
+    /// When its lease ends unless it is extended; `None` for a key that never expires (none of ours).
+    pub remaining: Option<Duration>,
+    /// Whether it is a thread of the generator that was asked.
+    pub is_local: bool,
+}
+
+impl DistributedReentrantLock {
+    pub(crate) fn new(client: Arc<Client>, key: Arc<Key>, settings: Arc<DLockConfig>) -> Self {
+        Self { client, key, settings }
+    }
+
+    /// Gets the lock, waiting for as long as it takes. Blocks the thread; waits out an outage of the store, too.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`]: at once.
+    /// * [`Error::Backend`]: only when the store has never answered this generator yet, naming the cause.
+    /// * [`Error::LeaseLost`]: the calling thread holds the lock already, but has lost its lease.
+    /// * [`Error::TooManyHolds`], [`Error::ShutDown`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let lock = generator.generate("ORDER", "4711")?;
+    /// {
+    ///     let guard = lock.lock()?;
+    ///     println!("inside, with token {}", guard.fencing_token());
+    /// } // unlocked
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
+        // Only a caller's own limit ends the waiting without an error.
+        self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
+    }
+
+    /// Tries once to get the lock, without waiting for a holder or passing waiting threads of this process. Blocks for one round trip to the
+    /// store at the most; `None` when the lock is held.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Error::Backend`] whenever the store did not answer or refused.
+    pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&Patience::OneAttempt)
+    }
+
+    /// Gets the lock, waiting no longer than `limit`; `None` when it was held all the time. A `limit` of zero is
+    /// [`try_lock`](Self::try_lock), one of `Duration::MAX` waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and [`Error::Backend`] when the time ended while the store did not answer or refused.
+    pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&self.patience(limit))
+    }
+
+    /// Gets the lock, waiting no longer than until `deadline`; `None` when it was held all the time. A deadline in the
+    /// past is [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&self.patience(deadline.saturating_duration_since(Instant::now())))
+    }
+
+    /// Gets the lock, waiting until `cancel` is cancelled: then `None`, also when it was cancelled before. A command
+    /// that is under way is waited for first.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&Patience::UntilCancelled(cancel))
+    }
+
+    /// How often the calling thread holds the lock. Does not block.
+    #[must_use]
+    pub fn hold_count(&self) -> usize {
+        if self.is_held_by_current_thread() { self.key.hold.count() as usize } else { 0 }
+    }
+
+    /// Whether the calling thread holds the lock, with a valid lease or a lost one. Does not block.
+    #[must_use]
+    pub fn is_held_by_current_thread(&self) -> bool {
+        self.key.hold.is_owned_by(current_thread())
+    }
+
+    /// How many threads wait for this key through this generator, about. Does not ask the store.
+    #[must_use]
+    pub fn queue_length(&self) -> usize {
+        self.key.queue_length()
+    }
+
+    /// Whether anybody holds the lock. Asks the store; it may be over when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`], [`Error::ShutDown`].
+    pub fn is_locked(&self) -> Result<bool, Error> {
+        Ok(self.holder()?.is_some())
+    }
+
+    /// Who holds the lock. Asks the store; it may be over when this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub fn holder(&self) -> Result<Option<Holder>, Error> {
+        let inspection = self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
+        Ok(inspection.holder.map(|Busy { holder, remaining }| {
+            let is_local = holder.strip_prefix(self.client.id()).is_some_and(|rest| rest.starts_with('-'));
+            Holder { locker: holder, remaining, is_local }
+        }))
+    }
+
+    /// The lock's key in the store: `DLOCK_{type}_{target}`.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key.name
+    }
+
+    /// The same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
+    #[must_use]
+    pub fn unguarded(&self) -> UnguardedLock {
+        UnguardedLock::new(self.clone())
+    }
+
+    pub(crate) fn patience(&self, limit: Duration) -> Patience<'static> {
+        if limit.is_zero() { Patience::OneAttempt } else { Patience::Until(self.now() + limit) }
+    }
+
+    fn get(&self, patience: &Patience<'_>) -> Result<Option<DLockGuard<'_>>, Error> {
+        Ok(self.acquire(patience)?.map(|token| DLockGuard::new(self, token)))
+    }
+
+    /// Gets the hold; its token, or `None` when patience ended first.
+    pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
+        self.key.lock(&self.client, &self.settings, patience)
+    }
+
+    /// Unlocks once: the hold with this token, or whichever the calling thread has.
+    pub(crate) fn release(&self, token: Option<u64>) -> Result<(), Error> {
+        self.key.unlock(&self.client, token)
+    }
+
+    pub(crate) fn local_key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.client.clock.now()
+    }
+}
+
+impl fmt::Debug for DistributedReentrantLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistributedReentrantLock")
+            .field("key", &self.key())
+            .field("lease", &self.settings.lease())
+            .field("hold_count", &self.hold_count())
+            .field("queue_length", &self.queue_length())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! JVM DLock's `config-dlock.properties`: a default lease, in milliseconds, for each lock type.
+//!
+//! The syntax is that of `java.util.Properties`: `type=lease`, also with `:` or blanks between; `#` and `!` begin comments;
+//! a backslash at the end continues a line; `\t \n \r \f \uXXXX` and backslashed characters are escapes. The file is
+//! read as UTF-8 (Java reads ISO 8859-1; the two agree on ASCII).
+
+use crate::config::check_lease;
+use crate::error::Error;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Default leases by lock type.
+pub(crate) type Leases = HashMap<String, Duration>;
+
+const WHAT: &str = "properties";
+
+/// Reads a properties file.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] naming the file, or its first wrong line.
+pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|e| Error::invalid("properties file", name.clone(), format!("it cannot be read: {e}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|e| Error::invalid("properties file", name.clone(), format!("save it as UTF-8: {e}")))?;
+    parse(&text, &name)
+}
+
+/// Parses the text of a properties file; `name` is for messages.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] naming the first wrong line.
+pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
+    let mut leases = Leases::new();
+    for (number, line) in logical_lines(text) {
+        let wrong = |hint: String| Error::invalid(WHAT, line.clone(), format!("{name}, line {number}: {hint}"));
+        let (lock_type, value) = split(&line).ok_or_else(|| wrong("an escape \\uXXXX needs four hex digits".into()))?;
+        if lock_type.is_empty() {
+            return Err(wrong("the lock type is missing; write type=milliseconds".into()));
+        }
+        let value = value.trim_end();
+        let millis: i64 = value.parse().map_err(|_| {
+            wrong(format!("{value:?} is no whole number; write type=milliseconds, such as ORDER=30000"))
+        })?;
+        let millis = u64::try_from(millis).map_err(|_| wrong("a lease cannot be negative".into()))?;
+        let lease = Duration::from_millis(millis);
+        check_lease(lease).map_err(|_| wrong(format!("the lease {lease:?} must be from 20 ms to 2147483647 ms")))?;
+        if leases.insert(lock_type.clone(), lease).is_some() {
+            log::warn!("{name}, line {number}: the lock type {lock_type:?} stands there twice; the last one counts");
+        }
+    }
+    Ok(leases)
+}
+
+/// Lines without comments and blank ones, continuations joined, each with the number of its first natural line.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (index, natural) in text.lines().enumerate() {
+        let start = natural.trim_start_matches(is_blank);
+        if open.is_none() && (start.is_empty() || start.starts_with(['#', '!'])) {
+            continue;
+        }
+        let (number, mut line) = open.take().unwrap_or((index + 1, String::new()));
+        let backslashes = start.len() - start.trim_end_matches('\\').len();
+        if backslashes % 2 == 1 {
+            line.push_str(&start[..start.len() - 1]);
+            open = Some((number, line));
+        } else {
+            line.push_str(start);
+            lines.push((number, line));
+        }
+    }
+    lines.extend(open);
+    lines
+}
+
+/// Key and value of a logical line, unescaped; `None` for a malformed `\u`.
+fn split(line: &str) -> Option<(String, String)> {
+    let mut escaped = false;
+    let end = line.find(|c| {
+        let literal = escaped;
+        escaped = c == '\\' && !literal;
+        !literal && (is_blank(c) || c == '=' || c == ':')
+    });
+    let (key, rest) = line.split_at(end.unwrap_or(line.len()));
+    let rest = rest.trim_start_matches(is_blank);
+    let rest = rest.strip_prefix(['=', ':']).unwrap_or(rest);
+    Some((unescape(key)?, unescape(rest.trim_start_matches(is_blank))?))
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            None => {}
+            Some('t') => out.push('\t'),
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('f') => out.push('\u{c}'),
+            Some('u') => {
+                let mut code = 0;
+                for _ in 0..4 {
+                    code = code * 16 + chars.next()?.to_digit(16)?;
+                }
+                out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => out.push(other),
+        }
+    }
+    Some(out)
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\u{c}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(leases: &Leases, lock_type: &str) -> Option<u128> {
+        leases.get(lock_type).map(Duration::as_millis)
+    }
+
+    #[test]
+    fn the_jvms_own_file_is_read() {
+        let leases = parse("CUSTOMER_LOCK=1000", "config").expect("valid");
+        assert_eq!(ms(&leases, "CUSTOMER_LOCK"), Some(1000));
+        assert_eq!(leases.len(), 1);
+    }
+
+    #[test]
+    fn the_syntax_is_javas() {
+        let text =
+            "# a comment\r\n ! another\n\n  A : 100\nB 200\nC\\ D=300\nE=\\\n   4\\\n   00\n\\u0046\\==500 \nA=150";
+        let leases = parse(text, "config").expect("valid");
+        for (lock_type, lease) in [("A", 150), ("B", 200), ("C D", 300), ("E", 400), ("F=", 500)] {
+            assert_eq!(ms(&leases, lock_type), Some(lease), "{lock_type}");
+        }
+        assert_eq!(leases.len(), 5);
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (line, part) in [
+            ("A=", "no whole number"),
+            ("A", "no whole number"),
+            ("A=1s", "1s"),
+            ("A=-5", "negative"),
+            ("A=0", "20 ms"),
+            ("A=19", "20 ms"),
+            ("A=2147483648", "2147483647"),
+            ("A=99999999999999999999", "no whole number"),
+            ("=100", "type is missing"),
+            ("A\\u00zz=100", "hex"),
+        ] {
+            let error = parse(&format!("# first\nOK=100\n{line}\n"), "my.properties").expect_err(line).to_string();
+            for part in [part, "my.properties", "line 3", "properties"] {
+                assert!(error.contains(part), "{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read(Path::new("/no/such.properties")).expect_err("missing").to_string();
+        assert!(error.contains("/no/such.properties"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in any::<String>(), joined in "[ \\\\:=#!A-C0-9\\nu]{0,40}") {
+            let _ = parse(&text, "any");
+            let _ = parse(&joined, "any");
+        }
+    }
+}

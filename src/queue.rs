@@ -1,0 +1,70 @@
+//! The local FIFO: threads of this client that wait for one key, in order of arrival.
+//!
+//! Only the client as a whole asks Redis for the key; its threads stand here, parked, and one of them at a time is
+//! given the hold, or the turn to ask. Everything here happens under the key's mutex.
+
+use crate::config::DLockConfig;
+use parking_lot::Condvar;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One parked thread.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// The thread, by [`current_thread`](crate::hold::current_thread): a thread waits in one place at a time.
+    pub(crate) thread: u64,
+    /// The settings of the handle through which it waits.
+    pub(crate) settings: Arc<DLockConfig>,
+    /// What it is parked on, with the key's mutex.
+    pub(crate) parked: Condvar,
+}
+
+impl Waiter {
+    pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>) -> Arc<Self> {
+        Arc::new(Self { thread, settings, parked: Condvar::new() })
+    }
+}
+
+/// The waiting threads of one key.
+#[derive(Debug, Default)]
+pub(crate) struct Queue(VecDeque<Arc<Waiter>>);
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Stands a newcomer at the end.
+    pub(crate) fn push(&mut self, waiter: Arc<Waiter>) {
+        self.0.push_back(waiter);
+    }
+
+    /// Stands a thread that had its turn and did not get the lock where it came from: at the head.
+    pub(crate) fn push_back_to_head(&mut self, waiter: Arc<Waiter>) {
+        self.0.push_front(waiter);
+    }
+
+    pub(crate) fn head(&self) -> Option<&Arc<Waiter>> {
+        self.0.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Arc<Waiter>> {
+        self.0.pop_front()
+    }
+
+    /// Takes a thread that gives up out of the queue.
+    pub(crate) fn remove(&mut self, thread: u64) -> bool {
+        match self.0.iter().position(|waiter| waiter.thread == thread) {
+            Some(place) => self.0.remove(place).is_some(),
+            None => false,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,103 @@
+//! Settings of a connection to Redis.
+
+use super::address::Address;
+#[cfg(feature = "tls")]
+use super::address::Place;
+use super::link::Endpoint;
+use super::processor::RedisLockProcessor;
+#[cfg(feature = "tls")]
+use super::tls::{Tls, TlsSettings};
+use crate::error::Error;
+use std::time::Duration;
+
+/// How to reach a Redis server: [`RedisLockProcessor::builder`].
+#[derive(Clone, Debug)]
+pub struct RedisBuilder {
+    address: Address,
+    connect_timeout: Duration,
+    io_timeout: Duration,
+    #[cfg(feature = "tls")]
+    tls: TlsSettings,
+}
+
+impl RedisBuilder {
+    pub(super) fn new(url: &str) -> Result<Self, Error> {
+        Ok(Self {
+            address: Address::parse(url)?,
+            connect_timeout: Duration::from_secs(2),
+            io_timeout: Duration::from_secs(1),
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
+        })
+    }
+
+    /// How long a connect may take in all: name, all addresses, TLS, login. Defaults to two seconds.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a reply may take before the connection is given up, and how long a command may take when nobody sets
+    /// another limit. Defaults to one second.
+    #[must_use]
+    pub fn io_timeout(mut self, timeout: Duration) -> Self {
+        self.io_timeout = timeout;
+        self
+    }
+
+    /// The root certificates that a `rediss://` server is checked against, as PEM text. Defaults to the platform's.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.roots = Some(pem.into());
+        self
+    }
+
+    /// A certificate chain and its private key, as PEM texts, that this client shows to a `rediss://` server. Defaults to
+    /// none.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls.client = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Makes a processor that connects with its first command.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a time-out of zero, or certificates that cannot be used.
+    pub fn build(self) -> Result<RedisLockProcessor, Error> {
+        for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
+            // A day keeps every sum of moments in range.
+            if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(86_400) {
+                return Err(Error::invalid(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
+            }
+        }
+        #[cfg(feature = "tls")]
+        let tls = match &self.address.place {
+            Place::Tcp { tls: true, .. } => Some(Tls::new(&self.tls)?),
+            _ => None,
+        };
+        let endpoint = Endpoint {
+            address: self.address,
+            #[cfg(feature = "tls")]
+            tls,
+            connect_timeout: self.connect_timeout,
+        };
+        Ok(RedisLockProcessor::new(endpoint, self.io_timeout))
+    }
+
+    /// Makes a processor and connects at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build), and those of [`RedisLockProcessor::connect`].
+    pub fn connect(self) -> Result<RedisLockProcessor, Error> {
+        let limit = self.connect_timeout + self.io_timeout;
+        let processor = self.build()?;
+        processor.greet(limit)?;
+        Ok(processor)
+    }
+}

@@ -1,0 +1,125 @@
+//! Which error each error reply of the server becomes.
+//!
+//! The code is the reply's first word. Where Redis 7.0 says `ERR` for something that has a name of its own (inside
+//! scripts, and before it has read anything), the words after it decide; a script's own `redis.pcall` errors carry no
+//! position, raised ones end in ` script: …, on @user_script:…`, so only the beginning is compared.
+
+use crate::error::{BackendFailure, Error};
+use ::redis::{ServerError, Value};
+
+/// What kind of error a reply stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    NotExecuted,
+    Refused,
+    Denied,
+    Conflict,
+    Unsupported,
+}
+
+/// The whole table: code, beginning of the text after it (any when empty), class. The first line that fits counts;
+/// what fits none has an unknown outcome.
+const TABLE: &[(&str, &str, Class)] = &[
+    ("LOADING", "", Class::NotExecuted),
+    ("BUSY", "", Class::NotExecuted),
+    ("READONLY", "", Class::NotExecuted),
+    ("CLUSTERDOWN", "", Class::NotExecuted),
+    ("TRYAGAIN", "", Class::NotExecuted),
+    ("MASTERDOWN", "", Class::NotExecuted),
+    ("NOREPLICAS", "", Class::NotExecuted),
+    ("NOSCRIPT", "", Class::NotExecuted),
+    ("ERR", "max number of clients reached", Class::NotExecuted),
+    ("OOM", "", Class::Refused),
+    ("MISCONF", "", Class::Refused),
+    ("NOAUTH", "", Class::Denied),
+    ("WRONGPASS", "", Class::Denied),
+    ("NOPERM", "", Class::Denied),
+    // 7.0 inside scripts: "can't run this command …", "can't access at least one of the keys …", "can't publish …".
+    ("ERR", "The user executing the script", Class::Denied),
+    // 7.2 and newer inside scripts.
+    ("ERR", "ACL failure in script", Class::Denied),
+    ("CONFLICT", "", Class::Conflict),
+    ("WRONGTYPE", "", Class::Conflict),
+    ("MOVED", "", Class::Unsupported),
+    ("ASK", "", Class::Unsupported),
+    ("CROSSSLOT", "", Class::Unsupported),
+];
+
+/// The error that an error reply to a command about `key` stands for.
+pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
+    let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
+    let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
+    let class = TABLE.iter().find(|(c, text, _)| *c == code && detail.starts_with(text)).map(|(_, _, class)| *class);
+    match class {
+        Some(Class::NotExecuted) => Error::backend(BackendFailure::NotExecuted, words),
+        Some(Class::Refused) => Error::backend(BackendFailure::Refused, words),
+        Some(Class::Denied) => Error::Denied { message: words },
+        Some(Class::Conflict) => {
+            let message = if code == "CONFLICT" { detail.to_owned() } else { words };
+            Error::Conflict { key: key.to_owned(), message }
+        }
+        Some(Class::Unsupported) => {
+            let message = format!("the server is part of a Redis Cluster ({words}), a single server is needed");
+            Error::Unsupported { message }
+        }
+        None => Error::backend(BackendFailure::Unknown, words),
+    }
+}
+
+/// Whether a reply says that the server does not know the script.
+pub(crate) fn is_noscript(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(e) if e.code() == "NOSCRIPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Error {
+        match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+            Ok(Value::ServerError(e)) => classify(&e, "DLOCK_a_b"),
+            other => panic!("{line:?} became {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_reply_has_its_class() {
+        use BackendFailure::{NotExecuted, Refused, Unknown};
+        for (line, want) in [
+            ("LOADING Redis is loading the dataset in memory", NotExecuted),
+            ("BUSY Redis is busy running a script.", NotExecuted),
+            ("READONLY You can't write against a read only replica.", NotExecuted),
+            ("CLUSTERDOWN Hash slot not served", NotExecuted),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", NotExecuted),
+            ("MASTERDOWN Link with MASTER is down", NotExecuted),
+            ("NOREPLICAS Not enough good replicas to write.", NotExecuted),
+            ("ERR max number of clients reached", NotExecuted),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Refused),
+            ("MISCONF Redis is configured to save RDB snapshots", Refused),
+            ("ERR wrong number of arguments for 'evalsha' command", Unknown),
+            ("SOMETHING new", Unknown),
+            ("BARE", Unknown),
+        ] {
+            match of(line) {
+                Error::Backend { failure, message } => assert_eq!((failure, message.as_str()), (want, line)),
+                other => panic!("{line:?} became {other:?}"),
+            }
+        }
+        for line in [
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR The user executing the script can't run this command or subcommand script: 5e3e, on @user_script:2.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            "ERR The user executing the script can't publish to the channel mentioned in the command",
+            "ERR ACL failure in script: User u has no permissions to run the 'time' command",
+        ] {
+            assert!(matches!(of(line), Error::Denied { message } if message == line), "{line}");
+        }
+        for line in ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys in request"] {
+            assert!(matches!(of(line), Error::Unsupported { message } if message.contains(line)), "{line}");
+        }
+        assert!(matches!(of("WRONGTYPE Operation"), Error::Conflict { key, .. } if key == "DLOCK_a_b"));
+        assert!(matches!(of("CONFLICT queue: x"), Error::Conflict { message, .. } if message == "queue: x"));
+    }
+}

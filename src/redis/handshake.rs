@@ -1,0 +1,152 @@
+//! The first words on a connection: login, name, database, and whether the server can carry locks at all.
+
+use super::address::Address;
+use super::classify::classify;
+use super::link::Link;
+use super::script::Packed;
+use crate::error::{BackendFailure, Error};
+use ::redis::{ServerError, Value};
+use std::io;
+use std::time::Instant;
+
+/// The name that `CLIENT LIST` shows.
+const CLIENT_NAME: &str = "redis-dlock";
+/// The oldest server whose scripts know the flags that we need.
+const OLDEST_MAJOR: u64 = 7;
+
+/// Says who we are, and looks who answers.
+///
+/// # Errors
+///
+/// See [`Link::open`].
+pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<(), Error> {
+    let mut packed = Packed::default();
+    let mut hello = vec!["HELLO", "2"];
+    if let Some(password) = &address.password {
+        hello.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
+    }
+    hello.extend(["SETNAME", CLIENT_NAME]);
+    packed.words(&hello);
+    let db = address.db.to_string();
+    if address.db != 0 {
+        packed.words(&["SELECT", &db]);
+    }
+    link.send(&packed.bytes, deadline).map_err(|e| failed(address, &e))?;
+    check_hello(&reply(link, address, deadline)?, address)?;
+    if address.db != 0
+        && let Value::ServerError(e) = reply(link, address, deadline)?
+    {
+        let error = classify(&e, "");
+        return Err(match error {
+            Error::Backend { failure: BackendFailure::Unknown, message } => Error::invalid("database", db, message),
+            other => other,
+        });
+    }
+    Ok(())
+}
+
+/// One reply, while nothing was executed that matters.
+fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value, Error> {
+    loop {
+        let sent = link.flush(deadline).and_then(|_| link.take_reply());
+        if let Some(value) = sent.map_err(|e| failed(address, &e))? {
+            return Ok(value);
+        }
+        if !link.fill(deadline).map_err(|e| failed(address, &e))? {
+            let message = format!("{address} took the connection and did not answer in time");
+            return Err(Error::backend(BackendFailure::NotExecuted, message));
+        }
+    }
+}
+
+/// The error for a connection that broke before it was used.
+pub(crate) fn failed(address: &Address, cause: &io::Error) -> Error {
+    Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {cause}"))
+}
+
+fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
+    let fields = match reply {
+        Value::Array(fields) => fields,
+        Value::ServerError(e) => return Err(refusal(e, address)),
+        other => return Err(unsupported(address, &format!("it answers HELLO with {}", super::reply::shape(other)))),
+    };
+    let field = |name: &str| {
+        fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).and_then(|pair| text(&pair[1])).unwrap_or("")
+    };
+    let version = field("version");
+    let major: Option<u64> = version.split('.').next().and_then(|major| major.parse().ok());
+    match field("mode") {
+        "cluster" => {
+            return Err(unsupported(address, "it is a node of a Redis Cluster, which is for a later version"));
+        }
+        "sentinel" => {
+            return Err(unsupported(address, "it is a Sentinel: give the address of the Redis server itself"));
+        }
+        _ => {}
+    }
+    if major.is_none_or(|major| major < OLDEST_MAJOR) {
+        return Err(unsupported(address, &format!("its version is {version:?}, 7.0 or newer is needed")));
+    }
+    Ok(())
+}
+
+/// What an error in place of `HELLO`'s answer means.
+fn refusal(reply: &ServerError, address: &Address) -> Error {
+    match classify(reply, "") {
+        Error::Backend { failure: BackendFailure::Unknown, message } if message.contains("unknown command") => {
+            unsupported(address, &format!("it is older than 7.0, which is needed ({message})"))
+        }
+        // Nothing of a lock was sent.
+        Error::Backend { failure: BackendFailure::Unknown, message } => {
+            Error::backend(BackendFailure::NotExecuted, message)
+        }
+        other => other,
+    }
+}
+
+fn unsupported(address: &Address, why: &str) -> Error {
+    Error::Unsupported { message: format!("{address}: {why}") }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(wire: &str) -> Result<(), Error> {
+        let address = Address::parse("redis://host").expect("a URL");
+        check_hello(&::redis::parse_redis_value(wire.as_bytes()).expect("RESP"), &address)
+    }
+
+    #[test]
+    fn servers_that_cannot_carry_locks_are_named() {
+        let of = |version: &str, mode: &str| {
+            hello(&format!("*4\r\n+version\r\n${}\r\n{version}\r\n+mode\r\n+{mode}\r\n", version.len()))
+        };
+        assert!(of("7.0.15", "standalone").is_ok());
+        assert!(of("10.0", "standalone").is_ok());
+        for (version, mode, word) in [
+            ("6.2.1", "standalone", "6.2.1"),
+            ("7.0.15", "cluster", "Cluster"),
+            ("7.2", "sentinel", "Sentinel"),
+            ("", "standalone", "7.0"),
+        ] {
+            match of(version, mode) {
+                Err(Error::Unsupported { message }) => assert!(message.contains(word), "{message}"),
+                other => panic!("{version} {mode}: {other:?}"),
+            }
+        }
+        assert!(matches!(hello("-ERR unknown command `HELLO`\r\n"), Err(Error::Unsupported { .. })));
+        assert!(matches!(hello("-NOAUTH HELLO must be\r\n"), Err(Error::Denied { .. })));
+        assert!(matches!(hello("+OK\r\n"), Err(Error::Unsupported { .. })));
+        let full = hello("-ERR max number of clients reached\r\n");
+        assert!(matches!(full, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{full:?}");
+    }
+}

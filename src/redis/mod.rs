@@ -1,0 +1,32 @@
+//! The store on a Redis server. It knows nothing of locks, only of the [`LockProcessor`](crate::LockProcessor) contract.
+//!
+//! ```text
+//!   processor ─ request ─▶ script ─▶ transport ─▶ call  (who waits for what)
+//!       │  └─── reply, classify ◀──────┘    └────▶ link ─▶ frame, stream, tls, handshake
+//!     inbox ─ message ───────────────────────────▶ link
+//! ```
+//!
+//! The crate of the same name is always written `::redis` here.
+
+mod address;
+mod builder;
+mod call;
+mod classify;
+mod frame;
+mod handshake;
+mod inbox;
+mod keys;
+mod link;
+mod message;
+mod processor;
+mod reply;
+mod request;
+mod script;
+mod slot;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+mod transport;
+
+pub use builder::RedisBuilder;
+pub use processor::RedisLockProcessor;

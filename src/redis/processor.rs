@@ -1,0 +1,208 @@
+//! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
+
+use super::builder::RedisBuilder;
+use super::classify::is_noscript;
+use super::inbox::RedisInbox;
+use super::keys::queue_key;
+use super::link::Endpoint;
+use super::reply;
+use super::request::{self, Texts};
+use super::script::{Call, Packed};
+use super::transport::Transport;
+use crate::error::{BackendFailure, Error};
+use crate::processor::{
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
+    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
+};
+use ::redis::Value;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Locks kept by one Redis server, 7.0 or newer.
+///
+/// All threads share one connection: what gathers while a command is under way goes out in one write. It is opened when
+/// it is first needed, and again whenever it was lost.
+pub struct RedisLockProcessor {
+    transport: Transport,
+    io_timeout: Duration,
+}
+
+/// A reply, and the connection that it came on.
+type Reply = Result<(Value, u64), Error>;
+
+impl RedisLockProcessor {
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (`rediss://` with the feature `tls`, `unix:///path`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be
+    /// reached, [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster
+    /// node or a Sentinel.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        RedisBuilder::new(url)?.connect()
+    }
+
+    /// Settings for a connection to the server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL that cannot be used.
+    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
+        RedisBuilder::new(url)
+    }
+
+    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+        Self { transport: Transport::new(endpoint, io_timeout), io_timeout }
+    }
+
+    /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
+    pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
+        let mut packed = Packed::default();
+        packed.words(&["HELLO"]);
+        self.transport.call(packed, limit, false).failure.map_or(Ok(()), Err)
+    }
+
+    /// Runs calls in one go, and those again, with their full text, whose script the server does not know: they were not
+    /// executed.
+    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool) -> Vec<Reply> {
+        let start = Instant::now();
+        let mut replies = self.send(calls.iter(), false, limit, or_break);
+        let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
+        let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
+        if !again.is_empty() {
+            let left = limit.saturating_sub(start.elapsed());
+            let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break);
+            for (i, reply) in again.into_iter().zip(repeated) {
+                replies[i] = reply;
+            }
+        }
+        replies
+    }
+
+    fn send<'c, 'a: 'c>(
+        &self,
+        calls: impl ExactSizeIterator<Item = &'c Call<'a>>,
+        full_text: bool,
+        limit: Duration,
+        or_break: bool,
+    ) -> Vec<Reply> {
+        let count = calls.len();
+        let mut packed = Packed::default();
+        calls.for_each(|call| packed.push(call, full_text));
+        let answer = self.transport.call(packed, limit, or_break);
+        let epoch = answer.epoch;
+        let mut replies: Vec<Reply> = answer.values.into_iter().map(|value| Ok((value, epoch))).collect();
+        let failure = answer
+            .failure
+            .unwrap_or_else(|| Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours"));
+        replies.resize(count, Err(failure));
+        replies
+    }
+
+    fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
+        let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
+        let replies = self.run(&calls, limit, or_break);
+        let read = |(request, reply): (&Request<'_>, Reply)| {
+            let (value, epoch) = reply?;
+            let outcome = reply::outcome(request, &value)?;
+            if reply::has_number(&outcome) {
+                self.transport.mark_numbered(epoch);
+            }
+            Ok(outcome)
+        };
+        requests.iter().zip(replies).map(read).collect()
+    }
+
+    fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        let mut outcomes = self.run_requests(&[request], limit, false);
+        outcomes.pop().unwrap_or_else(|| Err(mismatch()))
+    }
+}
+
+/// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
+fn mismatch() -> Error {
+    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
+}
+
+impl LockProcessor for RedisLockProcessor {
+    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        match self.run_one(Request::Acquire(*request), limit)? {
+            Outcome::Acquire(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        match self.run_one(Request::Poll(*request), limit)? {
+            Outcome::Poll(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        match self.run_one(Request::Extend(*request), limit)? {
+            Outcome::Extend(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        match self.run_one(Request::Release(*request), limit)? {
+            Outcome::Release(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        match self.run_one(Request::Probe(*request), limit)? {
+            Outcome::Probe(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        let queue = queue_key(key);
+        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false);
+        let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
+        reply::inspection(key, &value)
+    }
+
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        self.run_requests(requests, limit, true)
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        if self.transport.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit)?))
+    }
+
+    fn command_limit(&self) -> Duration {
+        self.io_timeout
+    }
+
+    fn has_answered(&self) -> bool {
+        self.transport.has_answered()
+    }
+
+    fn close(&self) {
+        self.transport.close();
+    }
+}
+
+impl Drop for RedisLockProcessor {
+    fn drop(&mut self) {
+        self.transport.close();
+    }
+}
+
+impl fmt::Debug for RedisLockProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLockProcessor").field("transport", &self.transport).finish()
+    }
+}

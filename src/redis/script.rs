@@ -1,0 +1,176 @@
+//! The Lua scripts, with their shared chunks spliced in, and how a call of one is packed into bytes.
+
+use ::redis::Script as Hashed;
+use once_cell::sync::Lazy;
+
+const ISSUE: &str = include_str!("../../scripts/issue.lua");
+const HAND_OVER: &str = include_str!("../../scripts/hand_over.lua");
+
+/// The placeholder of the fence's slack, whatever it will be: five digits, so that it can be patched in place.
+const SLACK_PLACEHOLDER: &str = "00000";
+
+/// A script as the server gets it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: String,
+    sha: String,
+}
+
+pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/acquire.lua")));
+pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/poll.lua")));
+pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/extend.lua")));
+pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/release.lua")));
+pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/probe.lua")));
+pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/inspect.lua")));
+
+impl Script {
+    fn new(source: &str) -> Self {
+        let text = splice(source);
+        let sha = Hashed::new(&text).get_hash().to_owned();
+        Self { text, sha }
+    }
+}
+
+/// Puts the chunks in the place of their `-- #include name` lines.
+fn splice(source: &str) -> String {
+    let mut text = String::with_capacity(2 * source.len());
+    for line in source.lines() {
+        match line.trim().strip_prefix("-- #include ") {
+            Some("issue") => text.push_str(&splice(code_of(ISSUE))),
+            Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
+            Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// A chunk without the comment at its top, which ends with an empty line.
+fn code_of(chunk: &'static str) -> &'static str {
+    chunk.split_once("\n\n").map_or(chunk, |(_, code)| code)
+}
+
+/// One call of a script, ready to be sent: as `EVALSHA`, or as `EVAL` to a server that does not know the script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) keys: [&'a str; 3],
+    /// How many of the keys the script is given.
+    pub(crate) key_count: usize,
+    pub(crate) args: [&'a str; 4],
+    /// How many of the arguments the script is given, not counting the slack.
+    pub(crate) arg_count: usize,
+    /// Before which argument the slack stands, if the script is given it.
+    pub(crate) slack: Option<usize>,
+}
+
+/// Packed commands, back to back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed {
+    pub(crate) bytes: Vec<u8>,
+    /// How many replies they will have.
+    pub(crate) replies: usize,
+    /// Where the five digits of a slack stand in `bytes`.
+    pub(crate) slack_at: Vec<usize>,
+}
+
+impl Packed {
+    /// Adds a call as `EVALSHA`, or with the full text.
+    pub(crate) fn push(&mut self, call: &Call<'_>, full_text: bool) {
+        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack.is_some()));
+        if full_text {
+            self.bulk("EVAL");
+            self.bulk(&call.script.text);
+        } else {
+            self.bulk("EVALSHA");
+            self.bulk(&call.script.sha);
+        }
+        self.bulk(match call.key_count {
+            1 => "1",
+            2 => "2",
+            _ => "3",
+        });
+        call.keys[..call.key_count].iter().for_each(|key| self.bulk(key));
+        for i in 0..=call.arg_count {
+            if call.slack == Some(i) {
+                self.bulk(SLACK_PLACEHOLDER);
+                self.slack_at.push(self.bytes.len() - 2 - SLACK_PLACEHOLDER.len());
+            }
+            if i < call.arg_count {
+                self.bulk(call.args[i]);
+            }
+        }
+    }
+
+    /// Adds a command of plain words.
+    pub(crate) fn words(&mut self, words: &[&str]) {
+        self.array(words.len());
+        words.iter().for_each(|word| self.bulk(word));
+    }
+
+    fn array(&mut self, elements: usize) {
+        self.replies += 1;
+        self.header(b'*', elements);
+    }
+
+    fn bulk(&mut self, text: &str) {
+        self.header(b'$', text.len());
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn header(&mut self, kind: u8, mut n: usize) {
+        let mut digits = [0u8; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&digits[start..]);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_whole_and_start_with_their_flags() {
+        for (script, first) in [
+            (&ACQUIRE, "#!lua"),
+            (&POLL, "#!lua"),
+            (&PROBE, "#!lua"),
+            (&EXTEND, "#!lua flags=allow-oom"),
+            (&RELEASE, "#!lua flags=allow-oom"),
+            (&INSPECT, "#!lua flags=no-writes"),
+        ] {
+            assert_eq!(script.text.lines().next(), Some(first));
+            assert!(!script.text.contains("#include"), "{}", script.text);
+            assert!(!script.text.contains("function"), "a closure costs time at every call");
+            assert_eq!(script.sha.len(), 40);
+        }
+    }
+
+    #[test]
+    fn a_call_is_packed_as_redis_wants_it() {
+        let mut packed = Packed::default();
+        let keys = ["k", "q", "é"];
+        let args = ["locker-1", "", "", ""];
+        let call = Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack: Some(2) };
+        packed.push(&call, false);
+        let mut command = ::redis::cmd("EVALSHA");
+        command.arg(&PROBE.sha).arg(3).arg(&keys).arg("locker-1").arg("").arg(SLACK_PLACEHOLDER);
+        assert_eq!(packed.bytes, command.get_packed_command());
+        assert_eq!(packed.slack_at, [packed.bytes.len() - 7]);
+        assert_eq!(packed.replies, 1);
+    }
+}

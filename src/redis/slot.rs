@@ -1,0 +1,79 @@
+//! Redis Cluster's slot arithmetic: helper keys must fall into the slot of their lock key, whatever its name is.
+//!
+//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key when there is none. Helper keys
+//! carry a short hash tag of our own that falls into the slot of the lock key, so lock names need no escaping.
+
+use once_cell::sync::Lazy;
+
+/// How many slots Redis Cluster has.
+const SLOTS: usize = 16_384;
+
+/// The CRC16 of XMODEM: polynomial 0x1021, start 0, nothing reflected.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |c, _| if c & 0x8000 == 0 { c << 1 } else { (c << 1) ^ 0x1021 })
+    })
+}
+
+/// The slot of a key, as `CLUSTER KEYSLOT` gives it.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS as u16
+}
+
+/// What stands between the first `{` and the first `}` after it, if that is not empty.
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let rest = &key[key.iter().position(|b| *b == b'{')? + 1..];
+    match rest.iter().position(|b| *b == b'}')? {
+        0 => None,
+        end => Some(&rest[..end]),
+    }
+}
+
+/// The smallest decimal number whose text falls into each slot.
+static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
+    let mut tags = vec![u32::MAX; SLOTS];
+    let mut missing = SLOTS;
+    for n in 0.. {
+        if missing == 0 {
+            break;
+        }
+        let tag = &mut tags[usize::from(slot_of(n.to_string().as_bytes()))];
+        if *tag == u32::MAX {
+            *tag = n;
+            missing -= 1;
+        }
+    }
+    tags
+});
+
+/// A hash tag, without braces, that falls into the slot of `key`.
+pub(crate) fn tag_for(key: &str) -> u32 {
+    TAGS[usize::from(slot_of(key.as_bytes()))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc16_of_the_check_string() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+    }
+
+    #[test]
+    fn only_the_first_braces_count_and_only_if_not_empty() {
+        assert_eq!(slot_of(b"{x}y"), slot_of(b"x"));
+        assert_eq!(slot_of(b"a{x}{y}"), slot_of(b"x"));
+        assert_eq!(slot_of(b"{{x}}"), slot_of(b"{x"));
+        assert_eq!(slot_of(b"{}x"), crc16(b"{}x") % 16_384);
+        assert_eq!(slot_of(b"a}b{"), crc16(b"a}b{") % 16_384);
+    }
+
+    #[test]
+    fn every_slot_has_a_short_tag() {
+        for (slot, tag) in TAGS.iter().enumerate() {
+            assert_eq!(usize::from(slot_of(tag.to_string().as_bytes())), slot);
+            assert!(*tag < 1_000_000, "{tag}");
+        }
+    }
+}

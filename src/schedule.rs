@@ -1,0 +1,72 @@
+//! What is due when: an ordered map from moments to keys, with at most one place for each.
+
+use crate::clock::Moment;
+use std::collections::{BTreeMap, HashMap};
+
+/// Items by the moment they are due, found again by their id.
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    due: BTreeMap<(Moment, u64), T>,
+    places: HashMap<u64, Moment>,
+}
+
+impl<T> Schedule<T> {
+    pub(crate) fn new() -> Self {
+        Self { due: BTreeMap::new(), places: HashMap::new() }
+    }
+
+    /// Puts an item in, or moves it.
+    pub(crate) fn put(&mut self, id: u64, at: Moment, item: T) {
+        if let Some(old) = self.places.insert(id, at) {
+            self.due.remove(&(old, id));
+        }
+        self.due.insert((at, id), item);
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
+        let at = self.places.remove(&id)?;
+        self.due.remove(&(at, id))
+    }
+
+    /// Takes out what is due, earliest first.
+    pub(crate) fn take_due(&mut self, now: Moment) -> Vec<T> {
+        let mut taken = Vec::new();
+        while let Some(entry) = self.due.first_entry() {
+            let (at, id) = *entry.key();
+            if at > now {
+                break;
+            }
+            taken.push(entry.remove());
+            self.places.remove(&id);
+        }
+        taken
+    }
+
+    /// When the next item is due; [`Moment::NEVER`] when there is none.
+    pub(crate) fn next(&self) -> Moment {
+        self.due.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_come_out_once_in_order() {
+        let at = Moment::from_nanos;
+        let mut schedule = Schedule::new();
+        schedule.put(1, at(30), "c");
+        schedule.put(2, at(10), "a");
+        schedule.put(3, at(20), "b");
+        schedule.put(1, at(5), "c");
+        schedule.put(4, at(20), "d");
+        assert_eq!(schedule.remove(3), Some("b"));
+        assert_eq!(schedule.remove(3), None);
+        assert_eq!(schedule.next(), at(5));
+        assert_eq!(schedule.take_due(at(19)), ["c", "a"]);
+        assert_eq!(schedule.take_due(at(20)), ["d"]);
+        assert!(schedule.due.is_empty() && schedule.places.is_empty());
+        assert_eq!(schedule.next(), Moment::NEVER);
+    }
+}

@@ -1,0 +1,266 @@
+//! The state machine of one key in one client: who asks, who waits, who holds.
+//!
+//! ```text
+//!            arrive                answer: acquired
+//!   Idle ───────────────▶ Asking ───────────────────▶ Held ──────┐
+//!    ▲  ▲                 │ ▲  ▲                        │ unlock   │ lost: the
+//!    │  │ answer: busy,   │ │  │ turn passed on         ▼          │ hold stays,
+//!    │  │ nobody waits    │ │  └────────────────── Releasing ◀─────┘ invalid
+//!    │  └─────────────────┤ │                        │
+//!    │     answer: busy   ▼ │ due                    │ nobody waits
+//!    └─────────────── Waiting                         │
+//!      the last gives up                              │
+//!    ◀────────────────────────────────────────────────┘
+//! ```
+//!
+//! | phase | in the store | who may leave it | threads parked |
+//! |---|---|---|---|
+//! | `Idle` | nothing of ours | an arriving thread | none |
+//! | `Asking` | perhaps a question under way | the asker: the thread whose turn it is, or the retry thread | any |
+//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread when due; the last waiter that gives up | at least one |
+//! | `Held` | our locker, unless lost | the owner's last unlock | any |
+//! | `Releasing` | perhaps a release under way | who released | any |
+//!
+//! Invariants, all under the key's mutex:
+//!
+//! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
+//! 2. A thread owns the hold if and only if the phase is `Held`.
+//! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
+//! 4. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
+//!    parked, or of the retry thread.
+//! 5. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
+//! 6. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
+
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::{Error, LeaseLoss, LossCause};
+use crate::queue::{Queue, Waiter};
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tokens per fence number: the last ten bits count local passes.
+const PASSES: u64 = 1024;
+
+/// How much earlier than the server a client counts a lease as over: clocks of two machines do not tick alike, and the
+/// server rounds to milliseconds.
+fn margin(lease: Duration) -> Duration {
+    (lease / 100).max(Duration::from_millis(2))
+}
+
+/// One unbroken ownership of the key by this client.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pub(crate) locker: Arc<str>,
+    pub(crate) settings: Arc<DLockConfig>,
+    number: u64,
+    /// Read before the command that last set or renewed the lease was first written.
+    renewed_at: Moment,
+    /// When the store was last known to carry our locker.
+    checked_at: Moment,
+    loss: Option<(LossCause, Moment)>,
+}
+
+impl Tenure {
+    pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, number: u64, sent_at: Moment) -> Self {
+        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, loss: None }
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.settings.lease()
+    }
+
+    /// The token of this tenure's hold.
+    pub(crate) fn token(&self) -> u64 {
+        self.number.saturating_mul(PASSES)
+    }
+
+    /// The moment until which the tenure is certainly ours.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.renewed_at + (self.lease() - margin(self.lease()))
+    }
+
+    /// Whether less than half the lease is left, so that it must be extended before anybody is told of the hold.
+    pub(crate) fn is_worn(&self, now: Moment) -> bool {
+        now + self.lease() / 2 > self.deadline()
+    }
+
+    /// When the lease is to be extended.
+    pub(crate) fn extend_at(&self) -> Moment {
+        self.renewed_at + self.settings.renew_after()
+    }
+
+    /// When the lease thread has to look at this tenure next.
+    pub(crate) fn due(&self) -> Moment {
+        let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
+        self.extend_at().min(probe).min(self.deadline())
+    }
+
+    pub(crate) fn renewed(&mut self, sent_at: Moment) {
+        self.renewed_at = self.renewed_at.max(sent_at);
+        self.checked(sent_at);
+    }
+
+    pub(crate) fn checked(&mut self, sent_at: Moment) {
+        self.checked_at = self.checked_at.max(sent_at);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.loss.is_some()
+    }
+
+    /// The loss as an error, if there is one.
+    pub(crate) fn loss_error(&self, key: &str, now: Moment) -> Option<Error> {
+        self.loss.as_ref().map(|(cause, at)| {
+            Error::LeaseLost(Box::new(LeaseLoss {
+                key: key.to_owned(),
+                locker: self.locker.to_string(),
+                cause: cause.clone(),
+                ago: now.since(*at),
+            }))
+        })
+    }
+
+    /// Marks the tenure lost; the first cause stays.
+    pub(crate) fn lose(&mut self, cause: LossCause, at: Moment) -> bool {
+        let first = self.loss.is_none();
+        if first {
+            self.loss = Some((cause, at));
+        }
+        first
+    }
+}
+
+/// A locker that was sent, and of which the client does not know what became.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) locker: Arc<str>,
+    pub(crate) settings: Arc<DLockConfig>,
+}
+
+/// See the module's table.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Idle,
+    Asking { turn: Option<u64> },
+    Waiting { unsettled: Option<Unsettled> },
+    Held(Tenure),
+    Releasing,
+}
+
+/// What the mutex of a key protects.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) queue: Queue,
+    /// Why the last question had no answer; `None` when it had one.
+    pub(crate) failure: Option<Error>,
+    /// Questions since the key was last ours or nobody waited: the first wait is shorter than the others.
+    pub(crate) asked: u32,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// Who is told of the loss of the current hold.
+    pub(crate) watchers: Vec<Sender<()>>,
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Idle, queue: Queue::default(), failure: None, asked: 0, failures: 0, watchers: Vec::new() }
+    }
+
+    /// Gives the turn to the first waiter, who is to be woken, or rests when nobody waits. From `Asking` or `Releasing`.
+    #[must_use]
+    pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
+        debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing));
+        let next = self.queue.pop();
+        self.phase = match &next {
+            Some(waiter) => Phase::Asking { turn: Some(waiter.thread) },
+            None => Phase::Idle,
+        };
+        if next.is_none() {
+            self.rest();
+        }
+        next
+    }
+
+    /// Takes a waiter that gives up out of the queue. When it was the last one and only the retry thread would still
+    /// ask, returns to `Idle`; the second value then is the locker that must be cleaned up.
+    pub(crate) fn give_up(&mut self, thread: u64) -> (bool, Option<Unsettled>) {
+        self.queue.remove(thread);
+        if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
+            return (false, None);
+        }
+        self.rest();
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Waiting { unsettled } => (true, unsettled),
+            _ => (true, None),
+        }
+    }
+
+    /// Whether it is this thread's turn to ask.
+    pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
+        matches!(self.phase, Phase::Asking { turn: Some(t) } if t == thread)
+    }
+
+    /// The tenure with this locker, if it is held and not lost.
+    pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
+        match &mut self.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && &*tenure.locker == locker => Some(tenure),
+            _ => None,
+        }
+    }
+
+    fn rest(&mut self) {
+        self.failure = None;
+        self.asked = 0;
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
+        let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
+        Tenure::new("me-1".into(), Arc::new(settings), 7, sent_at)
+    }
+
+    #[test]
+    fn the_deadline_counts_from_the_sending() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        assert_eq!(tenure(1000, sent).deadline().since(sent), Duration::from_millis(990));
+        assert_eq!(tenure(20, sent).deadline().since(sent), Duration::from_millis(18));
+    }
+
+    #[test]
+    fn an_older_renewal_never_shortens_the_lease() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        let mut t = tenure(1000, sent);
+        t.renewed(sent + Duration::from_millis(500));
+        let deadline = t.deadline();
+        t.renewed(sent + Duration::from_millis(100));
+        assert_eq!(t.deadline(), deadline);
+    }
+
+    #[test]
+    fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        let mut t = tenure(600, sent);
+        let at = |t: &Tenure| t.due().since(sent).as_millis();
+        assert_eq!(at(&t), 100);
+        t.checked(sent + Duration::from_millis(400));
+        assert_eq!(at(&t), 450);
+        t.renewed(sent + Duration::from_millis(450));
+        assert_eq!(at(&t), 550);
+    }
+
+    #[test]
+    fn tokens_leave_room_for_passes_and_fit_a_signed_column() {
+        let mut t = tenure(1000, Moment::from_nanos(1));
+        assert_eq!(t.token(), 7 * 1024);
+        // The last microsecond of the year 2254.
+        t.number = 9_007_199_254_740_991;
+        assert!(i64::try_from(t.token()).is_ok());
+    }
+}

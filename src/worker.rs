@@ -1,0 +1,181 @@
+//! One named thread that works when something is due, sleeps otherwise, and ends when told or when its subject is gone.
+
+use crate::clock::{Clock, Moment};
+use crate::error::{BackendFailure, Error};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The longest sleep: a bound on what a missed suspend of the machine can delay (sleeping does not count suspend).
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Does what is due on a subject, and tells when there is something to do again.
+pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
+
+/// A worker thread, started on first need.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    name: &'static str,
+    clock: Arc<dyn Clock>,
+    bell: Arc<Bell>,
+    started: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Bell {
+    alarm: Mutex<Alarm>,
+    rung: Condvar,
+}
+
+#[derive(Debug)]
+struct Alarm {
+    at: Moment,
+    stopped: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(name: &'static str, clock: Arc<dyn Clock>) -> Self {
+        let alarm = Alarm { at: Moment::NEVER, stopped: false };
+        Self {
+            name,
+            clock,
+            bell: Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() }),
+            started: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Starts the thread unless it was started before. It holds its subject weakly: no worker keeps its subject alive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] when the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop).
+    pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, round: Round<S>) -> Result<(), Error> {
+        if self.started.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut thread = self.thread.lock();
+        if self.bell.alarm.lock().stopped {
+            return Err(Error::ShutDown);
+        }
+        if thread.is_none() {
+            let (bell, clock, subject) = (Arc::clone(&self.bell), Arc::clone(&self.clock), Weak::clone(subject));
+            let spawned = thread::Builder::new()
+                .name(self.name.to_owned())
+                .spawn(move || work(&bell, &*clock, &subject, round))
+                .map_err(|e| {
+                    let message = format!("the operating system refused the thread {}: {e}", self.name);
+                    Error::backend(BackendFailure::NotExecuted, message)
+                })?;
+            *thread = Some(spawned);
+            self.started.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the thread wakes no later than `at`.
+    pub(crate) fn wake_by(&self, at: Moment) {
+        let mut alarm = self.bell.alarm.lock();
+        if at < alarm.at {
+            alarm.at = at;
+            drop(alarm);
+            self.bell.rung.notify_one();
+        }
+    }
+
+    /// Ends the thread and waits for it; on that thread itself only tells it to end, and leaves the waiting to others.
+    pub(crate) fn stop(&self) {
+        // First the thread's slot: whoever starts it right now is done, or will find it stopped.
+        let mut thread = self.thread.lock();
+        self.started.store(false, Ordering::Release);
+        self.bell.alarm.lock().stopped = true;
+        self.bell.rung.notify_one();
+        let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
+        drop(thread);
+        if handle.is_some_and(|handle| handle.join().is_err()) {
+            log::error!("the thread {} ended by a panic; please report it", self.name);
+        }
+    }
+}
+
+fn work<S>(bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round: Round<S>) {
+    loop {
+        {
+            let mut alarm = bell.alarm.lock();
+            loop {
+                if alarm.stopped {
+                    return;
+                }
+                let sleep = alarm.at.since(clock.now());
+                if sleep.is_zero() {
+                    break;
+                }
+                bell.rung.wait_for(&mut alarm, sleep.min(LONGEST_SLEEP));
+            }
+            alarm.at = Moment::NEVER;
+        }
+        let Some(strong) = subject.upgrade() else { return };
+        let next = round(&strong, clock.now());
+        // This may be the last handle: then the subject's drop runs here, and stops this worker from its own thread.
+        drop(strong);
+        let mut alarm = bell.alarm.lock();
+        alarm.at = alarm.at.min(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crossbeam_channel::{Receiver, Sender, bounded};
+
+    struct Probe {
+        worker: Worker,
+        rounds: Sender<()>,
+        gate: Receiver<()>,
+    }
+
+    fn round(probe: &Probe, _now: Moment) -> Moment {
+        let _ = probe.rounds.send(());
+        let _ = probe.gate.recv();
+        Moment::NEVER
+    }
+
+    impl Drop for Probe {
+        fn drop(&mut self) {
+            self.worker.stop();
+        }
+    }
+
+    #[test]
+    fn the_last_handle_may_go_while_its_worker_works() {
+        let (rounds, seen) = bounded(0);
+        let (open, gate) = bounded(0);
+        let worker = Worker::new("test-worker", Arc::new(SystemClock));
+        let probe = Arc::new(Probe { worker, rounds, gate });
+        probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
+        probe.worker.wake_by(Moment::from_nanos(0));
+        seen.recv().expect("a round");
+        let weak = Arc::downgrade(&probe);
+        drop(probe);
+        open.send(()).expect("the round waits");
+        // The worker drops the last handle, and with it itself, without joining itself.
+        assert!(seen.recv().is_err());
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn stop_joins_and_refuses_a_new_start() {
+        let (rounds, _seen) = bounded(8);
+        let (open, gate) = bounded(8);
+        drop(open);
+        let worker = Worker::new("test-worker", Arc::new(SystemClock));
+        let probe = Arc::new(Probe { worker, rounds, gate });
+        probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
+        probe.worker.stop();
+        assert!(matches!(probe.worker.start(&Arc::downgrade(&probe), round), Err(Error::ShutDown)));
+    }
+}

@@ -1,0 +1,165 @@
+//! Which error each trouble of a real server becomes.
+
+use super::outcomes::{LEASE, acquire, extend, poll, release, setup};
+use crate::support::{LONG, RedisServer};
+use redis_dlock::{BackendFailure, Error, LockProcessor, ProbeRequest, RedisLockProcessor, ReleaseOutcome};
+use std::fmt::Debug;
+use std::time::Duration;
+
+fn backend<T: Debug>(result: Result<T, Error>, want: BackendFailure, word: &str) {
+    match result {
+        Err(Error::Backend { failure, message }) => {
+            assert_eq!(failure, want, "{message}");
+            assert!(message.contains(word), "{message}");
+        }
+        other => panic!("{word}: {other:?}"),
+    }
+}
+
+#[test]
+fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
+    let (server, store) = setup();
+    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    backend(store.acquire(&acquire("j", "b-1", true), LONG), BackendFailure::Refused, "OOM");
+    store.extend(&extend("k", "a-1", true), LONG).unwrap();
+    let released = store.release(&release("k", "a-1", None), LONG).unwrap();
+    assert_eq!(released, ReleaseOutcome::Released { waiting: 0 });
+}
+
+#[test]
+fn a_replica_executes_nothing_and_shows_no_old_data() {
+    let (server, store) = setup();
+    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
+    server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    backend(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.acquire(&acquire("k", "b-1", false), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.release(&release("k", "a-1", None), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.extend(&extend("k", "a-1", false), LONG), BackendFailure::NotExecuted, "READONLY");
+}
+
+#[test]
+fn a_busy_server_executes_nothing() {
+    let (server, store) = setup();
+    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    let url = server.url();
+    let looping = std::thread::spawn(move || {
+        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let script = "while true do end";
+        redis::cmd("EVAL").arg(script).arg(0).query::<()>(&mut connection).unwrap_err();
+    });
+    let end = std::time::Instant::now() + LONG;
+    let refused = loop {
+        match store.extend(&extend("k", "a-1", false), LONG) {
+            Ok(_) => assert!(std::time::Instant::now() < end),
+            refused => break refused,
+        }
+    };
+    backend(refused, BackendFailure::NotExecuted, "BUSY");
+    server.run::<()>(&["SCRIPT", "KILL"]);
+    looping.join().unwrap();
+    store.extend(&extend("k", "a-1", false), LONG).unwrap();
+}
+
+#[test]
+fn missing_rights_are_denied_with_nothing_written() {
+    let (server, _) = setup();
+    let user = |name: &str, rules: &[&str]| {
+        let mut words = vec!["ACL", "SETUSER", name, "on", ">s3crt"];
+        words.extend(rules);
+        server.run::<()>(&words);
+        RedisLockProcessor::connect(&format!("redis://{name}:s3crt@127.0.0.1:{}", server.port()))
+    };
+    for (name, rules) in [
+        ("no-scripts", &["~*", "&*", "+@all", "-@scripting"] as &[_]),
+        ("no-keys", &["~other", "&*", "+@all"]),
+        ("no-time", &["~*", "&*", "+@all", "-time"]),
+        ("no-incr", &["~*", "&*", "+@all", "-incr"]),
+        ("no-set", &["~*", "&*", "+@all", "-set"]),
+        ("no-fence", &["~k", "~*queue*", "&*", "+@all"]),
+    ] {
+        let store = user(name, rules).unwrap();
+        match store.acquire(&acquire("k", "a-1", true), LONG) {
+            Err(error @ Error::Denied { .. }) => assert!(!format!("{error}{store:?}").contains("s3crt")),
+            other => panic!("{name}: {other:?}"),
+        }
+        assert_eq!(server.contents(), [], "{name}");
+    }
+    // A message that may not be sent loses nobody: the waiter gets the key and hears of it by its poll.
+    let store = user("no-channels", &["~*", "resetchannels", "+@all"]).unwrap();
+    store.acquire(&acquire("k", "a-1", true), LONG).unwrap();
+    store.acquire(&acquire("k", "b-1", true), LONG).unwrap();
+    let listener = RedisLockProcessor::connect(&server.url()).unwrap();
+    let _inbox = listener.open_inbox("b", LONG).unwrap();
+    assert_eq!(store.release(&release("k", "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    let polled = store.poll(&poll("k", "b-1"), LONG).unwrap();
+    assert!(matches!(polled, redis_dlock::PollOutcome::Acquired(_)), "{polled:?}");
+    assert!(matches!(store.open_inbox("b", LONG).err(), Some(Error::Denied { .. })));
+}
+
+#[test]
+fn logins_and_databases_fail_by_name() {
+    let server = RedisServer::start_with(&["--requirepass", "s3crt", "--protected-mode", "no"]);
+    let at = |login: &str, tail: &str| {
+        RedisLockProcessor::connect(&format!("redis://{login}127.0.0.1:{}{tail}", server.port()))
+    };
+    for login in ["", ":wr0ng@", "ann:wr0ng@"] {
+        let error = at(login, "").unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("wr0ng"));
+    }
+    let store = at(":s3crt@", "/5").unwrap();
+    assert!(store.has_answered());
+    assert!(
+        !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port())))
+            .contains("s3crt")
+    );
+    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    let error = at(":s3crt@", "/99").unwrap_err();
+    assert!(matches!(&error, Error::InvalidConfig { what: "database", value, .. } if value == "99"), "{error:?}");
+}
+
+#[test]
+fn servers_of_another_kind_are_unsupported() {
+    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let error = RedisLockProcessor::connect(&cluster.url()).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { message } if message.contains("Cluster")), "{error:?}");
+}
+
+#[test]
+fn a_full_server_and_no_server_executed_nothing() {
+    let server = RedisServer::start_with(&["--maxclients", "1"]);
+    let _only = server.connection();
+    backend(RedisLockProcessor::connect(&server.url()), BackendFailure::NotExecuted, "");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let lazy = RedisLockProcessor::builder(&format!("redis://:s3crt@localhost:{port}")).unwrap().build().unwrap();
+    assert!(!lazy.has_answered());
+    let result = lazy.acquire(&acquire("k", "a-1", false), LONG);
+    assert!(!format!("{result:?}").contains("s3crt"));
+    backend(result, BackendFailure::NotExecuted, &format!("localhost:{port}"));
+    for (connect, io) in [(Duration::ZERO, LEASE), (LEASE, Duration::ZERO), (LEASE, Duration::MAX)] {
+        let builder = RedisLockProcessor::builder("redis://h").unwrap();
+        let error = builder.connect_timeout(connect).io_timeout(io).build().unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_save_refuses() {
+    let (server, store) = setup();
+    server.run::<()>(&["CONFIG", "SET", "save", "3600 1000000"]);
+    server.run::<()>(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]);
+    server.run::<()>(&["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    let dir: (String, String) = server.run(&["CONFIG", "GET", "dir"]);
+    // A directory in the place of the dump file makes every save fail.
+    std::fs::create_dir(std::path::Path::new(&dir.1).join("dump.rdb")).unwrap();
+    server.run::<String>(&["BGSAVE"]);
+    let end = std::time::Instant::now() + LONG;
+    while server.run::<String>(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:ok") {
+        assert!(std::time::Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    backend(store.acquire(&acquire("k", "a-1", false), LONG), BackendFailure::Refused, "MISCONF");
+}

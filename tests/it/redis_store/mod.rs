@@ -1,0 +1,6 @@
+//! The Redis store against real servers: what every script does, what every failure becomes, and the transport's time.
+
+mod errors;
+mod outcomes;
+mod slots;
+mod transport;
