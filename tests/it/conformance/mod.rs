@@ -85,6 +85,7 @@ macro_rules! conformance {
                     knows_nobody_whose_tenure_ended
                     is_entered_once_by_many_polls
                     ends_when_nobody_asks
+                    ends_after_a_hand_over_when_nobody_asks
                     lives_as_long_as_its_longest_lease
                     lives_on_by_polls
                     is_counted

@@ -98,6 +98,20 @@ pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
 }
 
+pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
+    let holder = suite.client().holder("k");
+    let client = suite.client();
+    let _ear = client.listen();
+    let winner = client.tenure_with("k", SHORT);
+    winner.wait();
+    let behind = suite.client().tenure_with("k", SHORT);
+    behind.wait();
+    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
+    suite.store().pass_time(SHORT * 2);
+    assert_eq!(suite.waiting("k"), 0);
+    behind.poll_gone();
+}
+
 pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
     suite.client().holder("k");
     let long = suite.client().waiter("k");
