@@ -101,7 +101,8 @@ pub enum AcquireOutcome {
 pub enum PollOutcome {
     /// The key is the locker's, since this call or since an earlier one; its lease counts anew.
     Acquired(Grant),
-    /// The locker stands in the queue; so it was granted nothing before this answer.
+    /// The locker stands in the queue; so it was granted nothing before this answer. The queue lives twice this lease
+    /// from now, or longer: a waiter that asks no more is forgotten, `Gone` then.
     Waiting(Busy),
     /// The store knows nothing of this locker, and this call changed nothing: start anew with a fresh one.
     Gone,
@@ -114,7 +115,8 @@ pub enum ExtendOutcome {
     Extended {
         /// How many tenures wait in the queue.
         waiting: u64,
-        /// With `fresh_numbers`: numbers that no one else was or will be given.
+        /// With `fresh_numbers`: numbers that no one else was or will be given, at most 10,000. `None` also when the
+        /// store has none for the moment: the lease counts anew all the same.
         numbers: Option<RangeInclusive<u64>>,
     },
     /// The key is not this locker's; nothing was changed.

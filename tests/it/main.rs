@@ -4,6 +4,7 @@
 
 mod acl;
 mod bad_input;
+mod conformance;
 mod counts;
 mod processes;
 mod redis_store;
