@@ -3,7 +3,7 @@
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
 -- ARGV  1 locker, 2 lease in ms, 3 whether to fetch fresh numbers ('1' or '0'), 4 slack of the fence in microseconds
--- Reply {1, waiting}              extended
+-- Reply waiting                   extended
 --       {1, waiting, low, high}   extended; the numbers low to high are the caller's alone
 --       {0, holder or nil}        not the locker's (a key of another type is nobody's); nothing was written
 --
@@ -17,22 +17,22 @@ if holder == ARGV[1] then
     waiting = 0
   end
   if ARGV[3] == '0' then
-    return {1, waiting}
+    return waiting
   end
 
   local time = redis.pcall('TIME')
   local fence = redis.pcall('GET', KEYS[3]) or '0'
   if time.err or type(fence) == 'table' or not string.find(fence, '^%d+$') then
-    return {1, waiting}
+    return waiting
   end
   local clock = time[1] * 1000000 + time[2]
   local last = tonumber(fence)
   if last >= clock then
-    return {1, waiting}
+    return waiting
   end
   local set = redis.pcall('SET', KEYS[3], string.format('%.0f', clock))
   if set.err then
-    return {1, waiting}
+    return waiting
   end
   -- A fence far behind may have been lost: of the past only `slack` is certainly unissued, and the clock itself.
   return {1, waiting, math.max(last, clock - math.max(ARGV[4], 1)) + 1, clock}

@@ -4,12 +4,12 @@
 --
 -- KEYS  1 lock key
 -- ARGV  1 locker
--- Reply {1}                       the key is the locker's
+-- Reply 1                         the key is the locker's
 --       {0, holder or nil}        it is not (a key of another type is nobody's)
 
 local holder = redis.pcall('GET', KEYS[1])
 if holder == ARGV[1] then
-  return {1}
+  return 1
 end
 if type(holder) == 'table' then
   if string.find(holder.err, '^WRONGTYPE') then

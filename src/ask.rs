@@ -1,6 +1,6 @@
 //! Asking the store for a key: the question, and what its answer means.
 
-use crate::cleanup::{Cleanup, Ending};
+use crate::client::Client;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
@@ -50,13 +50,7 @@ impl Question {
     }
 
     /// What the result means. `sent_at` was read before the question was first written.
-    pub(crate) fn answer(
-        self,
-        key: &str,
-        result: Result<Outcome, Error>,
-        sent_at: Moment,
-        cleanup: &Cleanup,
-    ) -> Answer {
+    pub(crate) fn answer(self, key: &str, result: Result<Outcome, Error>, sent_at: Moment, client: &Client) -> Answer {
         match result {
             Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))) => {
                 Answer::Acquired(Tenure::new(self.locker, self.settings, grant.number, sent_at))
@@ -69,7 +63,7 @@ impl Question {
             }
             Ok(Outcome::Poll(PollOutcome::Gone)) => {
                 // The acquire whose reply was lost may still be on its way.
-                cleanup.add(key, self.into_unsettled(), Ending::AcquireUnanswered);
+                client.abandon(key, Some(self.into_unsettled()));
                 Answer::Gone
             }
             Ok(other) => {

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(10);
-const LONGEST: Duration = Duration::from_secs(1);
 
 /// A rule for pauses.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +12,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from 10 ms, doubling up to one second, and never longer than `cap`.
+    /// Pauses from 10 ms, doubling up to `cap`.
     pub(crate) fn capped(cap: Duration) -> Self {
-        Self { cap: cap.clamp(Duration::from_millis(1), LONGEST) }
+        Self { cap: cap.max(Duration::from_millis(1)) }
     }
 
     /// The pause after so many failures in a row: between half and all of the step.

@@ -1,6 +1,7 @@
 //! How long a thread is willing to wait, and how another thread ends that.
 
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::key::Key;
 use crate::queue::Waiter;
 use parking_lot::Mutex;
@@ -50,7 +51,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Ends the waiting of all threads that wait with this token, now and later. Does not block.
+    /// Ends the waiting of all threads that wait with this token, now and later. Does not wait for them.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
         let parked = std::mem::take(&mut *self.0.parked.lock());
@@ -98,6 +99,15 @@ impl Patience<'_> {
     /// Whether there is no time left to wait.
     pub(crate) fn is_over(self, now: Moment) -> bool {
         self.is_cancelled() || self.until().is_some_and(|until| now >= until)
+    }
+
+    /// What a call returns whose patience ended: the failure that kept it from an answer, or nothing. Who was cancelled
+    /// wants no reason.
+    pub(crate) fn outcome(self, failure: Option<Error>) -> Result<(), Error> {
+        match failure {
+            Some(error) if !self.is_cancelled() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// How long a single command may take.

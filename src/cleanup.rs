@@ -15,6 +15,16 @@ use crate::schedule::Schedule;
 use crate::tenure::Unsettled;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest list. In an outage every call that gives up adds to it; what does not fit is gone after its lease.
+const LONGEST: usize = 65_536;
+
+/// How many are released in one round: threads that wait for a lock share the batch.
+const ROUND: usize = 256;
+
+/// The longest pause between two tries of one locker, and the least that it may grow to.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Why a locker is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +69,14 @@ impl Cleanup {
     pub(crate) fn add(&self, key: &str, ended: Unsettled, ending: Ending) {
         log::info!("lock {key:?}: locker {:?} goes on the clean-up list ({ending:?})", ended.locker);
         let mut list = self.list.lock();
+        if list.schedule.len() >= LONGEST {
+            drop(list);
+            log::warn!(
+                "lock {key:?}: the clean-up list is full; if the store has {:?}, then for a lease",
+                ended.locker
+            );
+            return;
+        }
         list.last_id += 1;
         let id = list.last_id;
         let leftover = Leftover { id, key: key.to_owned(), ended, ending, until: None, failures: 0 };
@@ -70,7 +88,7 @@ impl Cleanup {
     }
 
     pub(crate) fn take_due(&self, now: Moment) -> Vec<Leftover> {
-        self.list.lock().schedule.take_due(now)
+        self.list.lock().schedule.take_due(now, ROUND)
     }
 
     /// Notes what came of a release, and puts the locker back when it is not the last that is needed.
@@ -101,7 +119,7 @@ impl Cleanup {
                     );
                     return;
                 }
-                now + Backoff::capped(sixth).after(leftover.failures)
+                now + Backoff::capped(leftover.ended.settings.lease().clamp(PAUSE.0, PAUSE.1)).after(leftover.failures)
             }
         };
         self.list.lock().schedule.put(leftover.id, due, leftover);

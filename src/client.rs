@@ -1,33 +1,45 @@
 //! One client: a store, a clock, an identity, the keys in use, and two worker threads.
 //!
-//! A client lives as long as a generator or a lock of it. `closed` and `active` decide together when the store is no
-//! longer needed: whoever asks or holds has entered; who enters after the closing is turned away; the last one that
-//! leaves after the closing shuts the rest down.
+//! A client lives as long as a generator or a lock of it. When it is closed, its threads and its store go on until the
+//! last thread has left `lock` and the last hold has ended; see [`activity`](crate::activity).
 
-use crate::cleanup::{Cleanup, Ending};
+use crate::activity::Activity;
+use crate::cleanup::{Cleanup, Ending, Leftover};
 use crate::clock::{Clock, Moment};
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::key::Key;
 use crate::locker::ClientId;
-use crate::processor::{LockProcessor, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
+use crate::processor::{LockProcessor, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
 use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a release is tried before it goes on the clean-up list.
 const RELEASE_TRIES: u32 = 3;
 
-/// A renewal may take this part of the time that is left.
-const KEEP_PART: u32 = 3;
+/// The least time that a try of a release has, also after the lease's end.
+const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 
-/// No renewal may take longer than this part of the shortest lease held: it would keep the others waiting.
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A renewal may take this part of the time that is left, so that others fit in after it.
+const KEEP_PART: u32 = 2;
+
+/// After a faster round trip, the slowest one that is remembered falls by this part of it.
+const TRIP_DECAY: u64 = 8;
+
+/// A renewal should take no longer than this part of the shortest live lease, whose own renewal would have to wait …
 const KEEP_LEASE_PART: u32 = 12;
+
+/// … but may take this part of the time that is left, so that a lease too short for this network cannot end the others.
+const KEEP_LEAST_PART: u32 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -42,8 +54,30 @@ pub(crate) struct Client {
     retry_thread: Worker,
     held: Mutex<Held>,
     lease_thread: Worker,
-    closed: AtomicBool,
-    active: AtomicUsize,
+    /// The slowest round trip of late, in nanoseconds.
+    trip: AtomicU64,
+    activity: Activity,
+    /// Whether the end has come; held while it comes, so that it comes once.
+    is_down: Mutex<bool>,
+}
+
+/// A thread inside `lock`.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Client);
+
+impl Inside<'_> {
+    /// The thread leaves with a hold, which takes its place.
+    pub(crate) fn begin_hold(self) {
+        self.0.activity.begin_hold();
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if self.0.activity.leave() {
+            self.0.shut_down();
+        }
+    }
 }
 
 /// The tenures that the lease thread keeps.
@@ -68,8 +102,9 @@ impl Client {
             held: Mutex::new(Held { schedule: Schedule::new(), leases: BTreeMap::new() }),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
-            closed: AtomicBool::new(false),
-            active: AtomicUsize::new(0),
+            trip: AtomicU64::new(0),
+            activity: Activity::default(),
+            is_down: Mutex::new(false),
         }))
     }
 
@@ -106,6 +141,18 @@ impl Client {
         run(&*self.processor, request, limit)
     }
 
+    /// Sends many requests in one go; as many results, whatever the store returns.
+    pub(crate) fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let mut results = self.processor.batch(requests, limit);
+        results.resize_with(requests.len(), || {
+            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than it had requests"))
+        });
+        results
+    }
+
     /// Releases a tenure: three tries, then the clean-up list.
     ///
     /// # Errors
@@ -116,11 +163,14 @@ impl Client {
         let mut perhaps_done = false;
         let mut failures = 0;
         loop {
-            match self.processor.release(&request, self.processor.command_limit()) {
-                // After a try without an answer, "not ours" may be that try's own work.
-                Ok(ReleaseOutcome::NotOurs(NotOurs { holder })) if !perhaps_done => {
-                    let cause = holder.map_or(LossCause::Deleted, |by| LossCause::TakenOver { by });
-                    let locker = tenure.locker.to_string();
+            // After the lease's end the key is gone by itself: there is nothing to wait for then.
+            let left = tenure.deadline().since(self.clock.now());
+            let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
+            match self.processor.release(&request, limit) {
+                // After a try without an answer, "not ours" may be that try's own work; after the deadline, the end of a
+                // lease that nobody renewed because the hold had ended in time.
+                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done && self.clock.now() < tenure.deadline() => {
+                    let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
                     let loss = LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO };
                     return Err(Error::LeaseLost(Box::new(loss)));
                 }
@@ -128,7 +178,7 @@ impl Client {
                 Err(error) => {
                     failures += 1;
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                    if failures >= RELEASE_TRIES || !matches!(error, Error::Backend { .. }) {
+                    if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
                         let ended =
                             Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
@@ -136,10 +186,17 @@ impl Client {
                         self.wake_cleanup();
                         return Err(error);
                     }
-                    std::thread::sleep(Backoff::capped(tenure.lease() / 6).after(failures));
+                    std::thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
                 }
             }
         }
+    }
+
+    /// Leaves the release of a tenure to the clean-up list.
+    pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
+        let ended = Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
+        self.cleanup.add(key, ended, Ending::ReleaseUnanswered(tenure.deadline()));
+        self.wake_cleanup();
     }
 
     /// Puts a locker that ends while the outcome of its acquire is unknown on the clean-up list.
@@ -162,13 +219,14 @@ impl Client {
         self.retry_thread.wake_by(at);
     }
 
+    /// Takes a key for which nobody waits any more out of the book. With the key's mutex held.
     pub(crate) fn forget_retry(&self, key: &Key) {
         let removed = self.waiting.lock().remove(key.id);
         drop(removed);
     }
 
     pub(crate) fn take_due_retries(&self, now: Moment) -> Vec<Arc<Key>> {
-        self.waiting.lock().take_due(now)
+        self.waiting.lock().take_due(now, usize::MAX)
     }
 
     pub(crate) fn next_retry(&self) -> Moment {
@@ -194,7 +252,7 @@ impl Client {
     /// Takes a new tenure into the lease thread's care.
     pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
         *self.held.lock().leases.entry(tenure.lease()).or_default() += 1;
-        self.keep_until(key, tenure.due());
+        self.keep_until(key, tenure.due(self.trip()));
     }
 
     /// Sets when the lease thread has to look at a kept tenure.
@@ -203,14 +261,19 @@ impl Client {
         self.lease_thread.wake_by(due);
     }
 
-    /// Ends the care for a tenure.
+    /// Ends the care for a tenure that was lost. The book keeps its key until the hold ends: a stale hold has to be found
+    /// again by its thread.
+    pub(crate) fn keep_no_more(&self, key: &Arc<Key>, tenure: &Tenure) {
+        let mut held = self.held.lock();
+        held.forget_lease(tenure.lease());
+        held.schedule.put(key.id, Moment::NEVER, Arc::clone(key));
+    }
+
+    /// Takes the tenure of a hold that ends out of the book.
     pub(crate) fn forget_kept(&self, key: &Key, tenure: &Tenure) {
         let mut held = self.held.lock();
-        if let Some(count) = held.leases.get_mut(&tenure.lease()) {
-            *count -= 1;
-            if *count == 0 {
-                held.leases.remove(&tenure.lease());
-            }
+        if !tenure.is_lost() {
+            held.forget_lease(tenure.lease());
         }
         let removed = held.schedule.remove(key.id);
         drop(held);
@@ -218,74 +281,97 @@ impl Client {
     }
 
     pub(crate) fn take_due_leases(&self, now: Moment) -> Vec<Arc<Key>> {
-        self.held.lock().schedule.take_due(now)
+        self.held.lock().schedule.take_due(now, usize::MAX)
     }
 
     pub(crate) fn next_lease(&self) -> Moment {
         self.held.lock().schedule.next()
     }
 
+    /// Notes how long the store took to answer.
+    pub(crate) fn note_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // A lost update of two threads at once costs nothing but precision.
+        let before = self.trip.load(Ordering::Relaxed);
+        self.trip.store(took.max(before - before / TRIP_DECAY), Ordering::Relaxed);
+    }
+
+    /// The slowest round trip of late: a lease that is short for it is renewed earlier.
+    pub(crate) fn trip(&self) -> Duration {
+        Duration::from_nanos(self.trip.load(Ordering::Relaxed))
+    }
+
     /// How long a renewal may take when so much time is left.
     pub(crate) fn keep_limit(&self, left: Duration) -> Duration {
         let shortest = self.held.lock().leases.first_key_value().map_or(Duration::MAX, |(lease, _)| *lease);
         (left / KEEP_PART)
-            .min(shortest / KEEP_LEASE_PART)
+            .min((shortest / KEEP_LEASE_PART).max(left / KEEP_LEAST_PART))
             .min(self.processor.command_limit())
             .max(Duration::from_millis(1))
+    }
+}
+
+impl Held {
+    fn forget_lease(&mut self, lease: Duration) {
+        if let Some(count) = self.leases.get_mut(&lease) {
+            *count -= 1;
+            if *count == 0 {
+                self.leases.remove(&lease);
+            }
+        }
     }
 }
 
 /// The end.
 impl Client {
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.activity.is_closed()
     }
 
-    /// Counts the caller among those that need the store.
+    /// Lets the calling thread in.
     ///
     /// # Errors
     ///
     /// [`Error::ShutDown`] after the closing.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
-        self.active.fetch_add(1, Ordering::SeqCst);
-        if self.is_closed() {
-            self.leave();
-            return Err(Error::ShutDown);
-        }
-        Ok(())
+    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
+        let entered = self.activity.enter();
+        let inside = Inside(self);
+        entered.map(|()| inside)
     }
 
-    /// Ends what [`enter`](Self::enter) began.
-    pub(crate) fn leave(&self) {
-        if self.active.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_closed() {
+    /// Counts out a hold that has ended, release and all.
+    pub(crate) fn end_hold(&self) {
+        if self.activity.end_hold() {
             self.shut_down();
         }
     }
 
-    /// Refuses new and waiting locks; holds go on, and the last of them ends the rest.
+    /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.activity.close() {
+            let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
+            for key in keys {
+                key.nudge_all();
+            }
+        }
+        if self.activity.wait_until_left() {
+            self.shut_down();
+        }
+    }
+
+    /// Ends both threads and lets go of the store, once.
+    fn shut_down(&self) {
+        let mut is_down = self.is_down.lock();
+        if std::mem::replace(&mut *is_down, true) {
             return;
         }
-        let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
-        for key in keys {
-            key.nudge_all();
-        }
-        self.retry_thread.stop();
-        if self.active.load(Ordering::SeqCst) == 0 {
-            self.shut_down();
-        }
-    }
-
-    /// Ends both threads and lets go of the store. May run twice, and on a worker's own thread.
-    fn shut_down(&self) {
         self.retry_thread.stop();
         let leftovers = self.cleanup.take_due(Moment::NEVER);
         if !leftovers.is_empty() {
-            let requests: Vec<_> = leftovers.iter().map(crate::cleanup::Leftover::request).collect();
-            let failed =
-                self.processor.batch(&requests, self.processor.command_limit()).iter().filter(|r| r.is_err()).count();
-            log::info!("closing: {} leftovers released, {failed} of them without an answer", requests.len());
+            let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
+            let results = self.batch(&requests, self.processor.command_limit());
+            let failed = results.iter().filter(|result| result.is_err()).count();
+            log::info!("closing: {} leftovers released once more, {failed} of them without an answer", requests.len());
         }
         self.lease_thread.stop();
         self.processor.close();
@@ -294,7 +380,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.activity.close();
         self.shut_down();
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-/// The shortest lease. Below it, the safety margin of the deadline (2 ms) and three attempts to extend do not fit.
+/// The shortest lease. Below it, the safety margin of the deadline (2 ms) leaves hardly time to extend it.
 pub const MIN_LEASE: Duration = Duration::from_millis(20);
 
 /// The longest lease: 2,147,483,647 ms (24 days), the JVM DLock's `int` of milliseconds.

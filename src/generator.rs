@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
 use crate::processor::LockProcessor;
 use crate::properties::{self, Leases};
+use crate::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,18 @@ enum DefaultLeases {
 }
 
 impl DLockGenerator {
+    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
+    ///
+    /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
+    /// login, [`Error::Unsupported`] when it is older than 7.0 or a cluster node.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::new(RedisLockProcessor::connect(url)?)
+    }
+
     /// Makes locks of the given store.
     ///
     /// # Errors
@@ -96,8 +109,8 @@ impl DLockGenerator {
     /// Ends the making and getting of locks: new and waiting calls fail with [`Error::ShutDown`]. What is held stays
     /// held and is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until the retry thread has ended, and without holds the lease thread too: one command's time-out at most. Called
-    /// again it does nothing.
+    /// Blocks until waiting threads have left, and, without holds, until both threads have ended: about one command's
+    /// time-out (1 s) each at most. Called again it does nothing more.
     pub fn close(&self) {
         self.client.close();
     }

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
-use parking_lot::MutexGuard;
 use std::marker::PhantomData;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
@@ -24,7 +24,8 @@ pub struct DLockGuard<'a> {
     lock: &'a DistributedReentrantLock,
     token: u64,
     done: bool,
-    /// `Sync` but not `Send`, like this one.
+    /// `Sync` but not `Send`, like this one. (That of `parking_lot` becomes `Send` when any
+    /// crate asks for its feature `send_guard`.)
     _of_this_thread: PhantomData<MutexGuard<'static, ()>>,
 }
 
@@ -67,7 +68,8 @@ impl<'a> DLockGuard<'a> {
     }
 
     /// A channel that receives one message when the lease is lost, at once if it is lost already. When the hold ends
-    /// without a loss, the channel is disconnected without a message. Does not block.
+    /// without a loss, the channel is disconnected without a message. Each call makes a channel of its own, which lives as
+    /// long as the hold: call it once, and clone or keep what it returns. Does not block.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -107,8 +109,8 @@ impl Drop for DLockGuard<'_> {
         if !self.done
             && let Err(error) = self.lock.release(Some(self.token))
         {
-            // A lost lease was logged when it was noticed, with its cause; here is what the program would not hear.
-            log::warn!("lock {:?}: dropping a guard: {error}", self.lock.key());
+            // Lost leases and unanswered releases were logged with their causes.
+            log::debug!("lock {:?}: dropping a guard: {error}", self.lock.key());
         }
     }
 }

@@ -7,14 +7,18 @@
 use crate::cancel::Patience;
 use crate::client::Client;
 use crate::config::DLockConfig;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error, LossCause};
 use crate::hold::{Hold, Reentry, current_thread};
 use crate::queue::Waiter;
 use crate::tenure::{Phase, State, Tenure};
-use crate::turn::Asked;
+use crate::turn::{Asked, Turn};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// The longest time a thread is parked without a look at the clock: parking does not count suspend.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -52,19 +56,30 @@ impl Key {
 
     /// Gets the hold for the calling thread, once more if it has it already; the hold's token, or `None` when
     /// patience ends first.
+    #[inline]
     pub(crate) fn lock(
         self: &Arc<Self>,
         client: &Client,
         settings: &Arc<DLockConfig>,
         patience: &Patience<'_>,
     ) -> Result<Option<u64>, Error> {
-        let me = current_thread();
-        if self.hold.is_owned_by(me) {
+        if self.hold.is_owned_by(current_thread()) {
             return self.reenter(client).map(Some);
         }
-        if client.is_closed() {
-            return Err(Error::ShutDown);
+        let inside = client.enter()?;
+        let token = self.lock_first(client, settings, patience)?;
+        if token.is_some() {
+            inside.begin_hold();
         }
+        Ok(token)
+    }
+
+    fn lock_first(
+        self: &Arc<Self>,
+        client: &Client,
+        settings: &Arc<DLockConfig>,
+        patience: &Patience<'_>,
+    ) -> Result<Option<u64>, Error> {
         if patience.is_cancelled() {
             return Ok(None);
         }
@@ -76,34 +91,43 @@ impl Key {
             self.ask(client, settings, patience)?
         } else if patience.is_one_attempt() {
             // Threads of this process hold it, ask for it or wait for it.
-            return state.failure.clone().map_or(Ok(None), Err);
+            return patience.outcome(state.failure.clone()).map(|()| None);
         } else {
-            let waiter = Waiter::new(me, Arc::clone(settings));
+            let waiter = Waiter::new(current_thread(), Arc::clone(settings));
             state.queue.push(Arc::clone(&waiter));
             drop(state);
             Asked::Queued(waiter)
         };
         loop {
-            asked = match asked {
+            let got = match asked {
                 Asked::No => return Ok(None),
-                Asked::Got => {
-                    if self.confirm(client) {
-                        return Ok(Some(self.hold.token()));
-                    }
-                    self.discard(client);
-                    self.ask(client, settings, patience)?
-                }
+                Asked::Got => true,
                 Asked::Queued(waiter) => match self.park(client, &waiter, patience)? {
-                    Parked::Granted => Asked::Got,
+                    Parked::Granted => true,
                     Parked::GaveUp => return Ok(None),
-                    Parked::Turn if patience.is_over(client.clock.now()) => {
-                        let failure = self.state().failure.clone();
-                        self.pass_turn(client);
-                        return failure.map_or(Ok(None), Err);
-                    }
-                    Parked::Turn => self.ask(client, settings, patience)?,
+                    Parked::Turn => false,
                 },
             };
+            let turn = if got {
+                if self.confirm(client, patience) {
+                    return Ok(Some(self.hold.token()));
+                }
+                let late = Error::backend(BackendFailure::Unknown, "the lease was over before its grant was heard");
+                let turn = self.discard(client);
+                if patience.is_one_attempt() {
+                    return Err(late);
+                }
+                turn
+            } else {
+                Turn::of(self)
+            };
+            if patience.is_over(client.clock.now()) || client.is_closed() {
+                let failure = if client.is_closed() { Some(Error::ShutDown) } else { self.state().failure.clone() };
+                drop(turn);
+                return patience.outcome(failure).map(|()| None);
+            }
+            turn.end();
+            asked = self.ask(client, settings, patience)?;
         }
     }
 
@@ -117,7 +141,6 @@ impl Key {
 
     /// Gives the hold to a thread. From `Asking`.
     pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, tenure: Tenure, thread: u64) {
-        log::trace!("lock {:?}: held as {:?}, token {}", self.name, tenure.locker, tenure.token());
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
@@ -139,25 +162,18 @@ impl Key {
             }
             let now = client.clock.now();
             if client.is_closed() || patience.is_over(now) {
-                let failure = state.failure.clone();
+                let failure = if client.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
-                drop(state);
                 if was_last {
+                    // Before the mutex is released: the next one to wait has an entry of its own.
                     client.forget_retry(self);
                 }
+                drop(state);
                 client.abandon(&self.name, unsettled);
-                return match failure {
-                    _ if client.is_closed() => Err(Error::ShutDown),
-                    Some(error) if !patience.is_cancelled() => Err(error),
-                    _ => Ok(Parked::GaveUp),
-                };
+                return patience.outcome(failure).map(|()| Parked::GaveUp);
             }
-            match patience.until() {
-                Some(until) => {
-                    waiter.parked.wait_for(&mut state, until.since(now));
-                }
-                None => waiter.parked.wait(&mut state),
-            }
+            let sleep = patience.until().map_or(LONGEST_SLEEP, |until| until.since(now).min(LONGEST_SLEEP));
+            waiter.parked.wait_for(&mut state, sleep);
         }
     }
 
@@ -175,24 +191,39 @@ impl Key {
         }
     }
 
-    /// Extends a hold that came with less than half its lease; `false` when it turns out lost.
-    fn confirm(self: &Arc<Self>, client: &Client) -> bool {
-        let worn = match &self.state().phase {
+    /// Makes sure of a hold before its thread is told: one that came with less than half its lease is extended first.
+    /// `false` when it turns out lost.
+    fn confirm(self: &Arc<Self>, client: &Client, patience: &Patience<'_>) -> bool {
+        let now = client.clock.now();
+        let worn = match &mut self.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return false,
-            Phase::Held(tenure) if tenure.is_worn(client.clock.now()) => Arc::clone(&tenure.locker),
+            Phase::Held(tenure) => {
+                tenure.told = !tenure.is_worn(now);
+                if tenure.told {
+                    return true;
+                }
+                Arc::clone(&tenure.locker)
+            }
             _ => return true,
         };
         log::debug!("lock {:?}: granted late, extending before use", self.name);
-        crate::lease::extend_now(client, self, &worn);
-        !self.hold.is_lost()
+        crate::lease::extend_now(client, self, &worn, patience.limit(now, client.processor.command_limit()));
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && client.clock.now() < tenure.deadline() => {
+                tenure.told = true;
+                true
+            }
+            _ => false,
+        }
     }
 
-    /// Gives back a hold that was lost before its thread heard of it, and takes the turn to ask anew.
-    fn discard(&self, client: &Client) {
-        let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None }) else { return };
-        // The loss is no news to anybody: nobody was told of the hold.
-        let _ = client.give_back(&self.name, &tenure);
-        client.leave();
+    /// Gives back a hold that was lost before its thread was told, and takes the turn to ask anew.
+    fn discard(self: &Arc<Self>, client: &Client) -> Turn {
+        if let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None }) {
+            client.release_later(&self.name, &tenure);
+        }
+        Turn::of(self)
     }
 
     /// Ends the hold of the calling thread; the tenure, and who watched the hold.
@@ -213,7 +244,7 @@ impl Key {
     }
 
     /// Unlocks once, for the hold with this token, or for whichever the calling thread has.
-    pub(crate) fn unlock(&self, client: &Client, token: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn unlock(self: &Arc<Self>, client: &Client, token: Option<u64>) -> Result<(), Error> {
         let not_held = || Error::NotHeld { key: self.name.clone() };
         if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
             return Err(not_held());
@@ -222,18 +253,26 @@ impl Key {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
         let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing).ok_or_else(not_held)?;
+        let turn = Turn::of(self);
         let now = client.clock.now();
-        if !tenure.is_lost() && now >= tenure.deadline() {
+        let known = tenure.is_lost();
+        if !known && now >= tenure.deadline() {
             let at = tenure.deadline();
-            crate::lease::lose(&self.name, &mut tenure, crate::error::LossCause::Deadline, at);
-            watchers.iter().for_each(|watcher| _ = watcher.try_send(()));
+            tenure.lose(LossCause::Deadline, at);
         }
-        drop(watchers);
-        let loss = tenure.loss_error(&self.name, now);
-        let released = client.give_back(&self.name, &tenure);
-        self.pass_turn(client);
-        client.leave();
-        loss.map_or(released, Err)
+        let mut released = client.give_back(&self.name, &tenure);
+        if let Err(Error::LeaseLost(loss)) = &released {
+            tenure.lose(loss.cause.clone(), now);
+        }
+        if let Some(loss) = tenure.loss_error(&self.name, now) {
+            released = Err(loss);
+        }
+        if !known {
+            crate::lease::tell(&self.name, &tenure, watchers);
+        }
+        drop(turn);
+        client.end_hold();
+        released
     }
 
     /// The loss of the current hold, which the caller has seen marked.
@@ -247,7 +286,7 @@ impl Key {
 
     /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
     /// later cannot make valid what was called invalid.
-    pub(crate) fn is_valid(&self, client: &Client, token: u64) -> bool {
+    pub(crate) fn is_valid(self: &Arc<Self>, client: &Client, token: u64) -> bool {
         if self.hold.is_valid(token, client.clock.now()) {
             return true;
         }

@@ -1,15 +1,17 @@
 //! The lease-extension thread: renews what is held, looks whether it is still ours, and tells when it is not.
 //!
 //! One thread for all tenures of a client. A lease is extended at 75 % (`with_renew_at`); every lease/6 in between the
-//! key is probed. What is due goes to the store in one batch, earliest deadline first. A failed attempt may use a third
-//! of the time that is left, and the next one a third of the rest, so that at least three fit before the deadline.
+//! key is probed. What is due goes to the store in one batch, earliest deadline first. A failed attempt may use half
+//! of the time that is left, and the next one half of the rest, so that at least three fit before the deadline; where
+//! round trips are long for a lease, it is extended earlier for that.
 
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
-use crate::processor::{ExtendOutcome, ExtendRequest, NotOurs, Outcome, ProbeOutcome, ProbeRequest, Request};
-use crate::tenure::Tenure;
+use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
+use crate::tenure::{Phase, State, Tenure};
+use crossbeam_channel::Sender;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +51,10 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
         let sent_at = client.clock.now();
         let limit = client.keep_limit(first.deadline.since(sent_at));
         let requests: Vec<_> = chores.iter().map(Chore::request).collect();
-        let results = client.processor.batch(&requests, limit);
+        let results = client.batch(&requests, limit);
+        if results.iter().all(Result::is_ok) {
+            client.note_trip(client.clock.now().since(sent_at));
+        }
         for (chore, result) in chores.iter().zip(results) {
             end(client, &chore.key, &chore.locker, result, sent_at);
         }
@@ -58,13 +63,13 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
 }
 
 /// Extends one tenure on the calling thread, now.
-pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str) {
+pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, limit: Duration) {
     let lease = match key.state().live_tenure(locker) {
         Some(tenure) => tenure.lease(),
         None => return,
     };
     let sent_at = client.clock.now();
-    let limit = client.keep_limit(key.hold.deadline().since(sent_at));
+    let limit = limit.min(client.keep_limit(key.hold.deadline().since(sent_at)));
     let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers: false };
     let result = client.processor.extend(&request, limit).map(Outcome::Extend);
     end(client, key, locker, result, sent_at);
@@ -74,20 +79,22 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str) {
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
     let mut state = key.state();
     let tenure = match &mut state.phase {
-        crate::tenure::Phase::Held(tenure) if !tenure.is_lost() => tenure,
+        Phase::Held(tenure) if !tenure.is_lost() => tenure,
         _ => return None,
     };
     if now >= tenure.deadline() {
         let at = tenure.deadline();
-        notice_loss(&key, state, LossCause::Deadline, at);
+        notice_loss(client, &key, state, LossCause::Deadline, at);
         return None;
     }
-    if now < tenure.due() {
-        client.keep_until(&key, tenure.due());
+    if now < tenure.due(client.trip()) {
+        client.keep_until(&key, tenure.due(client.trip()));
         return None;
     }
     let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
-    let extend = now >= tenure.extend_at();
+    let extend = now >= tenure.extend_at(client.trip());
+    // Whatever becomes of this round, the loss is not overlooked.
+    client.keep_until(&key, deadline);
     drop(state);
     Some(Chore { key, locker, lease, deadline, extend })
 }
@@ -100,63 +107,68 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
     if now >= tenure.deadline() {
         // Too late, even if it was extended: who looked in between was told that the hold is invalid, and that is final.
         let at = tenure.deadline();
-        return notice_loss(key, state, LossCause::Deadline, at);
+        return notice_loss(client, key, state, LossCause::Deadline, at);
     }
-    let not_ours = |NotOurs { holder }| holder.map_or(LossCause::Deleted, |by| LossCause::TakenOver { by });
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended { .. })) => {
             tenure.renewed(sent_at);
             key.hold.renew(tenure.deadline());
-            client.keep_until(key, tenure.due());
+            client.keep_until(key, tenure.due(client.trip()));
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
             tenure.checked(sent_at);
-            client.keep_until(key, tenure.due());
+            client.keep_until(key, tenure.due(client.trip()));
         }
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
-            notice_loss(key, state, not_ours(other), now);
+            notice_loss(client, key, state, LossCause::from(other), now);
         }
-        failure => {
+        other => {
             let left = tenure.deadline().since(now);
             let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-            log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {failure:?}", key.name);
             client.keep_until(key, (now + pause).min(tenure.deadline()));
+            drop(state);
+            let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
+            log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
         }
     }
 }
 
 /// Notices that the deadline of a key's tenure has passed, for a thread that cannot wait for the lease thread to do so.
-pub(crate) fn notice_deadline(client: &Client, key: &Key) {
+pub(crate) fn notice_deadline(client: &Client, key: &Arc<Key>) {
     let state = key.state();
-    if let crate::tenure::Phase::Held(tenure) = &state.phase
+    if let Phase::Held(tenure) = &state.phase
         && client.clock.now() >= tenure.deadline()
     {
         let at = tenure.deadline();
-        notice_loss(key, state, LossCause::Deadline, at);
+        notice_loss(client, key, state, LossCause::Deadline, at);
     }
 }
 
 /// Marks the live tenure of a key lost, and tells everybody who wants to know.
-fn notice_loss(key: &Key, mut state: MutexGuard<'_, crate::tenure::State>, cause: LossCause, at: Moment) {
-    if let crate::tenure::Phase::Held(tenure) = &mut state.phase {
-        lose(&key.name, tenure, cause, at);
-        key.hold.lose();
+fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    let Phase::Held(tenure) = &mut state.phase else { return };
+    if !tenure.lose(cause, at) {
+        return;
     }
+    key.hold.lose();
+    client.keep_no_more(key, tenure);
+    let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);
-    for watcher in watchers {
-        let _ = watcher.try_send(());
-    }
+    tell(&key.name, &lost, watchers);
 }
 
-/// Marks a tenure lost, and says so in the log.
-pub(crate) fn lose(key: &str, tenure: &mut Tenure, cause: LossCause, at: Moment) {
-    if tenure.lose(cause, at)
-        && let Some(error) = tenure.loss_error(key, at)
-    {
+/// Tells of a lost tenure: in the log, and to those who watch its hold. With no mutex held.
+pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+    if let Some((loss, at)) = tenure.loss() {
+        let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
         match tenure.settings.reason() {
+            _ if !tenure.told => log::debug!("lock {key:?}: lost before its grant was heard: {loss}"),
             Some(reason) => log::warn!("{error} (held for: {reason})"),
             None => log::warn!("{error}"),
         }
+    }
+    for watcher in watchers {
+        let _ = watcher.try_send(());
     }
 }

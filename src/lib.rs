@@ -1,5 +1,193 @@
 //! A distributed reentrant lock over Redis, for blocking programs.
+//!
+//! One thread of all processes that use the same server and the same lock name is inside. The lock is a *lease*: Redis keeps it
+//! for a while, a thread of this crate extends it for as long as it is held, and it ends by itself when its holder dies. The crate is a
+//! port of Baidu's DLock for the JVM, and excludes JVM processes on the same key.
+//!
+//! * [Quick start](#quick-start)
+//! * [Guarantees](#guarantees) and [what is not guaranteed](#what-is-not-guaranteed)
+//! * [Waiting](#waiting), [errors](#errors), [losing a lease](#losing-a-lease), [fencing tokens](#fencing-tokens)
+//! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
+//! * [Ported code](#ported-code)
+//!
+//! # Quick start
+//!
+//! ```
+//! use redis_dlock::{DLockConfig, DLockGenerator, MemoryLockProcessor};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), redis_dlock::Error> {
+//! // One generator for a program. On Redis: DLockGenerator::connect("redis://127.0.0.1")?
+//! let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+//! let lock = generator.generate_with(DLockConfig::new("ORDER", "4711").with_lease(Duration::from_secs(10)))?;
+//!
+//! let guard = lock.lock()?;
+//! // … the work …
+//! guard.unlock()?; // or drop it; this way an error is heard
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key made
+//! by one [`DLockGenerator`] are one lock, and reentrant across handles. [`MemoryLockProcessor`] is an embedded store with the same
+//! rules, for tests and for programs of one process; [`RedisLockProcessor`] is the one for Redis 7.0 or newer.
+//!
+//! # Guarantees
+//!
+//! * A key is given to one *tenure* at a time, by one atomic script. Each tenure has a locker string that is never used again, so that a late or
+//!   repeated command touches no other.
+//! * The lease of a live holder is extended at 75 %, with at least three attempts before it ends. That of a dead one ends by itself.
+//! * The client knows until when its lease is certain: `sent_at + lease − max(2 ms, lease / 100)`, where `sent_at` was read before
+//!   the command that set or renewed the lease was first sent. Local time is monotonic and counts suspend (see [`Clock`]).
+//! * A key that was deleted, overwritten, or lost by a failover is noticed within lease/6 and a round trip ([`DLockConfig::with_probe`]).
+//! * [Fencing tokens](#fencing-tokens) rise with every hold of a key.
+//! * Threads of one generator get the lock in the order in which they asked for it.
+//! * When a reply is lost, the store is asked what became of the command. What nobody waits for any more is released until it certainly holds nothing.
+//!
+//! # What is not guaranteed
+//!
+//! * A holder that is stopped past its lease may go on without knowing. Only a token, checked by what the lock protects, helps.
+//! * Redis replicates asynchronously: a promoted replica may give a held key to somebody else. So may a server whose clock steps forward.
+//! * In this release, a waiter of another process *asks* for the lock (see [Waiting](#waiting)): there is no order and no fairness between processes.
+//!   Sentinel and Redis Cluster are not supported yet; a Cluster node is refused with [`Error::Unsupported`].
+//!
+//! The README has these at length.
+//!
+//! # Waiting
+//!
+//! | call | waits | when somebody else holds the lock |
+//! |---|---|---|
+//! | [`lock`](DistributedReentrantLock::lock) | for as long as it takes, through outages too | waits |
+//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip at most | `Ok(None)` |
+//! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
+//! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
+//!
+//! A thread that waits for another thread of its generator is woken by it. One that waits for another process is served by a retry thread, which asks after lease/10, then every
+//! lease/6, and when the holder's lease ends: a released lock is had up to lease/6 late. Choose the lease by that, and by how long a dead
+//! holder may keep others out; but well above twelve round trips to the server: a renewal may take a twelfth of the shortest lease that the
+//! generator holds.
+//!
+//! ```
+//! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+//! # use std::time::Duration;
+//! # fn main() -> Result<(), redis_dlock::Error> {
+//! # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+//! let lock = generator.generate("ORDER", "4711")?;
+//! let guard = lock.lock()?;
+//! std::thread::scope(|scope| {
+//!     let other = scope.spawn(|| lock.try_lock_for(Duration::from_millis(20)).map(|guard| guard.is_some()));
+//!     assert!(!other.join().expect("no panic")?);
+//!     Ok::<_, redis_dlock::Error>(())
+//! })?;
+//! drop(guard);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! | [`Error`] | means | a blocking `lock()` |
+//! |---|---|---|
+//! | `InvalidConfig` | a setting, a URL or a line of a file cannot be used | is not reached |
+//! | `Backend` | unreachable, no answer in time, or refused for a reason that may pass; [`BackendFailure`] says what is known of the command | waits it out, unless the store has never answered |
+//! | `Denied` | wrong password, or a missing ACL right | fails at once |
+//! | `Conflict` | the key holds something that no lock wrote | fails at once |
+//! | `Unsupported` | older than 7.0, a Cluster node, a Sentinel | fails at once |
+//! | `LeaseLost` | the hold was not exclusive to its end | fails when the thread holds it already, and lost it |
+//! | `NotHeld`, `TooManyHolds`, `ShutDown` | wrong thread, 2,147,483,647 holds, closed generator | |
+//!
+//! # Losing a lease
+//!
+//! Long work asks before each step that must not run beside another holder, or watches a channel:
+//!
+//! ```
+//! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+//! # fn main() -> Result<(), redis_dlock::Error> {
+//! # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+//! # let lock = generator.generate("ORDER", "4711")?;
+//! let guard = lock.lock()?;
+//! let lost = guard.lost(); // may go to another thread, or into a `select!`
+//! for step in 0..3 {
+//!     guard.ensure_valid()?;
+//!     assert!(lost.is_empty(), "step {step}");
+//! }
+//! guard.unlock()?; // Err(LeaseLost) if it was lost at any time
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A hold that was lost stays lost: an extension that comes in late does not make it valid again. It still keeps the other
+//! threads of its process out until it is unlocked. A guard that is leaked is renewed for as long as its generator lives.
+//!
+//! # Fencing tokens
+//!
+//! [`DLockGuard::fencing_token`] is greater for every new hold of a key, also for holds by other processes, and the same on reentry. Store it with what the
+//! lock protects, and refuse what comes with a smaller one:
+//!
+//! ```
+//! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+//! # fn main() -> Result<(), redis_dlock::Error> {
+//! # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+//! # let lock = generator.generate("ORDER", "4711")?;
+//! # let mut row = (0, "new");
+//! let mut update = |token: u64, state| {
+//!     // UPDATE orders SET state = ?, token = ? WHERE id = 4711 AND token <= ?
+//!     let fresh = row.0 <= token;
+//!     if fresh {
+//!         row = (token, state);
+//!     }
+//!     fresh
+//! };
+//! let stale = lock.lock()?.fencing_token();
+//! let guard = lock.lock()?;
+//! assert!(update(guard.fencing_token(), "paid"));
+//! assert!(!update(stale, "cancelled"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! They keep rising when the server forgets everything. They need not when its clock was stepped back *and* the counter was lost, when a
+//! new master's clock is behind the old one's, or when a proxy hides a failover.
+//!
+//! # Threads and sockets
+//!
+//! A generator has a thread `dlock-lease` (extends and probes what is held), started by the first lock, and a thread `dlock-retry` (asks
+//! for what is waited for, and cleans up), started when first needed. Both end with [`DLockGenerator::close`] and the last hold, or when the generator
+//! and all its locks are gone; both are joined. They have no part in an uncontended lock shorter than lease/6. On Redis, all threads share
+//! one connection.
+//!
+//! # Log levels
+//!
+//! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
+//! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the clean-up list. DEBUG: single retries and settled
+//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a password.
+//!
+//! # Features and MSRV
+//!
+//! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default.
+//!
+//! Rust 1.88 or newer. A higher minimum is a minor release.
+//!
+//! # Ported code
+//!
+//! [`UnguardedLock`] has the JVM's pairs; [`DLockGenerator::from_properties`] reads its `config-dlock.properties`. The README has a table, method by
+//! method, of what behaves differently.
+//!
+//! ```
+//! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+//! # fn main() -> Result<(), redis_dlock::Error> {
+//! # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+//! let lock = generator.generate("ORDER", "4711")?.unguarded();
+//! lock.lock()?;
+//! lock.lock()?;
+//! lock.unlock()?;
+//! lock.unlock()?;
+//! assert!(matches!(lock.unlock(), Err(redis_dlock::Error::NotHeld { .. })));
+//! # Ok(())
+//! # }
+//! ```
 
+mod activity;
 mod ask;
 mod backoff;
 mod cancel;
@@ -42,3 +230,7 @@ pub use processor::{
     Request,
 };
 pub use unguarded::UnguardedLock;
+
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct ReadmeDoctests;

@@ -185,7 +185,7 @@ impl DistributedReentrantLock {
         self.key.unlock(&self.client, token)
     }
 
-    pub(crate) fn local_key(&self) -> &Key {
+    pub(crate) fn local_key(&self) -> &Arc<Key> {
         &self.key
     }
 

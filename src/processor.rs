@@ -8,7 +8,7 @@
 use crate::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Asks for a key, once for each locker: [`LockProcessor::acquire`].
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,8 @@ pub enum AcquireOutcome {
 pub enum PollOutcome {
     /// The key is the locker's, since this call or since an earlier one; its lease counts anew.
     Acquired(Grant),
-    /// The locker stands in the queue; so it was granted nothing before this answer.
+    /// The locker stands in the queue; so it was granted nothing before this answer. The queue lives twice this lease
+    /// from now, or longer: a waiter that asks no more is forgotten, `Gone` then.
     Waiting(Busy),
     /// The store knows nothing of this locker, and this call changed nothing: start anew with a fresh one.
     Gone,
@@ -114,7 +115,8 @@ pub enum ExtendOutcome {
     Extended {
         /// How many tenures wait in the queue.
         waiting: u64,
-        /// With `fresh_numbers`: numbers that no one else was or will be given.
+        /// With `fresh_numbers`: numbers that no one else was or will be given, at most 10,000. `None` also when the
+        /// store has none for the moment: the lease counts anew all the same.
         numbers: Option<RangeInclusive<u64>>,
     },
     /// The key is not this locker's; nothing was changed.
@@ -285,9 +287,13 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Runs many requests, in order, and returns as many results. A store behind a network sends them in one go; the
     /// default runs one after another.
     ///
-    /// When the call must not outlast `limit`, requests that were not answered by then fail as in the single methods.
+    /// `limit` is for all of them together: requests that were not answered by then fail as in the single methods, those
+    /// that were keep their answers. A store behind a network then drops the connection, so that the next attempt of a
+    /// renewal goes on a fresh one.
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        requests.iter().map(|request| run(self, request, limit)).collect()
+        let begin = Instant::now();
+        let left = || limit.saturating_sub(begin.elapsed());
+        requests.iter().map(|request| run(self, request, left())).collect()
     }
 
     /// Opens the inbox of a client (the part of its lockers before the last `-`). When this returns, the store counts

@@ -4,33 +4,52 @@
 //! `RetryLockThread` has the same two figures). All that is due goes to the store in one batch. Messages only make this
 //! faster: it is what guarantees that a waiter gets on.
 
+use crate::cleanup::{Ending, Leftover};
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::processor::{ReleaseRequest, Request};
+use crate::tenure::{Tenure, Unsettled};
+use crate::turn::Turn;
+use std::sync::Arc;
 
 /// One round: asks for the keys that are due, and releases the leftovers that are due.
 pub(crate) fn round(client: &Client, now: Moment) -> Moment {
-    let questions: Vec<_> = client
-        .take_due_retries(now)
-        .into_iter()
-        .filter_map(|key| key.begin_retry(client).map(|question| (key, question)))
-        .collect();
+    let turns: Vec<_> = client.take_due_retries(now).iter().filter_map(|key| key.begin_retry(client)).collect();
     let leftovers = client.cleanup.take_due(now);
-    let requests: Vec<_> = questions
+    let requests: Vec<_> = turns
         .iter()
-        .map(|(key, question)| question.request(&key.name))
-        .chain(leftovers.iter().map(crate::cleanup::Leftover::request))
+        .map(|(turn, question)| question.request(&turn.key().name))
+        .chain(leftovers.iter().map(Leftover::request))
         .collect();
-    if !requests.is_empty() {
-        let sent_at = client.clock.now();
-        let mut results = client.processor.batch(&requests, client.processor.command_limit()).into_iter();
-        drop(requests);
-        for ((key, question), result) in questions.into_iter().zip(&mut results) {
-            let answer = question.answer(&key.name, result, sent_at, &client.cleanup);
-            key.end_retry(client, answer);
-        }
-        for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-            client.cleanup.put_back(leftover, &result);
+    let sent_at = client.clock.now();
+    let mut results = client.batch(&requests, client.processor.command_limit()).into_iter();
+    drop(requests);
+    let mut unwanted = Vec::new();
+    for ((turn, question), result) in turns.into_iter().zip(&mut results) {
+        let answer = question.answer(&turn.key().name, result, sent_at, client);
+        unwanted.extend(turn.end_retry(client, answer));
+    }
+    for (leftover, result) in leftovers.into_iter().zip(&mut results) {
+        client.cleanup.put_back(leftover, &result);
+    }
+    release(client, &unwanted);
+    client.next_retry()
+}
+
+/// Releases tenures that came when nobody waited any more. After all answers were handed out: nobody waits for this.
+fn release(client: &Client, unwanted: &[(Turn, Tenure)]) {
+    let requests: Vec<_> = unwanted
+        .iter()
+        .map(|(turn, tenure)| {
+            let (key, locker, lease) = (turn.key().name.as_str(), &*tenure.locker, tenure.lease());
+            Request::Release(ReleaseRequest { key, locker, lease, next: None })
+        })
+        .collect();
+    let results = client.batch(&requests, client.processor.command_limit());
+    for ((turn, tenure), result) in unwanted.iter().zip(results) {
+        if result.is_err() {
+            let ended = Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
+            client.cleanup.add(&turn.key().name, ended, Ending::ReleaseUnanswered(tenure.deadline()));
         }
     }
-    client.next_retry()
 }

@@ -28,18 +28,22 @@ impl<T> Schedule<T> {
         self.due.remove(&(at, id))
     }
 
-    /// Takes out what is due, earliest first.
-    pub(crate) fn take_due(&mut self, now: Moment) -> Vec<T> {
+    /// Takes out what is due, earliest first, but no more than `most`.
+    pub(crate) fn take_due(&mut self, now: Moment, most: usize) -> Vec<T> {
         let mut taken = Vec::new();
         while let Some(entry) = self.due.first_entry() {
             let (at, id) = *entry.key();
-            if at > now {
+            if at > now || taken.len() >= most {
                 break;
             }
             taken.push(entry.remove());
             self.places.remove(&id);
         }
         taken
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.due.len()
     }
 
     /// When the next item is due; [`Moment::NEVER`] when there is none.
@@ -64,8 +68,10 @@ mod tests {
         assert_eq!(schedule.remove(3), Some("b"));
         assert_eq!(schedule.remove(3), None);
         assert_eq!(schedule.next(), at(5));
-        assert_eq!(schedule.take_due(at(19)), ["c", "a"]);
-        assert_eq!(schedule.take_due(at(20)), ["d"]);
+        assert_eq!(schedule.take_due(at(19), 1), ["c"]);
+        assert_eq!(schedule.take_due(at(19), 9), ["a"]);
+        assert_eq!(schedule.len(), 1);
+        assert_eq!(schedule.take_due(at(20), 9), ["d"]);
         assert!(schedule.due.is_empty() && schedule.places.is_empty());
         assert_eq!(schedule.next(), Moment::NEVER);
     }

@@ -26,10 +26,12 @@
 //! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
 //! 2. A thread owns the hold if and only if the phase is `Held`.
 //! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
-//! 4. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
+//! 4. `Waiting` if and only if the retry thread has the key in its book; both change under the key's mutex, but that the
+//!    retry thread takes the key out first.
+//! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
 //!    parked, or of the retry thread.
-//! 5. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
-//! 6. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
+//! 6. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
+//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -42,6 +44,9 @@ use std::time::Duration;
 /// Tokens per fence number: the last ten bits count local passes.
 const PASSES: u64 = 1024;
 
+/// So many round trips must fit between an extension and the deadline: three attempts of two trips.
+const TRIPS_LEFT: u32 = 6;
+
 /// How much earlier than the server a client counts a lease as over: clocks of two machines do not tick alike, and the
 /// server rounds to milliseconds.
 fn margin(lease: Duration) -> Duration {
@@ -49,7 +54,7 @@ fn margin(lease: Duration) -> Duration {
 }
 
 /// One unbroken ownership of the key by this client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
@@ -58,12 +63,14 @@ pub(crate) struct Tenure {
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
     checked_at: Moment,
+    /// Whether a thread was told of this hold: until then its loss is no news to anybody.
+    pub(crate) told: bool,
     loss: Option<(LossCause, Moment)>,
 }
 
 impl Tenure {
     pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, number: u64, sent_at: Moment) -> Self {
-        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, loss: None }
+        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, told: false, loss: None }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -85,15 +92,18 @@ impl Tenure {
         now + self.lease() / 2 > self.deadline()
     }
 
-    /// When the lease is to be extended.
-    pub(crate) fn extend_at(&self) -> Moment {
-        self.renewed_at + self.settings.renew_after()
+    /// When the lease is to be extended: at its part, but earlier when several round trips of this length would not
+    /// fit before the deadline any more.
+    pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
+        let by_part = self.renewed_at + self.settings.renew_after();
+        let by_trips = self.deadline().before(trip.saturating_mul(TRIPS_LEFT));
+        by_part.min(by_trips.max(self.renewed_at + self.lease() / 6))
     }
 
     /// When the lease thread has to look at this tenure next.
-    pub(crate) fn due(&self) -> Moment {
+    pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
-        self.extend_at().min(probe).min(self.deadline())
+        self.extend_at(trip).min(probe).min(self.deadline())
     }
 
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
@@ -103,6 +113,11 @@ impl Tenure {
 
     pub(crate) fn checked(&mut self, sent_at: Moment) {
         self.checked_at = self.checked_at.max(sent_at);
+    }
+
+    /// Why and when the tenure was lost.
+    pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
+        self.loss.as_ref()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -247,12 +262,22 @@ mod tests {
     fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
         let sent = Moment::from_nanos(1_000_000_000);
         let mut t = tenure(600, sent);
-        let at = |t: &Tenure| t.due().since(sent).as_millis();
+        let at = |t: &Tenure| t.due(Duration::from_millis(1)).since(sent).as_millis();
         assert_eq!(at(&t), 100);
         t.checked(sent + Duration::from_millis(400));
         assert_eq!(at(&t), 450);
         t.renewed(sent + Duration::from_millis(450));
         assert_eq!(at(&t), 550);
+    }
+
+    #[test]
+    fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        let at = |trip| tenure(1000, sent).extend_at(Duration::from_millis(trip)).since(sent).as_millis();
+        assert_eq!(at(0), 750);
+        assert_eq!(at(40), 750);
+        assert_eq!(at(80), 990 - 480);
+        assert_eq!(at(500), 166);
     }
 
     #[test]

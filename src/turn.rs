@@ -9,9 +9,43 @@ use crate::error::{BackendFailure, Error};
 use crate::hold::current_thread;
 use crate::key::Key;
 use crate::queue::Waiter;
-use crate::tenure::{Phase, State, Unsettled};
+use crate::tenure::{Phase, State, Tenure, Unsettled};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The longest pause between two tries to reach a store that does not answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
+/// a store, leaves a key that nobody asks for.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    key: Arc<Key>,
+    mine: bool,
+}
+
+impl Turn {
+    /// For the thread that has set the phase.
+    pub(crate) fn of(key: &Arc<Key>) -> Self {
+        Self { key: Arc::clone(key), mine: true }
+    }
+
+    /// The turn has led to another phase.
+    pub(crate) fn end(mut self) {
+        self.mine = false;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.mine {
+            let next = self.key.state().pass_turn();
+            if let Some(waiter) = next {
+                waiter.parked.notify_one();
+            }
+        }
+    }
+}
 
 /// What a turn to ask has led to.
 pub(crate) enum Asked {
@@ -31,82 +65,78 @@ impl Key {
         settings: &Arc<DLockConfig>,
         patience: &Patience<'_>,
     ) -> Result<Asked, Error> {
-        if let Err(shut_down) = client.enter() {
-            self.pass_turn(client);
-            return Err(shut_down);
-        }
-        let asked = self.ask_entered(client, settings, patience);
-        if !matches!(asked, Ok(Asked::Got)) {
-            client.leave();
-        }
-        asked
-    }
-
-    fn ask_entered(
-        self: &Arc<Self>,
-        client: &Client,
-        settings: &Arc<DLockConfig>,
-        patience: &Patience<'_>,
-    ) -> Result<Asked, Error> {
+        let turn = Turn::of(self);
         let mut question = Question::fresh(client.next_locker(), Arc::clone(settings));
-        let mut polled = false;
+        // Why the first question had no answer: it is asked what became of its locker, once at once.
+        let mut unanswered = None;
         loop {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
             let result = client.run(&question.request(&self.name), limit);
-            match question.answer(&self.name, result, sent_at, &client.cleanup) {
+            match question.answer(&self.name, result, sent_at, client) {
                 Answer::Acquired(tenure) => {
-                    let mut state = self.state();
-                    self.grant(client, &mut state, tenure, current_thread());
+                    client.note_trip(client.clock.now().since(sent_at));
+                    self.grant(client, &mut self.state(), tenure, current_thread());
+                    turn.end();
                     return Ok(Asked::Got);
                 }
-                Answer::Gone => {
-                    client.wake_cleanup();
-                    if patience.is_over(client.clock.now()) {
-                        self.pass_turn(client);
-                        return Ok(Asked::No);
-                    }
-                    question = Question::fresh(client.next_locker(), Arc::clone(settings));
+                Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
+                    return patience.outcome(unanswered).map(|()| Asked::No);
                 }
+                Answer::Gone => question = Question::fresh(client.next_locker(), Arc::clone(settings)),
                 Answer::Failed { error, unsettled: Some(unsettled) }
-                    if !polled && is_unknown(&error) && !patience.is_over(client.clock.now()) =>
+                    if unanswered.is_none() && is_unknown(&error) && !patience.is_over(client.clock.now()) =>
                 {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
-                    polled = true;
+                    unanswered = Some(error);
                     question = Question::again(unsettled);
                 }
-                answer if patience.is_one_attempt() || answer.is_refusal(client) => {
-                    self.pass_turn(client);
-                    let refusal =
-                        if let Answer::Failed { error, .. } = &answer { Err(error.clone()) } else { Ok(Asked::No) };
-                    client.abandon(&self.name, answer.into_unsettled());
-                    return refusal;
+                answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
+                    return self.refuse(client, answer).map(|()| Asked::No);
                 }
                 answer => {
                     if let Err(error) = client.start_retry_thread() {
-                        self.pass_turn(client);
                         client.abandon(&self.name, answer.into_unsettled());
                         return Err(error);
                     }
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = self.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    self.wait_more(client, &mut state, answer);
+                    let warning = self.wait_more(client, &mut state, answer);
+                    turn.end();
+                    drop(state);
+                    warn(warning);
                     return Ok(Asked::Queued(waiter));
                 }
             }
         }
     }
 
-    /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask again.
-    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) {
+    /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
+    fn refuse(&self, client: &Client, answer: Answer) -> Result<(), Error> {
+        let outcome = match &answer {
+            Answer::Failed { error, .. } => {
+                self.state().failure = Some(error.clone());
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        };
+        client.abandon(&self.name, answer.into_unsettled());
+        outcome
+    }
+
+    /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
+    /// again. Returns what the log should say, for when the mutex is released.
+    #[must_use]
+    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) -> Option<String> {
         let now = client.clock.now();
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
+        let mut warning = None;
         let (due, unsettled) = match answer {
             Answer::Busy { remaining, unsettled } => {
                 let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
                 // Redis counts a key as gone when its millisecond is over.
-                let ends = remaining.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
+                let ends = remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
@@ -115,29 +145,20 @@ impl Key {
             Answer::Failed { error, unsettled } => {
                 state.failures = state.failures.saturating_add(1);
                 if state.failures == 1 || matches!(error, Error::Backend { failure: BackendFailure::Refused, .. }) {
-                    log::warn!("lock {:?}: {error}; {} threads wait on", self.name, state.queue.len());
+                    warning = Some(format!("lock {:?}: {error}; {} threads wait on", self.name, state.queue.len()));
                 }
                 state.failure = Some(error);
-                (now + Backoff::capped(lease / 6).after(state.failures), unsettled)
+                (now + Backoff::capped((lease / 6).min(LONGEST_PAUSE)).after(state.failures), unsettled)
             }
             Answer::Gone | Answer::Acquired(_) => (now, None),
         };
         state.phase = Phase::Waiting { unsettled };
         client.retry_at(self, due);
-    }
-
-    /// Passes the turn to the first waiter, if there is one.
-    pub(crate) fn pass_turn(&self, client: &Client) {
-        let next = self.state().pass_turn();
-        if let Some(waiter) = next {
-            waiter.parked.notify_one();
-        } else {
-            client.forget_retry(self);
-        }
+        warning
     }
 
     /// The retry thread's turn: takes it if there is still somebody to ask for.
-    pub(crate) fn begin_retry(&self, client: &Client) -> Option<Question> {
+    pub(crate) fn begin_retry(self: &Arc<Self>, client: &Client) -> Option<(Turn, Question)> {
         let mut state = self.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
@@ -146,39 +167,51 @@ impl Key {
             None => Question::fresh(client.next_locker(), settings),
         };
         state.phase = Phase::Asking { turn: None };
-        Some(question)
+        Some((Turn::of(self), question))
+    }
+}
+
+impl Turn {
+    pub(crate) fn key(&self) -> &Arc<Key> {
+        &self.key
     }
 
-    /// The end of the retry thread's turn.
-    pub(crate) fn end_retry(self: &Arc<Self>, client: &Client, answer: Answer) {
-        let mut state = self.state();
+    /// The end of the retry thread's turn. A tenure that came when everybody had given up is returned, to be released
+    /// before this turn is dropped.
+    pub(crate) fn end_retry(self, client: &Client, answer: Answer) -> Option<(Self, Tenure)> {
+        let key = Arc::clone(&self.key);
+        let mut state = key.state();
         match answer {
             Answer::Acquired(tenure) => {
-                let entered = client.enter().is_ok();
-                let next = if entered { state.queue.pop() } else { None };
-                if let Some(waiter) = next {
-                    self.grant(client, &mut state, tenure, waiter.thread);
-                    drop(state);
-                    waiter.parked.notify_one();
-                } else {
-                    // Everybody gave up while the question was under way, or the client was closed.
+                let Some(waiter) = state.queue.pop() else {
                     state.phase = Phase::Releasing;
                     drop(state);
-                    let _ = client.give_back(&self.name, &tenure);
-                    self.pass_turn(client);
-                    if entered {
-                        client.leave();
-                    }
-                }
+                    return Some((self, tenure));
+                };
+                key.grant(client, &mut state, tenure, waiter.thread);
+                self.end();
+                drop(state);
+                waiter.parked.notify_one();
             }
             // A refusal is for the first waiter: it asks for itself, and hears it itself.
             answer if state.queue.is_empty() || answer.is_refusal(client) => {
                 drop(state);
-                client.abandon(&self.name, answer.into_unsettled());
-                self.pass_turn(client);
+                client.abandon(&key.name, answer.into_unsettled());
             }
-            answer => self.wait_more(client, &mut state, answer),
+            answer => {
+                let warning = key.wait_more(client, &mut state, answer);
+                self.end();
+                drop(state);
+                warn(warning);
+            }
         }
+        None
+    }
+}
+
+fn warn(text: Option<String>) {
+    if let Some(text) = text {
+        log::warn!("{text}");
     }
 }
 

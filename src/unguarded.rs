@@ -37,7 +37,8 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
-        self.lock.acquire(&Patience::Forever).map(drop)
+        // Only a caller's own limit ends the waiting without an error.
+        self.lock.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
     }
 
     /// Tries once to get the lock. JVM: `tryLock()`.

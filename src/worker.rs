@@ -3,6 +3,7 @@
 use crate::clock::{Clock, Moment};
 use crate::error::{BackendFailure, Error};
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 /// The longest sleep: a bound on what a missed suspend of the machine can delay (sleeping does not count suspend).
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Does what is due on a subject, and tells when there is something to do again.
 pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
@@ -62,10 +65,11 @@ impl Worker {
             return Err(Error::ShutDown);
         }
         if thread.is_none() {
+            let name = self.name;
             let (bell, clock, subject) = (Arc::clone(&self.bell), Arc::clone(&self.clock), Weak::clone(subject));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
-                .spawn(move || work(&bell, &*clock, &subject, round))
+                .spawn(move || work(name, &bell, &*clock, &subject, round))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend(BackendFailure::NotExecuted, message)
@@ -101,7 +105,7 @@ impl Worker {
     }
 }
 
-fn work<S>(bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round: Round<S>) {
+fn work<S>(name: &str, bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round: Round<S>) {
     loop {
         {
             let mut alarm = bell.alarm.lock();
@@ -118,7 +122,11 @@ fn work<S>(bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round: Round<S>) {
             alarm.at = Moment::NEVER;
         }
         let Some(strong) = subject.upgrade() else { return };
-        let next = round(&strong, clock.now());
+        // What a round takes up it puts back when it unwinds, so that the next one can go on.
+        let next = catch_unwind(AssertUnwindSafe(|| round(&strong, clock.now()))).unwrap_or_else(|_| {
+            log::error!("a round of the thread {name} ended by a panic; please report it");
+            clock.now() + PAUSE_AFTER_PANIC
+        });
         // This may be the last handle: then the subject's drop runs here, and stops this worker from its own thread.
         drop(strong);
         let mut alarm = bell.alarm.lock();

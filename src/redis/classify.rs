@@ -43,6 +43,9 @@ const TABLE: &[(&str, &str, Class)] = &[
     ("MOVED", "", Class::Unsupported),
     ("ASK", "", Class::Unsupported),
     ("CROSSSLOT", "", Class::Unsupported),
+    // A command renamed away, or a server that calls itself Redis and is none.
+    ("ERR", "unknown command", Class::Unsupported),
+    ("ERR", "Unknown Redis command", Class::Unsupported),
 ];
 
 /// The error that an error reply to a command about `key` stands for.
@@ -59,7 +62,11 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
             Error::Conflict { key: key.to_owned(), message }
         }
         Some(Class::Unsupported) => {
-            let message = format!("the server is part of a Redis Cluster ({words}), a single server is needed");
+            let message = if code == "ERR" {
+                format!("the server lacks a command that the lock needs: {words}")
+            } else {
+                format!("the server is part of a Redis Cluster ({words}), a single server is needed")
+            };
             Error::Unsupported { message }
         }
         None => Error::backend(BackendFailure::Unknown, words),
@@ -119,6 +126,9 @@ mod tests {
         for line in ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys in request"] {
             assert!(matches!(of(line), Error::Unsupported { message } if message.contains(line)), "{line}");
         }
+        assert!(
+            matches!(of("ERR unknown command 'evalsha'"), Error::Unsupported { message } if message.contains("evalsha"))
+        );
         assert!(matches!(of("WRONGTYPE Operation"), Error::Conflict { key, .. } if key == "DLOCK_a_b"));
         assert!(matches!(of("CONFLICT queue: x"), Error::Conflict { message, .. } if message == "queue: x"));
     }

@@ -1,4 +1,5 @@
-//! The scripts' replies as outcomes. Anything but exactly the shapes that the scripts document is an error.
+//! The scripts' replies as outcomes: a plain integer for a success, which costs the server least, and arrays for all else.
+//! Anything but exactly the shapes that the scripts document is an error.
 
 use super::classify::classify;
 use super::request::key_of;
@@ -58,8 +59,10 @@ pub(crate) fn has_number(outcome: &Outcome) -> bool {
 }
 
 fn acquire(reply: &Value) -> Option<AcquireOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(AcquireOutcome::Acquired(Grant { number: natural(reply)?, waiting: 0 }));
+    }
     match items(reply)? {
-        [Value::Int(1), number, waiting] => Some(AcquireOutcome::Acquired(grant(number, waiting)?)),
         [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
         _ => None,
     }
@@ -75,8 +78,10 @@ fn poll(reply: &Value) -> Option<PollOutcome> {
 }
 
 fn extend(reply: &Value) -> Option<ExtendOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(ExtendOutcome::Extended { waiting: natural(reply)?, numbers: None });
+    }
     match items(reply)? {
-        [Value::Int(1), waiting] => Some(ExtendOutcome::Extended { waiting: natural(waiting)?, numbers: None }),
         [Value::Int(1), waiting, low, high] => {
             let (low, high) = (natural(low)?, natural(high)?);
             (low <= high).then_some(ExtendOutcome::Extended { waiting: natural(waiting)?, numbers: Some(low..=high) })
@@ -87,8 +92,10 @@ fn extend(reply: &Value) -> Option<ExtendOutcome> {
 }
 
 fn release(reply: &Value) -> Option<ReleaseOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(ReleaseOutcome::Released { waiting: natural(reply)? });
+    }
     match items(reply)? {
-        [Value::Int(1), waiting] => Some(ReleaseOutcome::Released { waiting: natural(waiting)? }),
         [Value::Int(2), number, waiting] => Some(ReleaseOutcome::Passed(grant(number, waiting)?)),
         [Value::Int(3), holder, pttl] => Some(ReleaseOutcome::Queued(busy(holder, pttl)?)),
         [Value::Int(0), holder] => Some(ReleaseOutcome::NotOurs(not_ours(holder)?)),
@@ -97,8 +104,10 @@ fn release(reply: &Value) -> Option<ReleaseOutcome> {
 }
 
 fn probe(reply: &Value) -> Option<ProbeOutcome> {
+    if *reply == Value::Int(1) {
+        return Some(ProbeOutcome::Ours);
+    }
     match items(reply)? {
-        [Value::Int(1)] => Some(ProbeOutcome::Ours),
         [Value::Int(0), holder] => Some(ProbeOutcome::NotOurs(not_ours(holder)?)),
         _ => None,
     }
@@ -181,6 +190,7 @@ mod tests {
             Nil,
             Okay,
             Value::Array(vec![]),
+            Int(-1),
             Value::Array(vec![Int(9)]),
             Value::Array(vec![Int(1), Int(-5), Int(0)]),
             Value::Array(vec![Int(0), Nil, Int(5)]),

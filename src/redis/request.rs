@@ -38,23 +38,24 @@ impl Texts {
         match request {
             Request::Acquire(r) => {
                 let args = [r.locker, lease, flag(r.wait), ""];
-                Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: true }
+                Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
             }
             Request::Poll(r) => {
                 let args = [r.locker, lease, "", ""];
-                Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: true }
+                Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Some(2) }
             }
             Request::Extend(r) => {
                 let args = [r.locker, lease, flag(r.fresh_numbers), ""];
-                Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: true }
+                Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
             }
             Request::Release(r) => {
                 let args = [r.locker, lease, r.next.map_or("", |(next, _)| next), &self.next_lease];
-                Call { script: &RELEASE, keys: keys(r.key), key_count: 3, args, arg_count: 4, slack: true }
+                let arg_count = if r.next.is_some() { 4 } else { 2 };
+                Call { script: &RELEASE, keys: keys(r.key), key_count: 3, args, arg_count, slack: Some(2) }
             }
             Request::Probe(r) => {
                 let args = [r.locker, "", "", ""];
-                Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: false }
+                Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: None }
             }
         }
     }
@@ -62,7 +63,7 @@ impl Texts {
 
 /// The call that looks at a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    Call { script: &INSPECT, keys: [key, queue, ""], key_count: 2, args: [""; 4], arg_count: 0, slack: false }
+    Call { script: &INSPECT, keys: [key, queue, ""], key_count: 2, args: [""; 4], arg_count: 0, slack: None }
 }
 
 /// The lock key that a request is about.

@@ -63,8 +63,8 @@ pub(crate) struct Call<'a> {
     pub(crate) args: [&'a str; 4],
     /// How many of the arguments the script is given, not counting the slack.
     pub(crate) arg_count: usize,
-    /// Whether the slack follows as the last argument.
-    pub(crate) slack: bool,
+    /// Before which argument the slack stands, if the script is given it.
+    pub(crate) slack: Option<usize>,
 }
 
 /// Packed commands, back to back.
@@ -80,7 +80,7 @@ pub(crate) struct Packed {
 impl Packed {
     /// Adds a call as `EVALSHA`, or with the full text.
     pub(crate) fn push(&mut self, call: &Call<'_>, full_text: bool) {
-        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack));
+        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack.is_some()));
         if full_text {
             self.bulk("EVAL");
             self.bulk(&call.script.text);
@@ -94,10 +94,14 @@ impl Packed {
             _ => "3",
         });
         call.keys[..call.key_count].iter().for_each(|key| self.bulk(key));
-        call.args[..call.arg_count].iter().for_each(|arg| self.bulk(arg));
-        if call.slack {
-            self.bulk(SLACK_PLACEHOLDER);
-            self.slack_at.push(self.bytes.len() - 2 - SLACK_PLACEHOLDER.len());
+        for i in 0..=call.arg_count {
+            if call.slack == Some(i) {
+                self.bulk(SLACK_PLACEHOLDER);
+                self.slack_at.push(self.bytes.len() - 2 - SLACK_PLACEHOLDER.len());
+            }
+            if i < call.arg_count {
+                self.bulk(call.args[i]);
+            }
         }
     }
 
@@ -161,7 +165,7 @@ mod tests {
         let mut packed = Packed::default();
         let keys = ["k", "q", "é"];
         let args = ["locker-1", "", "", ""];
-        let call = Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack: true };
+        let call = Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack: Some(2) };
         packed.push(&call, false);
         let mut command = ::redis::cmd("EVALSHA");
         command.arg(&PROBE.sha).arg(3).arg(&keys).arg("locker-1").arg("").arg(SLACK_PLACEHOLDER);

@@ -210,7 +210,8 @@ impl Transport {
         match round {
             Ok(()) => Some(session),
             Err(cause) => {
-                log::warn!("{}: connection dropped: {cause}", self.endpoint.address);
+                let level = if self.is_closed() { log::Level::Debug } else { log::Level::Warn };
+                log::log!(level, "{}: connection dropped: {cause}", self.endpoint.address);
                 self.abandon(session, &cause);
                 None
             }

@@ -1,6 +1,6 @@
 //! What every script does to an empty, busy, queued and foreign key.
 
-use crate::server::{LONG, Server};
+use crate::support::{LONG, RedisServer};
 use redis_dlock::{
     AcquireOutcome, AcquireRequest, Busy, Error, ExtendOutcome, ExtendRequest, Grant, LockProcessor, Message, NotOurs,
     Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, RedisLockProcessor, ReleaseOutcome, ReleaseRequest,
@@ -8,27 +8,27 @@ use redis_dlock::{
 };
 use std::time::Duration;
 
-pub const LEASE: Duration = Duration::from_secs(30);
+pub(super) const LEASE: Duration = Duration::from_secs(30);
 const KEY: &str = "DLOCK_t_ a {b";
 
-pub fn acquire<'a>(key: &'a str, locker: &'a str, wait: bool) -> AcquireRequest<'a> {
+pub(super) fn acquire<'a>(key: &'a str, locker: &'a str, wait: bool) -> AcquireRequest<'a> {
     AcquireRequest { key, locker, lease: LEASE, wait }
 }
 
-pub fn poll<'a>(key: &'a str, locker: &'a str) -> PollRequest<'a> {
+pub(super) fn poll<'a>(key: &'a str, locker: &'a str) -> PollRequest<'a> {
     PollRequest { key, locker, lease: LEASE }
 }
 
-pub fn release<'a>(key: &'a str, locker: &'a str, next: Option<&'a str>) -> ReleaseRequest<'a> {
+pub(super) fn release<'a>(key: &'a str, locker: &'a str, next: Option<&'a str>) -> ReleaseRequest<'a> {
     ReleaseRequest { key, locker, lease: LEASE, next: next.map(|next| (next, LEASE)) }
 }
 
-pub fn extend<'a>(key: &'a str, locker: &'a str, fresh_numbers: bool) -> ExtendRequest<'a> {
+pub(super) fn extend<'a>(key: &'a str, locker: &'a str, fresh_numbers: bool) -> ExtendRequest<'a> {
     ExtendRequest { key, locker, lease: LEASE, fresh_numbers }
 }
 
-pub fn setup() -> (Server, RedisLockProcessor) {
-    let server = Server::start(&[]);
+pub(super) fn setup() -> (RedisServer, RedisLockProcessor) {
+    let server = RedisServer::start();
     let store = RedisLockProcessor::connect(&server.url()).unwrap();
     (server, store)
 }

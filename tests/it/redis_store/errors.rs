@@ -1,7 +1,7 @@
 //! Which error each trouble of a real server becomes.
 
-use crate::outcomes::{LEASE, acquire, extend, poll, release, setup};
-use crate::server::{LONG, Server};
+use super::outcomes::{LEASE, acquire, extend, poll, release, setup};
+use crate::support::{LONG, RedisServer};
 use redis_dlock::{BackendFailure, Error, LockProcessor, ProbeRequest, RedisLockProcessor, ReleaseOutcome};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn missing_rights_are_denied_with_nothing_written() {
         let mut words = vec!["ACL", "SETUSER", name, "on", ">s3crt"];
         words.extend(rules);
         server.run::<()>(&words);
-        RedisLockProcessor::connect(&format!("redis://{name}:s3crt@127.0.0.1:{}", server.port))
+        RedisLockProcessor::connect(&format!("redis://{name}:s3crt@127.0.0.1:{}", server.port()))
     };
     for (name, rules) in [
         ("no-scripts", &["~*", "&*", "+@all", "-@scripting"] as &[_]),
@@ -101,9 +101,9 @@ fn missing_rights_are_denied_with_nothing_written() {
 
 #[test]
 fn logins_and_databases_fail_by_name() {
-    let server = Server::start(&["--requirepass", "s3crt", "--protected-mode", "no"]);
+    let server = RedisServer::start_with(&["--requirepass", "s3crt", "--protected-mode", "no"]);
     let at = |login: &str, tail: &str| {
-        RedisLockProcessor::connect(&format!("redis://{login}127.0.0.1:{}{tail}", server.port))
+        RedisLockProcessor::connect(&format!("redis://{login}127.0.0.1:{}{tail}", server.port()))
     };
     for login in ["", ":wr0ng@", "ann:wr0ng@"] {
         let error = at(login, "").unwrap_err();
@@ -113,7 +113,7 @@ fn logins_and_databases_fail_by_name() {
     let store = at(":s3crt@", "/5").unwrap();
     assert!(store.has_answered());
     assert!(
-        !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port)))
+        !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port())))
             .contains("s3crt")
     );
     store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
@@ -123,15 +123,15 @@ fn logins_and_databases_fail_by_name() {
 
 #[test]
 fn servers_of_another_kind_are_unsupported() {
-    let cluster = Server::start(&["--cluster-enabled", "yes"]);
+    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let error = RedisLockProcessor::connect(&cluster.url()).unwrap_err();
     assert!(matches!(&error, Error::Unsupported { message } if message.contains("Cluster")), "{error:?}");
 }
 
 #[test]
 fn a_full_server_and_no_server_executed_nothing() {
-    let server = Server::start(&["--maxclients", "1"]);
-    let _only = server.admin();
+    let server = RedisServer::start_with(&["--maxclients", "1"]);
+    let _only = server.connection();
     backend(RedisLockProcessor::connect(&server.url()), BackendFailure::NotExecuted, "");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lazy = RedisLockProcessor::builder(&format!("redis://:s3crt@localhost:{port}")).unwrap().build().unwrap();

@@ -1,11 +1,12 @@
 //! Time-outs, broken and stalled servers, and many threads on one connection.
 
-use crate::outcomes::{acquire, extend, poll, release, setup};
-use crate::server::{LONG, Server};
+use super::outcomes::{acquire, extend, poll, release, setup};
+use crate::support::{LONG, RedisServer};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Busy, Error, LockProcessor, PollOutcome, ProbeOutcome, ProbeRequest,
     RedisLockProcessor, ReleaseOutcome, Request,
 };
+use rustix::process::Signal;
 use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -54,7 +55,7 @@ fn replies_of_many_threads_are_never_mixed_up() {
 
 #[test]
 fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
-    let server = Server::start(&[]);
+    let server = RedisServer::start();
     let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(LONG * 10).connect().unwrap();
     store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
     let links = || server.run::<String>(&["CLIENT", "LIST"]).matches("name=redis-dlock").count();
@@ -62,7 +63,7 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
         server.run::<String>(&["CLIENT", "LIST"]).lines().find(|l| l.contains("redis-dlock")).map(|l| l[..8].to_owned())
     };
     let before = id();
-    server.signal("-STOP");
+    server.signal(Signal::STOP);
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -76,19 +77,19 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     // What is still due is read before anything new is written: so this one was certainly not sent.
     assert_eq!(failure(store.acquire(&acquire("j", "b-1", false), SHORT)), BackendFailure::NotExecuted);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    server.signal("-CONT");
+    server.signal(Signal::CONT);
     let probed = store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap();
     assert_eq!(probed, ProbeOutcome::Ours);
     assert_eq!(id(), before, "the same link goes on");
     assert_eq!(store.poll(&poll("j", "b-1"), LONG).unwrap(), PollOutcome::Gone);
 
     // A renewal that ends unanswered breaks the link, the next goes on a fresh one.
-    server.signal("-STOP");
+    server.signal(Signal::STOP);
     let start = Instant::now();
     let renewals = store.batch(&[Request::Extend(extend("k", "a-1", false)), Request::Poll(poll("k", "z-1"))], SHORT);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     assert!(renewals.into_iter().all(|renewal| failure(renewal) == BackendFailure::Unknown));
-    server.signal("-CONT");
+    server.signal(Signal::CONT);
     store.extend(&extend("k", "a-1", false), LONG).unwrap();
     assert_ne!(id(), before);
     let end = Instant::now() + LONG;
@@ -99,12 +100,12 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
 
 #[test]
 fn an_overdue_reply_breaks_the_link_for_all_that_wait_on_it() {
-    let server = Server::start(&[]);
+    let server = RedisServer::start();
     let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(SHORT).connect().unwrap();
     store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
-    server.signal("-STOP");
+    server.signal(Signal::STOP);
     assert_eq!(failure(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG)), BackendFailure::Unknown);
-    server.signal("-CONT");
+    server.signal(Signal::CONT);
     assert_eq!(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap(), ProbeOutcome::Ours);
 }
 
@@ -133,7 +134,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
-        for tail in ["*2\r\n:0\r\n$3\r\nb-", "*1\r\n:1\r\n*2\r\n:0", "HTTP/1.1 400 Bad Request\r\n", ":5\r\n"] {
+        for tail in ["*2\r\n:0\r\n$3\r\nb-", ":1\r\n*2\r\n:0", "HTTP/1.1 400 Bad Request\r\n", ":5\r\n"] {
             let (mut socket, _) = listener.accept().unwrap();
             let mut buffer = [0u8; 4096];
             let _ = socket.read(&mut buffer).unwrap();
@@ -158,7 +159,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
 fn after_close_every_call_says_so() {
     let (server, store) = setup();
     store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
-    server.signal("-STOP");
+    server.signal(Signal::STOP);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG));
         std::thread::sleep(SHORT);
@@ -167,7 +168,7 @@ fn after_close_every_call_says_so() {
     });
     assert!(matches!(store.acquire(&acquire("k", "a-2", false), LONG), Err(Error::ShutDown)));
     assert!(matches!(store.open_inbox("a", LONG).err(), Some(Error::ShutDown)));
-    server.signal("-CONT");
+    server.signal(Signal::CONT);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_unix_socket_works_as_well() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.sock");
     let path = path.to_str().unwrap();
-    let _server = Server::start(&["--unixsocket", path]);
+    let _server = RedisServer::start_with(&["--unixsocket", path]);
     let store = RedisLockProcessor::connect(&format!("unix://{path}")).unwrap();
     assert!(matches!(store.acquire(&acquire("k", "a-1", false), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }

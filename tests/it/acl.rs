@@ -1,0 +1,81 @@
+//! The user that README.md ("ACL rules") tells an operator to make can do all that a lock needs, and with any one of its
+//! rights missing something fails: the line is neither too short nor too long.
+
+use crate::support::RedisServer;
+use redis_dlock::{
+    AcquireOutcome, AcquireRequest, Error, ExtendRequest, LockProcessor, Message, PollRequest, ProbeRequest,
+    RedisLockProcessor, ReleaseRequest,
+};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(2);
+const FENCE: &str = "DLOCK:1:fence";
+
+/// The words of the README's line.
+fn rules() -> Vec<String> {
+    let readme = include_str!("../../README.md");
+    let start = readme.find("ACL SETUSER dlock").expect("the README has the line");
+    let line = readme[start..].split("\n```").next().expect("the line's end");
+    line.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
+}
+
+fn set_user(admin: &mut redis::Connection, words: &[String]) {
+    let (name, args) = words.split_first().expect("words");
+    redis::cmd(name).arg(args).exec(admin).unwrap_or_else(|e| panic!("{words:?}: {e}"));
+}
+
+/// Everything that locks do to the store: all scripts, and each of their ways through.
+fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), Error> {
+    redis::cmd("FLUSHALL").exec(admin).expect("flushed");
+    redis::cmd("SCRIPT").arg("FLUSH").exec(admin).expect("flushed");
+    let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
+    let key = "DLOCK_ACL_test";
+    let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
+    let release = |locker: &str, next| store.release(&ReleaseRequest { key, locker, lease: LEASE, next }, LIMIT);
+    let mut inbox = store.open_inbox("b", LIMIT)?;
+
+    assert!(matches!(acquire("a-1", false)?, AcquireOutcome::Acquired(_)));
+    acquire("dead-1", true)?;
+    acquire("b-1", true)?;
+    acquire("a-9", true)?;
+    store.poll(&PollRequest { key, locker: "b-1", lease: LEASE }, LIMIT)?;
+    store.extend(&ExtendRequest { key, locker: "a-1", lease: LEASE, fresh_numbers: true }, LIMIT)?;
+    store.probe(&ProbeRequest { key, locker: "a-1" }, LIMIT)?;
+    store.inspect(key, LIMIT)?;
+    release("a-9", None)?;
+    release("a-1", None)?;
+    match inbox.next(Duration::from_millis(300))? {
+        Some(Message::Granted { locker, .. }) if locker == "b-1" => {}
+        other => return Err(Error::Denied { message: format!("heard {other:?} in place of the grant") }),
+    }
+    release("b-1", Some(("b-2", LEASE)))?;
+    release("b-2", None)?;
+
+    // A fence that no clock reaches is refused, and left as it was.
+    redis::cmd("SET").arg(FENCE).arg(9_007_199_254_740_991_u64).exec(admin).expect("set");
+    match acquire("a-2", false) {
+        Err(Error::Conflict { .. }) => Ok(()),
+        Err(other) => Err(other),
+        Ok(outcome) => panic!("{outcome:?} with a broken fence"),
+    }
+}
+
+#[test]
+fn the_readmes_user_has_all_rights_it_needs_and_no_others() {
+    let server = RedisServer::start();
+    let mut admin = server.connection();
+    let rules = rules();
+    set_user(&mut admin, &rules);
+    exercise(&server, &mut admin).expect("the README's user may do everything");
+
+    let rights = |word: &&String| word.starts_with(['+', '~', '&']);
+    for right in rules.iter().filter(rights) {
+        let fewer: Vec<_> = rules.iter().filter(|word| *word != right).cloned().collect();
+        set_user(&mut admin, &fewer);
+        match exercise(&server, &mut admin) {
+            Err(Error::Denied { .. }) => {}
+            other => panic!("without {right}: {other:?}"),
+        }
+    }
+}

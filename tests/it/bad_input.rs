@@ -1,0 +1,257 @@
+//! Bad input gets an error that names the value and says what to do, in time, and never a password.
+
+use crate::support::RedisServer;
+use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, Error, MemoryLockProcessor, RedisLockProcessor};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The default connect time-out, and the second that the issue allows beside it; and a share for a busy machine.
+const IN_TIME: Duration = Duration::from_secs(2 + 1 + 2);
+
+const SECRET: &str = "s3cr3t-pa55";
+
+/// The error of connecting to `url`, its text, and both free of the password.
+fn refused(url: &str) -> (Error, String) {
+    let begin = Instant::now();
+    let error = DLockGenerator::connect(url).expect_err(url);
+    assert!(begin.elapsed() < IN_TIME, "{url}: {:?}", begin.elapsed());
+    let text = error.to_string();
+    assert!(!text.contains(SECRET) && !format!("{error:?}").contains(SECRET), "{url}: {text}");
+    (error, text)
+}
+
+#[test]
+fn bad_urls_are_named() {
+    for url in [
+        "",
+        "localhost",
+        "http://localhost",
+        "redis://",
+        "redis://host:port",
+        "redis://host:99999/",
+        "redis://host/not-a-number",
+        "redis://0.0.0.0/",
+        &format!("redis://user:{SECRET}@host/not-a-number"),
+        &format!("redis://user:{SECRET}@host:port/"),
+        &format!("redis//user:{SECRET}@host"),
+    ] {
+        let (error, text) = refused(url);
+        let Error::InvalidConfig { what, value, hint } = error else { panic!("{url:?}: {text}") };
+        assert_eq!(what, "URL", "{url}");
+        assert!(url.is_empty() || !value.is_empty(), "{url:?}: the value is named");
+        assert!(!hint.is_empty());
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn tls_without_the_feature_says_which_feature() {
+    let (error, text) = refused("rediss://127.0.0.1:1/");
+    assert!(matches!(error, Error::InvalidConfig { .. }) && text.contains("feature") && text.contains("tls"), "{text}");
+}
+
+#[test]
+fn an_unreachable_server_is_named_with_its_address() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (error, text) = refused(&format!("redis://user:{SECRET}@{closed}/"));
+    assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{text}");
+    assert!(text.contains(&closed.to_string()), "{text}");
+
+    let (error, text) = refused("unix:///no/such/redis.sock");
+    assert!(matches!(error, Error::Backend { .. }) && text.contains("/no/such/redis.sock"), "{text}");
+
+    let (error, text) = refused("redis://no-such-host.invalid/");
+    assert!(matches!(error, Error::Backend { .. }) && text.contains("no-such-host.invalid"), "{text}");
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_in_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let (error, text) = refused(&format!("redis://:{SECRET}@{address}/"));
+    assert!(matches!(error, Error::Backend { .. }) && text.contains(&address.to_string()), "{text}");
+}
+
+#[test]
+fn something_that_is_no_redis_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let (error, text) = refused(&format!("redis://{address}/"));
+    assert!(matches!(error, Error::Backend { .. } | Error::Unsupported { .. }), "{text}");
+    server.join().unwrap();
+}
+
+#[test]
+fn login_and_rights_are_denied_by_name() {
+    let server = RedisServer::start_with(&["--requirepass", SECRET]);
+    let at = |login: &str| server.url().replace("redis://", &format!("redis://{login}"));
+    for url in [at(""), at(":wrong@"), at("nobody:wrong@")] {
+        let (error, text) = refused(&url);
+        assert!(matches!(error, Error::Denied { .. }), "{url}: {text}");
+        assert!(text.contains("NOAUTH") || text.contains("WRONGPASS"), "the server's words: {text}");
+        assert!(!text.contains("wrong@") && !text.contains(":wrong"), "{text}");
+    }
+    let good = RedisLockProcessor::connect(&at(&format!(":{SECRET}@"))).unwrap();
+    assert!(!format!("{good:?}").contains(SECRET), "{good:?}");
+    let generator = DLockGenerator::new(good).unwrap();
+    assert!(!format!("{generator:?}").contains(SECRET));
+    let lock = generator.generate("T", "x").unwrap();
+    drop(lock.lock().unwrap());
+    assert!(!format!("{lock:?}").contains(SECRET));
+}
+
+#[test]
+fn a_user_without_rights_is_denied_by_name_and_nothing_is_left() {
+    let server = RedisServer::start();
+    let mut admin = server.connection();
+    for rules in [
+        "+@all -incr ~* &*",
+        "+@all -set ~* &*",
+        "+@all -evalsha -eval ~* &*",
+        "+@all ~other:* &*",
+        "-@all +hello ~* &*",
+    ] {
+        redis::cmd("ACL")
+            .arg("SETUSER")
+            .arg("limited")
+            .arg("reset")
+            .arg("on")
+            .arg(format!(">{SECRET}"))
+            .arg(rules.split(' ').collect::<Vec<_>>())
+            .exec(&mut admin)
+            .unwrap();
+        let url = server.url().replace("redis://", &format!("redis://limited:{SECRET}@"));
+        let error = DLockGenerator::connect(&url)
+            .and_then(|generator| generator.generate("T", "x")?.lock().map(drop))
+            .expect_err(rules);
+        assert!(matches!(error, Error::Denied { .. }), "{rules}: {error}");
+        assert!(!error.to_string().contains(SECRET), "{error}");
+        let left: u64 = redis::cmd("EXISTS").arg("DLOCK_T_x").query(&mut admin).unwrap();
+        assert_eq!(left, 0, "{rules}");
+    }
+}
+
+#[test]
+fn a_server_before_seven_is_refused() {
+    // A server that does not know HELLO, as all before 6.0 …
+    let old = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
+    let (error, text) = refused(&old.url());
+    assert!(matches!(error, Error::Unsupported { .. }) && text.contains("7.0"), "{text}");
+    // … and a real one whose answer to HELLO says 6.2.
+    let server = RedisServer::start();
+    let proxy = rewriting_proxy(&server, b"$6\r\n7.0.15\r\n", b"$6\r\n6.2.14\r\n");
+    let Some(proxy) = proxy else { return };
+    let (error, text) = refused(&proxy);
+    assert!(matches!(error, Error::Unsupported { .. }), "{text}");
+    assert!(text.contains("6.2.14") && text.contains("7.0"), "{text}");
+}
+
+/// A proxy for one connection that replaces bytes in the server's answers; `None` when the server never says `from`
+/// (another version of Redis).
+fn rewriting_proxy(server: &RedisServer, from: &'static [u8], to: &'static [u8]) -> Option<String> {
+    let target = server.url().trim_start_matches("redis://").trim_end_matches('/').to_owned();
+    let mut look = TcpStream::connect(&target).unwrap();
+    look.write_all(b"HELLO 2\r\n").unwrap();
+    let mut answer = [0; 4096];
+    let n = look.read(&mut answer).unwrap();
+    answer[..n].windows(from.len()).find(|window| *window == from)?;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let upstream = TcpStream::connect(target).unwrap();
+        let (mut requests, mut forward) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut requests, &mut forward));
+        let (mut answers, mut back) = (upstream, client);
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = answers.read(&mut buffer) {
+            let mut bytes = buffer[..n].to_vec();
+            if let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+                bytes.splice(at..at + from.len(), to.iter().copied());
+            }
+            if back.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+    });
+    Some(url)
+}
+
+#[test]
+fn a_cluster_node_is_refused() {
+    let node = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let (error, text) = refused(&node.url());
+    assert!(matches!(error, Error::Unsupported { .. }) && text.to_lowercase().contains("cluster"), "{text}");
+}
+
+#[test]
+fn a_database_that_is_not_there_is_named() {
+    let server = RedisServer::start();
+    let (error, text) = refused(&format!("{}99", server.url()));
+    assert!(matches!(error, Error::InvalidConfig { .. }) && text.contains("99"), "{text}");
+}
+
+#[test]
+fn bad_settings_are_named_before_anything_is_sent() {
+    let generator = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
+    let refuse = |config: DLockConfig| match generator.generate_with(config).expect_err("must be refused") {
+        Error::InvalidConfig { what, value, hint } => (what, value, hint),
+        other => panic!("{other}"),
+    };
+    assert_eq!(refuse(DLockConfig::new("", "x")).0, "lock type");
+    for lease in [Duration::ZERO, Duration::from_millis(19), Duration::from_millis(1 << 31), Duration::MAX] {
+        let (what, value, hint) = refuse(DLockConfig::new("T", "x").with_lease(lease));
+        assert_eq!((what, value), ("lease", format!("{lease:?}")));
+        assert!(hint.contains("20 ms"));
+    }
+    assert!(generator.generate_with(DLockConfig::new("T", "x").with_lease(Duration::from_millis(20))).is_ok());
+    assert_eq!(refuse(DLockConfig::new("T", "x").with_renew_at(1.0)).0, "renew_at");
+}
+
+#[test]
+fn properties_give_leases_and_wrong_lines_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config-dlock.properties");
+    std::fs::write(&path, "# leases\nORDER=1000\nUSER: 2000\n").unwrap();
+    let generator = DLockGenerator::from_properties(&path, MemoryLockProcessor::new()).unwrap();
+    let lock = generator.generate("ORDER", "1").unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(guard.remaining() <= Duration::from_millis(1000) && guard.remaining() > Duration::from_millis(500));
+    let error = generator.generate("BATCH", "1").unwrap_err().to_string();
+    assert!(error.contains("BATCH") && error.contains("config-dlock.properties"), "{error}");
+    for line in ["ORDER=soon", "ORDER=-1", "ORDER=0", "ORDER=19", "ORDER", "=5000", "ORDER=2147483648"] {
+        std::fs::write(&path, format!("# leases\n{line}\n")).unwrap();
+        let error = DLockGenerator::from_properties(&path, MemoryLockProcessor::new()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            matches!(error, Error::InvalidConfig { .. }) && text.contains("line 2") && text.contains(line),
+            "{text}"
+        );
+    }
+    let missing = dir.path().join("missing.properties");
+    let error = DLockGenerator::from_properties(&missing, MemoryLockProcessor::new()).unwrap_err().to_string();
+    assert!(error.contains("missing.properties"), "{error}");
+}
+
+#[test]
+fn a_lazy_processor_fails_the_first_lock_with_the_cause() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let processor = RedisLockProcessor::builder(&format!("redis://{closed}/")).unwrap().build().unwrap();
+    let generator = DLockGenerator::new(processor).unwrap();
+    let lock = generator.generate("T", "x").unwrap();
+    let begin = Instant::now();
+    for error in [
+        lock.lock().map(drop).unwrap_err(),
+        lock.try_lock().map(drop).unwrap_err(),
+        lock.try_lock_for(Duration::from_secs(60)).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Backend { .. }) && error.to_string().contains(&closed.to_string()), "{error}");
+    }
+    assert!(begin.elapsed() < 3 * IN_TIME);
+}

@@ -1,0 +1,74 @@
+//! Asking for a key.
+
+use super::suite::{LONG, SHORT, Suite};
+use redis_dlock::NotOurs;
+
+pub(crate) fn takes_a_free_key(suite: &Suite) {
+    let a = suite.client().tenure("k");
+    let grant = a.acquire();
+    assert_eq!(grant.waiting, 0);
+    assert!(grant.number > 0);
+    assert!(a.holds());
+    let found = suite.inspect("k").holder.unwrap();
+    assert_eq!(found.holder, a.locker);
+    assert!(found.remaining.unwrap() <= LONG);
+}
+
+pub(crate) fn finds_a_busy_key_with_its_holder_and_lease(suite: &Suite) {
+    let a = suite.client().holder("k");
+    let b = suite.client().tenure_with("k", SHORT);
+    let busy = b.fail();
+    assert_eq!(busy.holder, a.locker);
+    assert!((SHORT..=LONG).contains(&busy.remaining.unwrap()), "{busy:?}");
+    let c = suite.client().tenure_with("k", SHORT);
+    let busy = c.wait();
+    assert_eq!(busy.holder, a.locker);
+    assert!((SHORT..=LONG).contains(&busy.remaining.unwrap()), "{busy:?}");
+    assert!(a.holds());
+}
+
+pub(crate) fn stands_in_no_queue_unless_it_waits(suite: &Suite) {
+    let a = suite.client().holder("k");
+    let b = suite.client();
+    let _ear = b.listen();
+    let no = b.tenure("k");
+    no.fail();
+    assert_eq!(suite.waiting("k"), 0);
+    no.poll_gone();
+    a.release();
+    assert_eq!(suite.holder("k"), None);
+}
+
+pub(crate) fn excludes_two_lockers_of_one_client(suite: &Suite) {
+    let client = suite.client();
+    let a = client.holder("k");
+    let b = client.tenure("k");
+    assert_eq!(b.fail().holder, a.locker);
+    let c = client.waiter("k");
+    assert_eq!(c.poll_waiting().holder, a.locker);
+}
+
+pub(crate) fn knows_no_remaining_lease_of_a_key_without_one(suite: &Suite) {
+    suite.store().overwrite("k", "admin-1", None);
+    let a = suite.client().waiter("k");
+    for busy in [suite.client().tenure("k").fail(), a.poll_waiting(), suite.inspect("k").holder.unwrap()] {
+        assert_eq!(busy.holder, "admin-1");
+        assert_eq!(busy.remaining, None);
+    }
+    assert!(suite.store().delete("k"));
+}
+
+pub(crate) fn copes_with_holders_of_any_shape(suite: &Suite) {
+    for holder in ["jvm", "", "-", "-1", "a-", "10.0.0.1-7-12", "zwei wörter-1", "a\nb\0-c"] {
+        suite.store().overwrite("k", holder, Some(LONG));
+        let client = suite.client();
+        let (a, b) = (client.tenure("k"), client.waiter("k"));
+        assert_eq!(a.fail().holder, holder);
+        assert_eq!(b.poll_waiting().holder, holder);
+        assert_eq!(b.poll_waiting().holder, holder);
+        let not_ours = NotOurs { holder: Some(holder.to_owned()) };
+        assert_eq!(a.probe(), redis_dlock::ProbeOutcome::NotOurs(not_ours));
+        b.release();
+        assert!(suite.store().delete("k"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Who gets a key that is given away.
+
+use super::suite::{LONG, SHORT, Suite};
+use redis_dlock::{AcquireOutcome, ReleaseOutcome};
+use std::time::Duration;
+
+pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
+    let a = suite.client();
+    let holder = a.tenure("k");
+    let mut last = holder.acquire();
+    let clients = [suite.client(), suite.client(), suite.client()];
+    let mut ears = clients.each_ref().map(|client| client.listen());
+    let tenures = clients.each_ref().map(|client| client.waiter("k"));
+
+    let mut releasing = &holder;
+    for (n, (tenure, ear)) in tenures.iter().zip(&mut ears).enumerate() {
+        let behind = 2 - n as u64;
+        assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: behind });
+        let grant = ear.hear_granted(tenure);
+        assert!(grant.number > last.number);
+        assert_eq!(grant.waiting, behind);
+        assert!(tenure.holds());
+        (releasing, last) = (tenure, grant);
+    }
+    assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(suite.holder("k"), None);
+    ears.iter_mut().for_each(super::suite::Ear::hear_nothing);
+}
+
+pub(crate) fn skips_the_dead(suite: &Suite) {
+    let holder = suite.client().holder("k");
+    let dead: Vec<_> = (0..100).map(|_| suite.client().waiter("k")).collect();
+    let alive = suite.client();
+    let mut ear = alive.listen();
+    let winner = alive.waiter("k");
+    let behind = suite.client().waiter("k");
+    assert_eq!(suite.waiting("k"), 102);
+
+    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
+    assert_eq!(ear.hear_granted(&winner).waiting, 1);
+    dead.iter().for_each(super::suite::Tenure::poll_gone);
+    assert_eq!(behind.poll_waiting().holder, winner.locker);
+}
+
+pub(crate) fn skips_a_client_that_hung_up(suite: &Suite) {
+    let client = suite.client();
+    drop(client.listen());
+    // A server may need a moment to see that a socket was closed.
+    for n in 0..100 {
+        let key = format!("k{n}");
+        let holder = suite.client().holder(&key);
+        client.waiter(&key);
+        holder.release();
+        if suite.holder(&key).is_none() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("still given to a client without an inbox");
+}
+
+pub(crate) fn gives_a_waiter_its_own_lease(suite: &Suite) {
+    let holder = suite.client().holder("k");
+    let client = suite.client();
+    let _ear = client.listen();
+    let waiter = client.tenure_with("k", SHORT);
+    waiter.wait();
+    holder.release();
+    let found = suite.inspect("k").holder.unwrap();
+    assert_eq!(found.holder, waiter.locker);
+    assert!(found.remaining.unwrap() <= SHORT);
+}
+
+pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
+    let holder = suite.client().holder("k");
+    let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
+    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(suite.inspect("k"), redis_dlock::Inspection { holder: None, waiting: 0 });
+    dead.iter().for_each(super::suite::Tenure::poll_gone);
+}
+
+pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
+    suite.client().holder("k");
+    let client = suite.client();
+    let mut ear = client.listen();
+    let waiter = client.waiter("k");
+    assert!(suite.store().delete("k"));
+
+    let asker = suite.client().tenure("k");
+    let busy = asker.fail();
+    assert_eq!(busy.holder, waiter.locker);
+    assert!(busy.remaining.unwrap() <= LONG);
+    assert_eq!(ear.hear_granted(&waiter).waiting, 0);
+    asker.poll_gone();
+}
+
+pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
+    suite.client().holder("k");
+    let dead = suite.client().waiter("k");
+    let clients = [suite.client(), suite.client()];
+    let mut ears = clients.each_ref().map(|client| client.listen());
+    let waiter = clients[0].waiter("k");
+    assert!(suite.store().delete("k"));
+
+    let asker = clients[1].tenure("k");
+    assert_eq!(asker.wait().holder, waiter.locker);
+    assert_eq!(ears[0].hear_granted(&waiter).waiting, 1, "the asker waits behind the winner");
+    dead.poll_gone();
+    waiter.release();
+    assert_eq!(ears[1].hear_granted(&asker).waiting, 0);
+}
+
+pub(crate) fn gives_a_free_key_to_the_asker_when_all_waiters_are_dead(suite: &Suite) {
+    for wait in [false, true] {
+        let first = suite.client().holder("k");
+        let dead = suite.client().waiter("k");
+        assert!(suite.store().delete("k"));
+        let asker = suite.client().tenure("k");
+        assert!(matches!(asker.ask(wait), AcquireOutcome::Acquired(grant) if grant.waiting == 0));
+        dead.poll_gone();
+        first.poll_gone();
+        assert!(asker.holds());
+        asker.release();
+    }
+}
+
+pub(crate) fn gives_a_free_key_to_a_polling_waiter_without_an_inbox(suite: &Suite) {
+    suite.client().holder("k");
+    let waiter = suite.client().tenure_with("k", SHORT);
+    waiter.wait();
+    let behind = suite.client().waiter("k");
+    assert!(suite.store().delete("k"));
+    assert_eq!(waiter.poll_acquired().waiting, 1);
+    assert!(suite.inspect("k").holder.unwrap().remaining.unwrap() <= SHORT);
+    assert_eq!(behind.poll_waiting().holder, waiter.locker);
+}
+
+pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
+    suite.client().holder("k");
+    let client = suite.client();
+    let mut ear = client.listen();
+    let waiter = client.waiter("k");
+    assert!(suite.store().delete("k"));
+    waiter.poll_acquired();
+    suite.client().waiter("k");
+    ear.hear_contended(&waiter);
+}
+
+pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite: &Suite) {
+    suite.client().holder("k");
+    let client = suite.client();
+    let mut ear = client.listen();
+    let head = client.waiter("k");
+    let second = suite.client().waiter("k");
+    assert!(suite.store().delete("k"));
+
+    assert_eq!(second.poll_waiting().holder, head.locker);
+    assert_eq!(ear.hear_granted(&head).waiting, 1);
+    assert!(head.holds());
+    head.release();
+    second.poll_gone();
+}
+
+pub(crate) fn gives_a_free_key_to_the_polling_waiter_past_the_dead(suite: &Suite) {
+    suite.client().holder("k");
+    let dead = suite.client().waiter("k");
+    let second = suite.client().waiter("k");
+    assert!(suite.store().delete("k"));
+    assert_eq!(second.poll_acquired().waiting, 0);
+    dead.poll_gone();
+}

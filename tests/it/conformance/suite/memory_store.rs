@@ -1,0 +1,44 @@
+//! [`Store`] for the embedded store: time stands still until a test moves it.
+
+use super::store::Store;
+use redis_dlock::{LockProcessor, ManualClock, MemoryLockProcessor};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct MemoryStore {
+    clock: Arc<ManualClock>,
+    processor: MemoryLockProcessor,
+}
+
+impl MemoryStore {
+    pub(crate) fn start() -> Self {
+        let clock = Arc::new(ManualClock::new());
+        Self { processor: MemoryLockProcessor::with_clock(clock.clone()), clock }
+    }
+}
+
+impl Store for MemoryStore {
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        Arc::new(self.processor.clone())
+    }
+
+    fn delete(&self, key: &str) -> bool {
+        self.processor.delete(key)
+    }
+
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
+        self.processor.overwrite(key, holder, lease);
+    }
+
+    fn flush(&self) {
+        self.processor.flush();
+    }
+
+    fn pass_time(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        self.processor.keys()
+    }
+}

@@ -1,0 +1,79 @@
+//! [`Store`] for Redis: a server for each test, and real time.
+
+use super::store::Store;
+use crate::support::RedisServer;
+use parking_lot::Mutex;
+use redis_dlock::{LockProcessor, RedisLockProcessor};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Helper keys and inboxes have names like this; the fence is the one that may stay for ever.
+const FENCE: &str = "DLOCK:1:fence";
+
+pub(crate) struct RedisStore {
+    server: RedisServer,
+    admin: Mutex<redis::Connection>,
+}
+
+impl RedisStore {
+    pub(crate) fn start() -> Self {
+        let server = RedisServer::start();
+        let admin = Mutex::new(server.connection());
+        Self { server, admin }
+    }
+
+    fn admin<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        command.query(&mut *self.admin.lock()).unwrap()
+    }
+}
+
+impl Store for RedisStore {
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        Arc::new(RedisLockProcessor::connect(&self.server.url()).unwrap())
+    }
+
+    fn delete(&self, key: &str) -> bool {
+        self.admin::<u64>(redis::cmd("DEL").arg(key)) == 1
+    }
+
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(holder);
+        if let Some(lease) = lease {
+            set.arg("PX").arg(u64::try_from(lease.as_millis()).unwrap());
+        }
+        self.admin::<()>(&set);
+    }
+
+    fn flush(&self) {
+        self.admin::<()>(&redis::cmd("FLUSHALL"));
+    }
+
+    fn pass_time(&self, time: Duration) {
+        // Redis cuts times to milliseconds and drops a key in the one after its end.
+        thread::sleep(time + Duration::from_millis(10));
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.admin(redis::cmd("KEYS").arg("*"));
+        keys.retain(|key| key != FENCE);
+        keys
+    }
+}
+
+#[test]
+fn an_administrator_sees_and_changes_keys() {
+    let store = RedisStore::start();
+    let lease = Duration::from_millis(50);
+    store.overwrite("a", "somebody", None);
+    store.overwrite("b", "somebody", Some(lease));
+    store.overwrite(FENCE, "7", None);
+    store.pass_time(lease * 2);
+    assert_eq!(store.leftovers(), ["a"]);
+    assert!(store.delete("a"));
+    assert!(!store.delete("a"));
+    assert!(store.leftovers().is_empty());
+    store.flush();
+    assert_eq!(store.admin::<u64>(&redis::cmd("DBSIZE")), 0);
+}

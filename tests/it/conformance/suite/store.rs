@@ -1,0 +1,26 @@
+//! What the conformance suite needs of a store beside the [`LockProcessor`] itself.
+
+use redis_dlock::LockProcessor;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store under test, all its own: nobody else writes to it. Dropping it ends it.
+pub(crate) trait Store: Send + Sync {
+    /// A processor on this store that shares nothing with those before but the store.
+    fn processor(&self) -> Arc<dyn LockProcessor>;
+
+    /// Deletes a lock's key, as an administrator does; tells whether it existed.
+    fn delete(&self, key: &str) -> bool;
+
+    /// Gives a lock's key to `holder`, as somebody else does.
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>);
+
+    /// Forgets everything that the store keeps.
+    fn flush(&self);
+
+    /// Returns when this much time has gone by for the store: a lease of just that length has ended.
+    fn pass_time(&self, time: Duration);
+
+    /// Names what the store keeps, the fence excepted: empty when no lock is held or waited for.
+    fn leftovers(&self) -> Vec<String>;
+}

@@ -1,0 +1,13 @@
+//! The crate's integration tests, in one binary.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod acl;
+mod bad_input;
+mod conformance;
+mod counts;
+mod processes;
+mod redis_store;
+mod support;
+mod tokens;
+mod wire;

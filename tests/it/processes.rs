@@ -1,0 +1,205 @@
+//! Several processes, real faults: a holder that is killed, a holder that is stopped past its lease, and the proof
+//! that nothing is lost between many.
+
+use crate::support::RedisServer;
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, Error};
+use rustix::process::{Pid, Signal, kill_process};
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// URL and lease in milliseconds for a worker process.
+const WORKER: &str = "DLOCK_TEST_WORKER";
+
+/// A process that takes the lock at once, and then does what it is told.
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts a process and waits until it holds the lock.
+    fn holding(server: &RedisServer, lease: Duration) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["processes::worker", "--exact", "--nocapture", "--ignored"])
+            .env(WORKER, format!("{} {}", server.url(), lease.as_millis()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut worker = Self { child, orders, answers };
+        assert!(worker.answer().starts_with("held "));
+        worker
+    }
+
+    fn ask(&mut self, order: &str) -> String {
+        writeln!(self.orders, "{order}").unwrap();
+        self.answer()
+    }
+
+    /// The next line that the worker wrote; what the test harness writes around it is passed over.
+    fn answer(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the worker ended");
+            if let Some((_, answer)) = line.trim_end().split_once("@ ") {
+                return answer.to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn config(lease: Duration) -> DLockConfig {
+    DLockConfig::new("PROCESSES", "one").with_lease(lease)
+}
+
+#[test]
+#[ignore = "the worker process of the tests beside it"]
+#[expect(clippy::print_stdout, reason = "this is how it answers")]
+fn worker() {
+    let Ok(order) = env::var(WORKER) else { return };
+    let (url, lease) = order.split_once(' ').unwrap();
+    let generator = DLockGenerator::connect(url).unwrap();
+    let lock = generator.generate_with(config(Duration::from_millis(lease.parse().unwrap()))).unwrap();
+    let mut guard = Some(lock.lock().unwrap());
+    println!("\n@ held {}", guard.as_ref().unwrap().fencing_token());
+    for order in std::io::stdin().lines() {
+        let held = || guard.as_ref().unwrap();
+        let answer = match order.unwrap().as_str() {
+            "is_valid" => held().is_valid().to_string(),
+            "remaining" => held().remaining().as_millis().to_string(),
+            "ensure_valid" => told(held().ensure_valid()),
+            "unlock" => told(guard.take().map_or(Ok(()), DLockGuard::unlock)),
+            other => panic!("{other}"),
+        };
+        println!("\n@ {answer}");
+    }
+}
+
+fn told(result: Result<(), Error>) -> String {
+    match result {
+        Ok(()) => "fine".to_owned(),
+        Err(Error::LeaseLost(loss)) => format!("lost: {}", loss.cause),
+        Err(other) => other.to_string(),
+    }
+}
+
+/// The value of the lock's key and its time to live in milliseconds.
+fn key(server: &RedisServer) -> (Option<String>, u64) {
+    let key = config(Duration::from_secs(1)).unique_key().to_owned();
+    let (value, ttl): (_, i64) = redis::pipe().get(&key).pttl(&key).query(&mut server.connection()).unwrap();
+    (value, u64::try_from(ttl).unwrap_or(0))
+}
+
+#[test]
+fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
+    let server = RedisServer::start();
+    let lease = Duration::from_secs(6);
+    let mut holder = Worker::holding(&server, lease);
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let lock = generator.generate_with(config(lease)).unwrap();
+    assert!(lock.try_lock().unwrap().is_none());
+    holder.child.kill().unwrap();
+    let begin = Instant::now();
+    let left = Duration::from_millis(key(&server).1);
+    assert!(!left.is_zero(), "the key outlives its holder");
+    let guard = lock.lock().unwrap();
+    let waited = begin.elapsed();
+    // The retry thread asks every second (lease/6); knowing when the lease ends it has no need to wait for that.
+    assert!(waited + Duration::from_millis(5) >= left, "not before the end: {waited:?} of {left:?}");
+    assert!(waited < left + lease / 12, "right then: {waited:?} of {left:?}");
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    assert_eq!(key(&server), (None, 0));
+}
+
+#[test]
+fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let long = generator.generate_with(config(Duration::from_secs(600))).unwrap();
+    for (first_call, expected) in [
+        ("is_valid", "false"),
+        ("remaining", "0"),
+        ("ensure_valid", "lost: it was not extended before its deadline"),
+        ("unlock", "lost: it was not extended before its deadline"),
+    ] {
+        let mut holder = Worker::holding(&server, Duration::from_millis(300));
+        assert_eq!(holder.ask("is_valid"), "true");
+        holder.signal(Signal::STOP);
+        let guard = long.lock().unwrap();
+        let before = key(&server);
+        holder.signal(Signal::CONT);
+        assert_eq!(holder.ask(first_call), expected, "{first_call}");
+        if first_call != "unlock" {
+            assert!(holder.ask("unlock").starts_with("lost: "));
+        }
+        let after = key(&server);
+        assert_eq!(after.0, before.0, "our key is as it was");
+        assert!(after.1 <= before.1, "nobody extended it");
+        assert!(guard.is_valid());
+        guard.unlock().unwrap();
+    }
+}
+
+/// The example program, which `cargo test` builds beside the tests; built here when only some targets were.
+fn contend() -> PathBuf {
+    let built = env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/contend");
+    if !built.exists() {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        assert!(Command::new(cargo).args(["build", "--example", "contend"]).status().unwrap().success());
+    }
+    built
+}
+
+/// Runs the proof: 4 processes of 8 threads, one counter in Redis that each reads, leaves alone, and writes.
+fn prove(server: &RedisServer, further: &[&str]) -> (bool, String) {
+    let output = Command::new(contend())
+        .args(["--redis", &server.url(), "--processes", "4", "--threads", "8", "--rounds", "12", "--lease", "300"])
+        .args(further)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+#[test]
+fn between_four_processes_of_eight_threads_nothing_is_lost() {
+    let server = RedisServer::start();
+    let (sound, text) = prove(&server, &[]);
+    assert!(sound, "{text}");
+    for finding in [
+        "ok      384 holds wanted, 384 had",
+        "ok      the counter stands at 384 of 384: 0 writes lost",
+        "ok      0 holds began before the one before had ended",
+        "ok      0 fencing tokens not greater than the one before",
+    ] {
+        assert!(text.contains(finding), "{finding}: {text}");
+    }
+}
+
+#[test]
+fn without_the_lock_the_same_proof_finds_lost_updates() {
+    let server = RedisServer::start();
+    let (sound, text) = prove(&server, &["--no-lock"]);
+    assert!(!sound, "{text}");
+    assert!(text.contains("FAILED  the counter stands at"), "{text}");
+    assert!(!text.contains("384 of 384"), "{text}");
+    assert!(text.contains("FAILED") && text.contains("holds began before"), "{text}");
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server but its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# What the tests start.
+redis=${REDIS_SERVER_BIN:-redis-server}
+
+# Whether a redis-server that can carry the tests is there.
+usable_redis() {
+    command -v "$redis" >/dev/null || return 1
+    local version
+    version=$("$redis" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
+    [[ -n $version && $version -ge 7 ]]
+}
+
+as_root() {
+    if [[ $(id -u) -eq 0 ]]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "tests/run.sh: installing redis-server needs root, and there is no sudo" >&2
+        exit 1
+    fi
+}
+
+install_redis() {
+    if ! command -v apt-get >/dev/null; then
+        echo "tests/run.sh: no redis-server 7.0 or newer found: install one and put it into PATH" >&2
+        exit 1
+    fi
+    as_root apt-get update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y redis-server
+    if ! usable_redis; then
+        echo "tests/run.sh: apt-get gave no redis-server 7.0 or newer (Debian 12, Ubuntu 24.04 and later have one)" >&2
+        exit 1
+    fi
+}
+
+if ! usable_redis; then
+    if [[ -n ${REDIS_SERVER_BIN:-} ]]; then
+        echo "tests/run.sh: REDIS_SERVER_BIN=$REDIS_SERVER_BIN is no redis-server 7.0 or newer" >&2
+        exit 1
+    fi
+    install_redis
+fi
+if ! command -v cargo >/dev/null; then
+    echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
+    exit 1
+fi
+"$redis" --version
+
+# All features: TLS included. Then what differs without them. Examples and benches are compiled.
+cargo test --locked --all-features
+cargo test --locked --all-features --no-run --benches
+cargo test --locked --lib
+cargo test --locked --doc
+
+# The example is the proof that people run: it must pass with the lock, and fail without.
+contend() {
+    cargo run --locked --all-features --quiet --example contend -- "$@"
+}
+must_fail() {
+    if contend "$@" --no-lock >/dev/null; then
+        echo "tests/run.sh: contend $* --no-lock lost nothing: its check is blind" >&2
+        exit 1
+    fi
+}
+contend
+must_fail
+
+# Between processes, on a server of our own that ends with this script.
+directory=$(mktemp -d)
+"$redis" --port 0 --save '' --dir "$directory" --unixsocket "$directory/socket" >/dev/null &
+server=$!
+trap 'kill "$server"; wait "$server" || true; rm -rf "$directory"' EXIT
+for _ in {1..200}; do
+    [[ -S $directory/socket ]] && break
+    sleep 0.05
+done
+contend --redis "unix://$directory/socket" --processes 3
+must_fail --redis "unix://$directory/socket" --processes 3
+echo "tests/run.sh: all passed"
