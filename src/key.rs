@@ -68,8 +68,9 @@ impl Key {
         }
         let inside = client.enter()?;
         let token = self.lock_first(client, settings, patience)?;
-        if token.is_some() {
+        if let Some(token) = token {
             inside.begin_hold();
+            log::trace!("lock {:?}: held, token {token}", self.name);
         }
         Ok(token)
     }

@@ -58,14 +58,13 @@
 //! | call | waits | when somebody else holds the lock |
 //! |---|---|---|
 //! | [`lock`](DistributedReentrantLock::lock) | for as long as it takes, through outages too | waits |
-//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip at most | `Ok(None)` |
+//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, more only after a lost reply | `Ok(None)` |
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
 //!
 //! A thread that waits for another thread of its generator is woken by it. One that waits for another process is served by a retry thread, which asks after lease/10, then every
 //! lease/6, and when the holder's lease ends: a released lock is had up to lease/6 late. Choose the lease by that, and by how long a dead
-//! holder may keep others out; but well above twelve round trips to the server: a renewal may take a twelfth of the shortest lease that the
-//! generator holds.
+//! holder may keep others out; but above ten round trips to the server, or it cannot be renewed in time.
 //!
 //! ```
 //! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};

@@ -75,8 +75,9 @@ impl DistributedReentrantLock {
         self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 
-    /// Tries once to get the lock, without waiting for a holder or passing waiting threads of this process. Blocks for one round trip to the
-    /// store at the most; `None` when the lock is held.
+    /// Tries once to get the lock, without waiting for a holder or passing waiting threads of this process. Blocks for one round trip to
+    /// the store, or for the few that it takes to find out what became of a lost reply; `None` when the lock is held, or when another thread of this
+    /// process is about to get it.
     ///
     /// # Errors
     ///

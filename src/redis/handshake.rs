@@ -93,8 +93,8 @@ fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
 /// What an error in place of `HELLO`'s answer means.
 fn refusal(reply: &ServerError, address: &Address) -> Error {
     match classify(reply, "") {
-        Error::Backend { failure: BackendFailure::Unknown, message } if message.contains("unknown command") => {
-            unsupported(address, &format!("it is older than 7.0, which is needed ({message})"))
+        Error::Unsupported { .. } => {
+            unsupported(address, &format!("it is older than 7.0, which is needed: it does not know HELLO ({reply})"))
         }
         // Nothing of a lock was sent.
         Error::Backend { failure: BackendFailure::Unknown, message } => {
@@ -143,7 +143,9 @@ mod tests {
                 other => panic!("{version} {mode}: {other:?}"),
             }
         }
-        assert!(matches!(hello("-ERR unknown command `HELLO`\r\n"), Err(Error::Unsupported { .. })));
+        assert!(
+            matches!(hello("-ERR unknown command `HELLO`\r\n"), Err(Error::Unsupported { message }) if message.contains("7.0"))
+        );
         assert!(matches!(hello("-NOAUTH HELLO must be\r\n"), Err(Error::Denied { .. })));
         assert!(matches!(hello("+OK\r\n"), Err(Error::Unsupported { .. })));
         let full = hello("-ERR max number of clients reached\r\n");
