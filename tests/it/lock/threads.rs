@@ -41,6 +41,7 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
     let waiter = wait_with(lock.clone(), &cancel);
     eventually("it waits", || lock.queue_length() == 1);
     assert!(held.try_lock().unwrap().is_none());
+    assert!(held.try_lock_for(Duration::ZERO).unwrap().is_none());
     assert_eq!(workers(), (0, 1));
     let other = wait_with(held.clone(), &cancel);
     eventually("it waits", || held.queue_length() == 1);
