@@ -180,10 +180,7 @@ impl Client {
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                     if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
-                        let ended =
-                            Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
-                        self.cleanup.add(key, ended, Ending::ReleaseUnanswered(tenure.deadline()));
-                        self.wake_cleanup();
+                        self.release_later(key, tenure);
                         return Err(error);
                     }
                     std::thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
