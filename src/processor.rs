@@ -115,7 +115,7 @@ pub enum ExtendOutcome {
     Extended {
         /// How many tenures wait in the queue.
         waiting: u64,
-        /// With `fresh_numbers`: numbers that no one else was or will be given, at most 10,000. `None` also when the
+        /// With `fresh_numbers`: numbers that no other tenure of this key was or will be given, at most 10,000. `None` also when the
         /// store has none for the moment: the lease counts anew all the same.
         numbers: Option<RangeInclusive<u64>>,
     },
