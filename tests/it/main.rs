@@ -7,6 +7,7 @@ mod bad_input;
 mod conformance;
 mod counts;
 mod lock;
+mod network;
 mod processes;
 mod redis_store;
 mod support;
