@@ -29,9 +29,9 @@ fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let generator = DLockGenerator::connect(&proxy.url()).unwrap();
     let (held, other) =
-        (lock(&generator, "held", Duration::from_secs(2)), lock(&generator, "other", Duration::from_secs(60)));
+        (lock(&generator, "held", Duration::from_secs(1)), lock(&generator, "other", Duration::from_secs(60)));
     let guard = held.lock().unwrap();
-    thread::sleep(Duration::from_millis(600));
+    thread::sleep(Duration::from_millis(300));
     proxy.silence();
     // It leads on the silent connection, for a command's time-out; renewals must not wait for that.
     thread::scope(|scope| {
