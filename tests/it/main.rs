@@ -11,5 +11,6 @@ mod network;
 mod processes;
 mod redis_store;
 mod support;
+mod tls;
 mod tokens;
 mod wire;
