@@ -233,7 +233,7 @@ impl Key {
         let mut state = self.state();
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
-                client.forget_kept(self, &tenure);
+                client.forget_kept(self);
                 self.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }
@@ -255,6 +255,7 @@ impl Key {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
         let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing).ok_or_else(not_held)?;
+        let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();
         let known = tenure.is_lost();
@@ -273,7 +274,6 @@ impl Key {
             crate::lease::tell(&self.name, &tenure, watchers);
         }
         drop(turn);
-        client.end_hold();
         released
     }
 
