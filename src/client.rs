@@ -6,10 +6,12 @@
 use crate::activity::Activity;
 use crate::cleanup::{Cleanup, Ending, Leftover};
 use crate::clock::{Clock, Moment};
+use crate::config::MIN_LEASE;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::key::Key;
+use crate::listener::Listener;
 use crate::locker::ClientId;
-use crate::processor::{LockProcessor, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
+use crate::processor::{LockProcessor, Message, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
 use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
@@ -54,6 +56,7 @@ pub(crate) struct Client {
     retry_thread: Worker,
     held: Mutex<Held>,
     lease_thread: Worker,
+    listener: Listener,
     /// The slowest round trip of late, in nanoseconds.
     trip: AtomicU64,
     activity: Activity,
@@ -88,7 +91,11 @@ struct Held {
 }
 
 impl Client {
-    pub(crate) fn new(processor: Box<dyn LockProcessor>, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(
+        processor: Box<dyn LockProcessor>,
+        clock: Arc<dyn Clock>,
+        listen: bool,
+    ) -> Result<Arc<Self>, Error> {
         let id = ClientId::draw()?;
         Ok(Arc::new_cyclic(|this| Self {
             processor,
@@ -102,6 +109,7 @@ impl Client {
             held: Mutex::new(Held { schedule: Schedule::new(), leases: BTreeMap::new() }),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
+            listener: Listener::new(listen),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
@@ -180,10 +188,7 @@ impl Client {
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                     if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
-                        let ended =
-                            Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
-                        self.cleanup.add(key, ended, Ending::ReleaseUnanswered(tenure.deadline()));
-                        self.wake_cleanup();
+                        self.release_later(key, tenure);
                         return Err(error);
                     }
                     std::thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
@@ -194,15 +199,15 @@ impl Client {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
-        let ended = Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
-        self.cleanup.add(key, ended, Ending::ReleaseUnanswered(tenure.deadline()));
+        self.cleanup.add(key, &tenure.locker, tenure.lease(), Ending::ReleaseUnanswered(tenure.deadline()));
         self.wake_cleanup();
     }
 
-    /// Puts a locker that ends while the outcome of its acquire is unknown on the clean-up list.
+    /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
-        if let Some(unsettled) = unsettled {
-            self.cleanup.add(key, unsettled, Ending::AcquireUnanswered);
+        if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();
         }
     }
@@ -240,6 +245,52 @@ impl Client {
             Err(Error::ShutDown) => {}
             Err(error) => log::error!("the clean-up list waits: {error}"),
         }
+    }
+}
+
+/// The inbox.
+impl Client {
+    /// Whether grants are heard.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listener.is_subscribed()
+    }
+
+    /// Sees to it that grants will be heard; until then, and when that fails, waiting threads ask.
+    pub(crate) fn listen(&self) {
+        if let Err(error) = self.listener.start(&self.this) {
+            log::error!("grants will not be heard: {error}");
+        }
+    }
+
+    /// Takes in a message.
+    pub(crate) fn hear(&self, message: &Message) {
+        match message {
+            Message::Granted { key, locker, grant } => {
+                let known = self.known_key(key);
+                if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
+                    // Given up while the grant was on its way, or the grant of a time long gone.
+                    self.cleanup.add(key, &Arc::from(locker.as_str()), MIN_LEASE, Ending::GivenUp);
+                    self.wake_cleanup();
+                }
+            }
+            Message::Contended { .. } => {}
+        }
+    }
+
+    /// Lets the retry thread ask for every waited-for key now.
+    pub(crate) fn retry_all_now(&self) {
+        let now = self.clock.now();
+        self.waiting.lock().hasten(now);
+        self.retry_thread.wake_by(now);
+    }
+
+    fn known_key(&self, name: &str) -> Option<Arc<Key>> {
+        self.keys.lock().get(name).and_then(Weak::upgrade)
+    }
+
+    /// Whether a locker is one of this client.
+    pub(crate) fn is_ours(&self, locker: &str) -> bool {
+        locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
@@ -373,6 +424,7 @@ impl Client {
             let failed = results.iter().filter(|result| result.is_err()).count();
             log::info!("closing: {} leftovers released once more, {failed} of them without an answer", requests.len());
         }
+        self.listener.stop();
         self.lease_thread.stop();
         self.processor.close();
     }

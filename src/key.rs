@@ -87,7 +87,7 @@ impl Key {
         client.start_lease_thread()?;
         let mut state = self.state();
         let mut asked = if matches!(state.phase, Phase::Idle) {
-            state.phase = Phase::Asking { turn: None };
+            state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
             self.ask(client, settings, patience)?
         } else if patience.is_one_attempt() {
@@ -221,7 +221,7 @@ impl Key {
 
     /// Gives back a hold that was lost before its thread was told, and takes the turn to ask anew.
     fn discard(self: &Arc<Self>, client: &Client) -> Turn {
-        if let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None }) {
+        if let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None, about: None }) {
             client.release_later(&self.name, &tenure);
         }
         Turn::of(self)

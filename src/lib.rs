@@ -200,6 +200,7 @@ mod guard;
 mod hold;
 mod key;
 mod lease;
+mod listener;
 mod lock;
 mod locker;
 mod memory;
@@ -224,9 +225,9 @@ pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder};
 pub use memory::MemoryLockProcessor;
 pub use processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
-    Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
-    Request,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, InboxBreaker, Inspection,
+    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    ReleaseRequest, Request,
 };
 pub use unguarded::UnguardedLock;
 

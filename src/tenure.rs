@@ -36,6 +36,7 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
+use crate::processor::Grant;
 use crate::queue::{Queue, Waiter};
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -69,8 +70,10 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
-    pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, number: u64, sent_at: Moment) -> Self {
-        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, told: false, loss: None }
+    /// A tenure whose lease counts from `counts_from`.
+    pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, grant: Grant, counts_from: Moment) -> Self {
+        let number = grant.number;
+        Self { locker, settings, number, renewed_at: counts_from, checked_at: counts_from, told: false, loss: None }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -146,18 +149,30 @@ impl Tenure {
     }
 }
 
-/// A locker that was sent, and of which the client does not know what became.
+/// A locker that was sent and is not over: it stands in the store's queue, or nobody knows what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
+    /// Whether the command that brought it to the store was answered: if not, it may still be on its way.
+    pub(crate) answered: bool,
+    /// From when a lease that it is granted counts: the sending of the last answered question that found it waiting,
+    /// before any answer the first sending. The grant can only be later.
+    pub(crate) counts_from: Moment,
+}
+
+/// What a question that may lead to the store's queue is about, and what was heard of it before its answer.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) locker: Arc<str>,
+    pub(crate) heard: Option<Grant>,
 }
 
 /// See the module's table.
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Asking { turn: Option<u64> },
+    Asking { turn: Option<u64>, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
     Releasing,
@@ -189,7 +204,7 @@ impl State {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing));
         let next = self.queue.pop();
         self.phase = match &next {
-            Some(waiter) => Phase::Asking { turn: Some(waiter.thread) },
+            Some(waiter) => Phase::Asking { turn: Some(waiter.thread), about: None },
             None => Phase::Idle,
         };
         if next.is_none() {
@@ -214,7 +229,22 @@ impl State {
 
     /// Whether it is this thread's turn to ask.
     pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
-        matches!(self.phase, Phase::Asking { turn: Some(t) } if t == thread)
+        matches!(self.phase, Phase::Asking { turn: Some(t), .. } if t == thread)
+    }
+
+    /// Notes that a question is about this locker, of which the inbox may hear before the answer comes.
+    pub(crate) fn ask_about(&mut self, locker: &Arc<str>) {
+        if let Phase::Asking { about, .. } = &mut self.phase {
+            *about = Some(About { locker: Arc::clone(locker), heard: None });
+        }
+    }
+
+    /// What the inbox has heard of the question that was answered now.
+    pub(crate) fn take_heard(&mut self) -> Option<Grant> {
+        match &mut self.phase {
+            Phase::Asking { about, .. } => about.take().and_then(|about| about.heard),
+            _ => None,
+        }
     }
 
     /// The tenure with this locker, if it is held and not lost.
@@ -238,7 +268,7 @@ mod tests {
 
     fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
         let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
-        Tenure::new("me-1".into(), Arc::new(settings), 7, sent_at)
+        Tenure::new("me-1".into(), Arc::new(settings), Grant { number: 7, waiting: 0 }, sent_at)
     }
 
     #[test]

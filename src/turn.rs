@@ -8,6 +8,7 @@ use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::hold::current_thread;
 use crate::key::Key;
+use crate::processor::Grant;
 use crate::queue::Waiter;
 use crate::tenure::{Phase, State, Tenure, Unsettled};
 use std::sync::Arc;
@@ -66,14 +67,15 @@ impl Key {
         patience: &Patience<'_>,
     ) -> Result<Asked, Error> {
         let turn = Turn::of(self);
-        let mut question = Question::fresh(client.next_locker(), Arc::clone(settings));
+        let mut question = self.first_question(client, settings, patience);
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
         loop {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
             let result = client.run(&question.request(&self.name), limit);
-            match question.answer(&self.name, result, sent_at, client) {
+            let heard = if question.wait { self.state().take_heard() } else { None };
+            match question.answer(&self.name, result, sent_at, heard, client) {
                 Answer::Acquired(tenure) => {
                     client.note_trip(client.clock.now().since(sent_at));
                     self.grant(client, &mut self.state(), tenure, current_thread());
@@ -83,18 +85,20 @@ impl Key {
                 Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
                     return patience.outcome(unanswered).map(|()| Asked::No);
                 }
-                Answer::Gone => question = Question::fresh(client.next_locker(), Arc::clone(settings)),
+                Answer::Gone => question = self.first_question(client, settings, patience),
                 Answer::Failed { error, unsettled: Some(unsettled) }
                     if unanswered.is_none() && is_unknown(&error) && !patience.is_over(client.clock.now()) =>
                 {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
+                    self.state().ask_about(question.locker());
                 }
                 answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
                     return self.refuse(client, answer).map(|()| Asked::No);
                 }
                 answer => {
+                    client.listen();
                     if let Err(error) = client.start_retry_thread() {
                         client.abandon(&self.name, answer.into_unsettled());
                         return Err(error);
@@ -110,6 +114,17 @@ impl Key {
                 }
             }
         }
+    }
+
+    /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
+    /// a grant; whoever does not listen would be dropped from the queue as dead.
+    fn first_question(&self, client: &Client, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
+        let wait = !patience.is_one_attempt() && client.is_listening();
+        let question = Question::fresh(client.next_locker(), Arc::clone(settings), wait);
+        if wait {
+            self.state().ask_about(question.locker());
+        }
+        question
     }
 
     /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
@@ -164,9 +179,10 @@ impl Key {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(client.next_locker(), settings),
+            None => Question::fresh(client.next_locker(), settings, client.is_listening()),
         };
-        state.phase = Phase::Asking { turn: None };
+        state.phase = Phase::Asking { turn: None, about: None };
+        state.ask_about(question.locker());
         Some((Turn::of(self), question))
     }
 }
@@ -206,6 +222,32 @@ impl Turn {
             }
         }
         None
+    }
+}
+
+/// The inbox.
+impl Key {
+    /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
+    pub(crate) fn hear_granted(self: &Arc<Self>, client: &Client, locker: &str, grant: Grant) -> bool {
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Held(tenure) => *tenure.locker == *locker,
+            Phase::Asking { about: Some(about), .. } if *about.locker == *locker => {
+                about.heard = Some(grant);
+                true
+            }
+            Phase::Waiting { unsettled } => {
+                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
+                let Some(waiter) = state.queue.pop() else { return false };
+                client.forget_retry(self);
+                let tenure = Tenure::new(granted.locker, granted.settings, grant, granted.counts_from);
+                self.grant(client, &mut state, tenure, waiter.thread);
+                drop(state);
+                waiter.parked.notify_one();
+                true
+            }
+            _ => false,
+        }
     }
 }
 
