@@ -64,7 +64,8 @@ impl Key {
         patience: &Patience<'_>,
     ) -> Result<Option<u64>, Error> {
         if self.hold.is_owned_by(current_thread()) {
-            return self.reenter(client).map(Some);
+            // As on the JVM, being cancelled comes before reentry.
+            return if patience.is_cancelled() { Ok(None) } else { self.reenter(client).map(Some) };
         }
         let inside = client.enter()?;
         let token = self.lock_first(client, settings, patience)?;

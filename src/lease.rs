@@ -158,15 +158,14 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
     tell(&key.name, &lost, watchers);
 }
 
-/// Tells of a lost tenure: in the log, and to those who watch its hold. With no mutex held.
+/// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
 pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
-    if let Some((loss, at)) = tenure.loss() {
-        let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
-        match tenure.settings.reason() {
-            _ if !tenure.told => log::debug!("lock {key:?}: lost before its grant was heard: {loss}"),
-            Some(reason) => log::warn!("{error} (held for: {reason})"),
-            None => log::warn!("{error}"),
-        }
+    let Some((loss, at)) = tenure.loss() else { return };
+    let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
+    match tenure.settings.reason() {
+        _ if !tenure.told => log::debug!("lock {key:?}: lost before its grant was heard: {loss}"),
+        Some(reason) => log::warn!("{error} (held for: {reason})"),
+        None => log::warn!("{error}"),
     }
     for watcher in watchers {
         let _ = watcher.try_send(());

@@ -6,6 +6,7 @@ mod acl;
 mod bad_input;
 mod conformance;
 mod counts;
+mod lock;
 mod processes;
 mod redis_store;
 mod support;

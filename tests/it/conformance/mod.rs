@@ -14,7 +14,7 @@ mod names;
 mod numbers;
 mod queue;
 mod release;
-mod suite;
+pub(crate) mod suite;
 mod threads;
 
 use suite::{MemoryStore, RedisStore};

@@ -1,6 +1,11 @@
 //! What the tests of several topics share.
 
+pub(crate) mod crew;
+pub(crate) mod journal;
+pub(crate) mod lab;
+pub(crate) mod process;
 mod redis_server;
+pub(crate) mod watched;
 
 pub(crate) use redis_server::RedisServer;
 use std::time::Duration;

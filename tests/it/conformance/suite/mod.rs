@@ -6,6 +6,7 @@ mod store;
 
 pub(crate) use memory_store::MemoryStore;
 pub(crate) use redis_store::RedisStore;
+pub(crate) use store::Store;
 
 use parking_lot::Mutex;
 use redis_dlock::{
@@ -15,7 +16,6 @@ use redis_dlock::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::Store;
 
 /// A lease that ends during no test.
 pub(crate) const LONG: Duration = Duration::from_secs(120);

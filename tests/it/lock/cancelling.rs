@@ -1,0 +1,146 @@
+//! `lock_cancellable`, as `lockInterruptibly` on the JVM.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use parking_lot::Mutex;
+use redis_dlock::{CancelToken, DistributedReentrantLock};
+use std::sync::Arc;
+
+on_both_stores!(
+    cancelled_before_it_does_not_even_ask,
+    cancelled_while_waiting_for_a_local_thread,
+    cancelled_while_waiting_for_another_process,
+    cancelled_while_asking,
+    one_token_ends_all_its_waits,
+    a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others,
+    cancelling_after_the_lock_was_got_changes_nothing,
+    a_token_may_be_used_again_and_again,
+);
+
+/// Starts a thread that waits with a token; tells whether it got the lock.
+fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
+    let (other, cancel) = (lock.clone(), cancel.clone());
+    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == place);
+    member
+}
+
+fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let cancel = CancelToken::new();
+    assert!(!cancel.is_cancelled());
+    cancel.cancel();
+    cancel.cancel();
+    assert!(cancel.is_cancelled());
+    assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
+    assert_eq!(watch.count(), 0);
+    assert!(lock.lock_cancellable(&CancelToken::new()).unwrap().is_some());
+}
+
+fn cancelled_while_waiting_for_a_local_thread(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 1);
+    // By a clone.
+    cancel.clone().cancel();
+    assert!(!waiter.join());
+    assert_eq!(lock.queue_length(), 0);
+    assert!(guard.is_valid());
+}
+
+fn cancelled_while_waiting_for_another_process(lab: &Lab) {
+    let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
+    let guard = elsewhere.lock().unwrap();
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 1);
+    cancel.cancel();
+    assert!(!waiter.join());
+    assert_eq!(lock.queue_length(), 0);
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn cancelled_while_asking(lab: &Lab) {
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let _guard = elsewhere.lock().unwrap();
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let asking = watch.stop_next(Kind::Acquire, When::Coming);
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 0);
+    asking.wait();
+    cancel.cancel();
+    asking.open();
+    assert!(!waiter.join());
+    assert_eq!(lock.queue_length(), 0);
+}
+
+fn one_token_ends_all_its_waits(lab: &Lab) {
+    let (generator, elsewhere) = (lab.generator(), lab.generator());
+    let [here, there] = ["here", "there"].map(|target| generator.generate_with(config(target, 30_000)).unwrap());
+    let remote = elsewhere.generate_with(config("there", 30_000)).unwrap();
+    let (local_guard, remote_guard) = (here.lock().unwrap(), remote.lock().unwrap());
+    let (cancel, other) = (CancelToken::new(), CancelToken::new());
+    let cancelled: Vec<_> = (1..=6).flat_map(|place| [&here, &there].map(|l| wait_with(l, &cancel, place))).collect();
+    let kept = wait_with(&here, &other, 7);
+    cancel.cancel();
+    assert!(!cancelled.into_iter().any(Member::join));
+    assert_eq!((here.queue_length(), there.queue_length()), (1, 0));
+    local_guard.unlock().unwrap();
+    remote_guard.unlock().unwrap();
+    assert!(kept.join(), "another token is another matter");
+}
+
+fn a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let entered = Arc::new(Mutex::new(Vec::new()));
+    let tokens: Vec<_> = (0..9).map(|_| CancelToken::new()).collect();
+    let crew: Vec<_> = (0..9)
+        .map(|number| {
+            let (other, cancel, entered) = (lock.clone(), tokens[number].clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let guard = other.lock_cancellable(&cancel).unwrap();
+                if guard.is_some() {
+                    entered.lock().push(number);
+                }
+            });
+            eventually("it waits", || lock.queue_length() == number + 1);
+            member
+        })
+        .collect();
+    // The first, two in the middle, and the last.
+    for (left, number) in [(8, 4), (7, 0), (6, 5), (5, 8)] {
+        tokens[number].cancel();
+        eventually("it leaves", || lock.queue_length() == left);
+    }
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), [1, 2, 3, 6, 7]);
+}
+
+fn cancelling_after_the_lock_was_got_changes_nothing(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let cancel = CancelToken::new();
+    let guard = lock.lock_cancellable(&cancel).unwrap().unwrap();
+    cancel.cancel();
+    assert!(guard.is_valid());
+    assert_eq!(lock.hold_count(), 1);
+    guard.unlock().unwrap();
+}
+
+fn a_token_may_be_used_again_and_again(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let cancel = CancelToken::new();
+    for _ in 0..20 {
+        let guard = lock.lock_cancellable(&cancel).unwrap().unwrap();
+        let waiter = wait_with(&lock, &cancel, 1);
+        guard.unlock().unwrap();
+        assert!(waiter.join());
+    }
+    // Nobody parked is forgotten in it.
+    assert!(format!("{cancel:?}").contains("parked: Mutex { data: [] }"), "{cancel:?}");
+}

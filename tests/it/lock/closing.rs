@@ -1,0 +1,134 @@
+//! `close()`: nobody gets in any more, who is in stays in.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
+use std::time::Duration;
+
+on_both_stores!(
+    waiters_are_turned_away_at_once,
+    nothing_begins_after_the_closing,
+    a_hold_goes_on_and_is_renewed,
+    who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free,
+    closing_twice_is_closing_once,
+    closing_one_generator_is_no_matter_to_another,
+);
+
+/// Starts one waiter of each kind; each tells how its waiting ended.
+fn waiters(lock: &DistributedReentrantLock) -> Vec<Member<Result<bool, Error>>> {
+    type Wait = fn(&DistributedReentrantLock) -> Result<bool, Error>;
+    let ways: [Wait; 4] = [
+        |lock| lock.lock().map(|_| true),
+        |lock| lock.try_lock_for(Duration::from_secs(1000)).map(|guard| guard.is_some()),
+        |lock| lock.lock_cancellable(&CancelToken::new()).map(|guard| guard.is_some()),
+        |lock| lock.unguarded().lock().map(|()| true),
+    ];
+    let before = lock.queue_length();
+    ways.into_iter()
+        .enumerate()
+        .map(|(n, wait)| {
+            let other = lock.clone();
+            let member = spawn(move || wait(&other));
+            eventually("it waits", || lock.queue_length() == before + n + 1);
+            member
+        })
+        .collect()
+}
+
+fn is_shut_down<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::ShutDown))
+}
+
+fn waiters_are_turned_away_at_once(lab: &Lab) {
+    let (generator, elsewhere) = (lab.generator(), lab.generator());
+    let [here, there] = ["here", "there"].map(|target| generator.generate_with(config(target, 600_000)).unwrap());
+    let remote = elsewhere.generate_with(config("there", 600_000)).unwrap();
+    let (guard, remote_guard) = (here.lock().unwrap(), remote.lock().unwrap());
+    // Those who wait for this process, and those who wait for another: nothing that is due would wake either for a minute.
+    let crew: Vec<_> = [waiters(&here), waiters(&there)].into_iter().flatten().collect();
+    generator.close();
+    assert!(crew.into_iter().map(Member::join).all(|result| is_shut_down(&result)));
+    assert_eq!((here.queue_length(), there.queue_length()), (0, 0));
+    assert!(guard.is_valid() && remote_guard.is_valid());
+    guard.unlock().unwrap();
+    remote_guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn nothing_begins_after_the_closing(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    generator.close();
+    assert!(is_shut_down(&lock.lock()));
+    assert!(is_shut_down(&lock.try_lock()));
+    assert!(is_shut_down(&lock.try_lock_for(Duration::from_secs(1000))));
+    assert!(is_shut_down(&lock.lock_cancellable(&CancelToken::new())));
+    assert!(is_shut_down(&lock.unguarded().lock()));
+    assert!(is_shut_down(&lock.unguarded().try_lock()));
+    assert!(is_shut_down(&generator.generate("TEST", "y")));
+    assert!(matches!(lock.unguarded().unlock(), Err(Error::NotHeld { .. })));
+    assert_eq!(watch.count(), 0);
+}
+
+fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 200).with_renew_at(0.3)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    generator.close();
+    // Longer than three leases.
+    watch.wait_for_more(Kind::Extend, 12);
+    assert!(guard.is_valid());
+    let inner = lock.lock().unwrap();
+    assert_eq!(inner.fencing_token(), guard.fencing_token());
+    assert!(elsewhere.try_lock().unwrap().is_none());
+    inner.unlock().unwrap();
+    guard.unlock().unwrap();
+    assert!(elsewhere.try_lock().unwrap().is_some());
+    assert!(is_shut_down(&lock.lock()));
+}
+
+fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let remote = elsewhere.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.lock().map(drop));
+    eventually("it waits", || lock.queue_length() == 1);
+    let asking = watch.stop_next(Kind::Acquire, When::Going);
+    asking.wait();
+    remote.unlock().unwrap();
+    let granted = watch.stop_next(Kind::Acquire, When::Coming);
+    asking.open();
+    granted.wait();
+    let closer = spawn(move || generator.close());
+    eventually("it is turned away", || lock.queue_length() == 0);
+    granted.open();
+    assert!(is_shut_down(&waiter.join()));
+    closer.join();
+    eventually("the lock is free", || lab.leftovers().is_empty());
+}
+
+fn closing_twice_is_closing_once(lab: &Lab) {
+    let generator = lab.generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    generator.close();
+    generator.close();
+    guard.unlock().unwrap();
+    generator.close();
+    drop(generator);
+    assert!(is_shut_down(&lock.lock()));
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn closing_one_generator_is_no_matter_to_another(lab: &Lab) {
+    let (closed, open) = (lab.generator(), lab.generator());
+    let lock = open.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    closed.close();
+    guard.unlock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+}

@@ -1,0 +1,222 @@
+//! Waiters that give up: they leave no trace, and pass on a turn that was given them meanwhile.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Gate, Kind, Watch, When};
+use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+on_both_stores!(
+    those_who_gave_up_leave_no_trace,
+    the_only_waiter_gives_up_while_the_lock_is_being_granted,
+    the_first_waiter_gives_up_while_the_lock_is_being_granted,
+    all_waiters_give_up_while_the_lock_is_being_asked_for,
+    the_next_in_line_gives_up_while_the_holder_releases,
+    the_asker_gives_up_and_the_next_asks,
+    nobody_hangs_among_many_impatient_threads,
+);
+
+fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
+    let (other, cancel) = (lock.clone(), cancel.clone());
+    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == place);
+    member
+}
+
+fn those_who_gave_up_leave_no_trace(lab: &Lab) {
+    let elsewhere = lab.generator();
+    let [held, other] = ["x", "metronome"].map(|target| elsewhere.generate_with(config(target, 30_000)).unwrap());
+    let guards = [held.lock().unwrap(), other.lock().unwrap()];
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+
+    let cancel = CancelToken::new();
+    let cancelled: Vec<_> = (1..=4).map(|place| wait_with(&lock, &cancel, place)).collect();
+    let timed_out: Vec<_> = (0..4)
+        .map(|n| {
+            let lock = lock.clone();
+            spawn(move || lock.try_lock_for(Duration::from_millis(20 * n + 1)).unwrap().is_some())
+        })
+        .collect();
+    assert!(!timed_out.into_iter().any(Member::join));
+    cancel.cancel();
+    assert!(!cancelled.into_iter().any(Member::join));
+    assert_eq!(lock.queue_length(), 0);
+
+    // The retry thread goes on for another key, and asks for this one no more.
+    let metronome = generator.generate_with(config("metronome", 300)).unwrap();
+    let ticking = CancelToken::new();
+    let ticker = wait_with(&metronome, &ticking, 1);
+    let asked = || watch.calls().iter().filter(|call| call.key == lock.key()).count();
+    watch.wait_for_more(Kind::Acquire, 1);
+    let before = asked();
+    watch.wait_for_more(Kind::Acquire, 4);
+    assert_eq!(asked(), before);
+
+    ticking.cancel();
+    assert!(!ticker.join());
+    for guard in guards {
+        guard.unlock().unwrap();
+    }
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+/// Lets another process hold the lock and one waiter, or two, wait for it; stops the retry thread when it has got the
+/// lock for them, and does not know it yet.
+fn granted_behind_a_gate(
+    lab: &Lab,
+    lock: &DistributedReentrantLock,
+    watch: &Watch,
+    tokens: &[CancelToken],
+) -> (Gate, Vec<Member<bool>>) {
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
+    let waiters = tokens.iter().enumerate().map(|(n, token)| wait_with(lock, token, n + 1)).collect();
+    let asking = watch.stop_next(Kind::Acquire, When::Going);
+    asking.wait();
+    guard.unlock().unwrap();
+    let granted = watch.stop_next(Kind::Acquire, When::Coming);
+    asking.open();
+    granted.wait();
+    assert!(lab.holder(lock.key()).is_some());
+    (granted, waiters)
+}
+
+fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let token = CancelToken::new();
+    let (granted, waiters) = granted_behind_a_gate(lab, &lock, &watch, std::slice::from_ref(&token));
+    token.cancel();
+    assert!(!waiters.into_iter().any(Member::join));
+    assert_eq!(lock.queue_length(), 0);
+    let released = watch.count_of(Kind::Release);
+    granted.open();
+    // It is given back, not left to its lease.
+    eventually("the release", || watch.count_of(Kind::Release) > released);
+    eventually("the lock is free", || lab.leftovers().is_empty());
+    assert!(lock.try_lock_for(Duration::from_secs(1000)).unwrap().is_some());
+}
+
+fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let tokens = [CancelToken::new(), CancelToken::new()];
+    let (granted, mut waiters) = granted_behind_a_gate(lab, &lock, &watch, &tokens);
+    let second = waiters.pop().unwrap();
+    tokens[0].cancel();
+    assert!(!waiters.pop().unwrap().join());
+    assert!(!second.is_finished());
+    let asked = watch.count_of(Kind::Acquire);
+    granted.open();
+    assert!(second.join());
+    assert_eq!(watch.count_of(Kind::Acquire), asked, "it was given what had been got for the first");
+    eventually("the lock is free", || lab.leftovers().is_empty());
+}
+
+fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
+    let token = CancelToken::new();
+    let waiters: Vec<_> = (1..=3).map(|place| wait_with(&lock, &token, place)).collect();
+    let asked = watch.stop_next(Kind::Acquire, When::Coming);
+    asked.wait();
+    token.cancel();
+    assert!(!waiters.into_iter().any(Member::join));
+    // Busy, and nobody is left to wait; who comes next asks anew.
+    asked.open();
+    let newcomer = wait_with(&lock, &CancelToken::new(), 1);
+    guard.unlock().unwrap();
+    assert!(newcomer.join());
+}
+
+fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (releasing, locked) = (watch.stop_next(Kind::Release, When::Going), lock.clone());
+    let (unlock, may_unlock) = crossbeam_channel::bounded::<()>(0);
+    let holder = spawn(move || {
+        let guard = locked.lock().unwrap();
+        may_unlock.recv().unwrap();
+        guard.unlock()
+    });
+    eventually("it is held", || lock.is_locked().unwrap());
+    let tokens = [CancelToken::new(), CancelToken::new()];
+    let [first, second] = [0, 1].map(|n| wait_with(&lock, &tokens[n], n + 1));
+    unlock.send(()).unwrap();
+    releasing.wait();
+    tokens[0].cancel();
+    assert!(!first.join());
+    releasing.open();
+    holder.join().unwrap();
+    assert!(second.join());
+}
+
+fn the_asker_gives_up_and_the_next_asks(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let remote = elsewhere.lock().unwrap();
+    let asking = watch.stop_next(Kind::Acquire, When::Coming);
+    let impatient = lock.clone();
+    let first = spawn(move || impatient.try_lock().unwrap().is_some());
+    asking.wait();
+    // It tries once, and has queued nobody but the one who came meanwhile.
+    let second = wait_with(&lock, &CancelToken::new(), 1);
+    let asked = watch.count_of(Kind::Acquire);
+    remote.unlock().unwrap();
+    asking.open();
+    assert!(!first.join());
+    assert!(second.join());
+    assert_eq!(watch.count_of(Kind::Acquire), asked + 1);
+}
+
+fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
+    const THREADS: u32 = 12;
+    const ROUNDS: u32 = 150;
+    let generators = [lab.generator(), lab.generator()];
+    let lock = generators[0].generate_with(config("x", 500)).unwrap();
+    let inside = Arc::new(AtomicU32::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let crew: Vec<_> = (0..THREADS)
+        .map(|n| {
+            let lock = generators[usize::from(n % 4 == 0)].generate_with(config("x", 500)).unwrap();
+            let inside = Arc::clone(&inside);
+            spawn(move || {
+                let mut got = 0;
+                for round in 0..ROUNDS {
+                    let limit = Duration::from_micros(u64::from((n * 7919 + round * 104_729) % 3000));
+                    let tried = lock.try_lock_for(limit);
+                    // A busy machine may let even the store's answer come too late.
+                    assert!(matches!(tried, Ok(_) | Err(Error::Backend { failure: BackendFailure::Unknown, .. })));
+                    if let Ok(Some(guard)) = tried {
+                        let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
+                        let still_alone = inside.fetch_sub(1, Ordering::SeqCst) == 1;
+                        assert!(alone && still_alone || !guard.is_valid());
+                        got += 1;
+                    }
+                }
+                got
+            })
+        })
+        .collect();
+    let (cycling, stop) = (lock.clone(), Arc::clone(&done));
+    let cycler = spawn(move || {
+        while !stop.load(Ordering::SeqCst) {
+            let _guard = cycling.lock().unwrap();
+            std::thread::sleep(Duration::from_micros(700));
+        }
+    });
+    let got: u32 = crew.into_iter().map(Member::join).sum();
+    done.store(true, Ordering::SeqCst);
+    cycler.join();
+    // Both outcomes were there, or nothing was tried.
+    assert!(got > 0 && got < THREADS * ROUNDS, "{got}");
+    assert_eq!(lock.queue_length(), 0);
+    eventually("the lock is free", || lab.leftovers().is_empty());
+    lock.lock().unwrap().unlock().unwrap();
+}

@@ -1,0 +1,190 @@
+//! Time by hand: deadlines, late answers, and turns that come too late. Leases here end when the test says so.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::config;
+use crate::support::watched::{Kind, Watch, Watched, When};
+use parking_lot::Mutex;
+use redis_dlock::{
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
+    MemoryLockProcessor,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(1000);
+
+struct Scene {
+    clock: Arc<ManualClock>,
+    watch: Arc<Watch>,
+    lock: DistributedReentrantLock,
+}
+
+fn scene() -> Scene {
+    let clock = Arc::new(ManualClock::new());
+    let (processor, watch) = Watched::new(Arc::new(MemoryLockProcessor::with_clock(clock.clone())));
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(processor).unwrap();
+    let settings = DLockConfig::new("TEST", "x").with_lease(LEASE);
+    Scene { clock, watch, lock: generator.generate_with(settings).unwrap() }
+}
+
+fn cause(error: Error) -> LossCause {
+    match error {
+        Error::LeaseLost(loss) => loss.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_remains_is_the_lease_less_a_margin_and_what_has_passed() {
+    let scene = scene();
+    let guard = scene.lock.lock().unwrap();
+    assert_eq!(guard.remaining(), LEASE - LEASE / 100);
+    scene.clock.advance(Duration::from_secs(90));
+    assert_eq!(guard.remaining(), Duration::from_secs(900));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_passed_deadline_is_seen_by_whoever_looks_first() {
+    type Look = fn(&redis_dlock::DLockGuard<'_>) -> bool;
+    let looks: [Look; 3] = [
+        |guard| guard.is_valid(),
+        |guard| !guard.remaining().is_zero(),
+        |guard| guard.ensure_valid().map_err(cause) != Err(LossCause::Deadline),
+    ];
+    for look in looks {
+        let scene = scene();
+        let guard = scene.lock.lock().unwrap();
+        let lost = guard.lost();
+        scene.clock.advance(LEASE - LEASE / 100 - Duration::from_nanos(1));
+        assert!(look(&guard));
+        scene.clock.advance(Duration::from_nanos(1));
+        assert!(!look(&guard));
+        assert_eq!(lost.recv(), Ok(()), "and from then on everybody knows");
+        assert_eq!(cause(scene.lock.lock().unwrap_err()), LossCause::Deadline);
+        assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::Deadline);
+    }
+}
+
+#[test]
+fn unlocking_after_the_deadline_says_so_even_if_nobody_looked() {
+    let scene = scene();
+    let guard = scene.lock.lock().unwrap();
+    let lost = guard.lost();
+    scene.clock.advance(LEASE);
+    assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::Deadline);
+    assert_eq!(lost.recv(), Ok(()));
+    assert!(scene.lock.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
+    for (age, extensions) in [(LEASE / 3, 0), (LEASE * 2 / 3, 1)] {
+        let scene = scene();
+        let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+        let lock = scene.lock.clone();
+        let locker = spawn(move || lock.lock().unwrap().remaining());
+        asking.wait();
+        scene.clock.advance(age);
+        asking.open();
+        let remaining = locker.join();
+        assert_eq!(scene.watch.count_of(Kind::Extend), extensions);
+        assert!(remaining >= LEASE / 2, "{remaining:?}");
+    }
+}
+
+#[test]
+fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
+    let scene = scene();
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+    let lock = scene.lock.clone();
+    let locker = spawn(move || {
+        let guard = lock.lock().unwrap();
+        (guard.is_valid(), guard.remaining(), guard.unlock().is_ok())
+    });
+    asking.wait();
+    scene.clock.advance(LEASE * 2);
+    asking.open();
+    assert_eq!(locker.join(), (true, LEASE - LEASE / 100, true));
+    let lockers: Vec<_> = scene.watch.calls_of(Kind::Acquire).into_iter().map(|call| call.locker).collect();
+    assert_eq!(lockers.len(), 2);
+    assert_ne!(lockers[0], lockers[1], "a locker is sent once");
+    assert!(scene.watch.calls_of(Kind::Release).iter().any(|call| call.locker == lockers[0]));
+}
+
+#[test]
+fn a_turn_that_comes_too_late_is_passed_on() {
+    const LIMIT: Duration = Duration::from_secs(500);
+    let scene = scene();
+    let guard = scene.lock.lock().unwrap();
+    let entered = Arc::new(Mutex::new(Vec::new()));
+    let crew: Vec<_> = (0..5)
+        .map(|number| {
+            let (lock, entered) = (scene.lock.clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let guard =
+                    if number % 2 == 0 { lock.try_lock_for(LIMIT).unwrap() } else { Some(lock.lock().unwrap()) };
+                if guard.is_some() {
+                    entered.lock().push(number);
+                }
+            });
+            eventually("it waits", || scene.lock.queue_length() == number + 1);
+            member
+        })
+        .collect();
+    // The time of every other waiter is over; the unlock wakes them before their own alarms do.
+    scene.clock.advance(LIMIT);
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), [1, 3]);
+    assert_eq!(scene.lock.queue_length(), 0);
+    assert_eq!(scene.watch.count_of(Kind::Acquire), 3, "who is late does not ask");
+}
+
+#[test]
+fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
+    let scene = scene();
+    let guard = scene.lock.lock().unwrap();
+    let lock = scene.lock.clone();
+    let waiter = spawn(move || lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
+    eventually("it waits", || scene.lock.queue_length() == 1);
+    scene.clock.advance(Duration::from_secs(500));
+    guard.unlock().unwrap();
+    assert!(!waiter.join());
+    assert!(!scene.lock.is_locked().unwrap());
+    assert!(scene.lock.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_turn_for_a_cancelled_thread_is_passed_on() {
+    // Cancelled while it is on its way from being chosen to asking: whichever comes first, the other gets the lock.
+    for _ in 0..200 {
+        let scene = scene();
+        let guard = scene.lock.lock().unwrap();
+        let cancel = CancelToken::new();
+        let (first, second, token) = (scene.lock.clone(), scene.lock.clone(), cancel.clone());
+        let first = spawn(move || drop(first.lock_cancellable(&token).unwrap()));
+        eventually("it waits", || scene.lock.queue_length() == 1);
+        let second = spawn(move || drop(second.lock().unwrap()));
+        eventually("both wait", || scene.lock.queue_length() == 2);
+        let canceller = spawn(move || cancel.cancel());
+        guard.unlock().unwrap();
+        canceller.join();
+        first.join();
+        second.join();
+        assert!(!scene.lock.is_locked().unwrap());
+    }
+}
+
+#[test]
+fn a_clock_that_stands_still_never_ends_a_lease() {
+    let clock = Arc::new(ManualClock::new());
+    let generator =
+        DLockGenerator::builder().clock(clock.clone()).build(MemoryLockProcessor::with_clock(clock)).unwrap();
+    let lock = generator.generate_with(config("x", 20)).unwrap();
+    let guard = lock.lock().unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}

@@ -1,0 +1,141 @@
+//! How a lease gets lost, how soon that is noticed, and that it is final.
+
+use crate::support::crew::eventually;
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use redis_dlock::{BackendFailure, DLockGuard, Error, LossCause};
+use std::time::Duration;
+
+on_both_stores!(
+    a_deletion_is_noticed_before_the_next_extension,
+    a_take_over_is_noticed_before_the_next_extension,
+    without_probes_the_next_extension_notices,
+    an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest,
+    a_store_that_fails_costs_the_lease_at_its_deadline,
+    a_store_that_is_silent_costs_the_lease_at_its_deadline,
+    a_store_that_comes_back_in_time_costs_nothing,
+    an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back,
+);
+
+fn cause(result: Result<(), Error>) -> LossCause {
+    match result {
+        Err(Error::LeaseLost(loss)) => loss.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_for_loss(guard: &DLockGuard<'_>) {
+    guard.lost().recv_timeout(crate::support::crew::HANG).expect("a loss");
+    assert!(!guard.is_valid());
+}
+
+fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.delete(lock.key());
+    wait_for_loss(&guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
+    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+}
+
+fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.overwrite(lock.key(), "10.0.0.7-main", Duration::from_secs(600));
+    wait_for_loss(&guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
+    assert_eq!(cause(guard.unlock()), LossCause::TakenOver { by: "10.0.0.7-main".to_owned() });
+}
+
+fn without_probes_the_next_extension_notices(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000).with_probe(false).with_renew_at(0.2)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.delete(lock.key());
+    wait_for_loss(&guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
+    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+}
+
+fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 600_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    lab.delete(lock.key());
+    assert!(guard.is_valid(), "nobody has looked yet");
+    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+    let _ = lost.recv();
+}
+
+/// Lets the store stop working while a lock is held, and tells how often its extension was tried before it was lost.
+fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&crate::support::watched::Watch)) -> usize {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 900).with_probe(false)).unwrap();
+    let guard = lock.lock().unwrap();
+    let acquired = watch.calls()[0].at;
+    stop(&watch);
+    let mut valid_until = acquired;
+    eventually("the loss", || {
+        let now = redis_dlock::Clock::now(&redis_dlock::SystemClock);
+        if guard.is_valid() {
+            valid_until = now;
+        }
+        !guard.is_valid()
+    });
+    assert!(valid_until.since(acquired) < Duration::from_millis(900), "valid beyond its lease");
+    let tries = watch.count_of(Kind::Extend);
+    wait_for_loss(&guard);
+    assert_eq!(cause(guard.ensure_valid()), LossCause::Deadline);
+    watch.heal();
+    assert!(!guard.is_valid());
+    assert_eq!(cause(guard.unlock()), LossCause::Deadline);
+    lock.lock().unwrap().unlock().unwrap();
+    eventually("the lock is free", || lab.leftovers().is_empty());
+    tries
+}
+
+fn a_store_that_fails_costs_the_lease_at_its_deadline(lab: &Lab) {
+    let tries = tries_until_lost(lab, |watch| watch.fail(BackendFailure::NotExecuted));
+    assert!(tries >= 3, "{tries}");
+}
+
+fn a_store_that_is_silent_costs_the_lease_at_its_deadline(lab: &Lab) {
+    let tries = tries_until_lost(lab, crate::support::watched::Watch::silence);
+    assert!(tries >= 3, "{tries}");
+}
+
+fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000).with_renew_at(0.1)).unwrap();
+    let guard = lock.lock().unwrap();
+    for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
+        watch.fail(failure);
+        watch.wait_for_more(Kind::Extend, 2);
+        watch.heal();
+        watch.wait_for_more(Kind::Extend, 2);
+        assert!(guard.is_valid() && guard.lost().try_recv().is_err());
+    }
+    guard.unlock().unwrap();
+}
+
+fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 600).with_probe(false)).unwrap();
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    let extended = watch.stop_next(Kind::Extend, When::Coming);
+    extended.wait();
+    eventually("the deadline", || !guard.is_valid());
+    assert_eq!(lost.recv(), Ok(()), "who looks first tells the others");
+    extended.open();
+    let elsewhere = generator.generate_with(config("metronome", 300)).unwrap();
+    let ticking = elsewhere.lock().unwrap();
+    watch.wait_for_more(Kind::Probe, 3);
+    assert!(!guard.is_valid());
+    ticking.unlock().unwrap();
+    assert_eq!(cause(guard.unlock()), LossCause::Deadline);
+    // What the store still kept of it was given back.
+    assert_eq!(lab.leftovers(), [""; 0]);
+}

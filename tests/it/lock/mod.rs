@@ -1,0 +1,19 @@
+//! The lock, measured against `java.util.concurrent.locks.ReentrantLock` in fair mode, on every store alike.
+
+mod cancelling;
+mod closing;
+mod giving_up;
+mod handles;
+mod late_answers;
+mod looking;
+mod loss;
+mod loss_causes;
+mod order;
+mod outages;
+mod ownership;
+mod races;
+mod reentry;
+mod renewing;
+mod retrying;
+mod threads;
+mod trying;

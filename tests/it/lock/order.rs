@@ -1,0 +1,149 @@
+//! Fairness: the threads of one process get the lock strictly in order of arrival.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use parking_lot::Mutex;
+use redis_dlock::{CancelToken, DistributedReentrantLock};
+use std::sync::Arc;
+use std::time::Duration;
+
+on_both_stores!(
+    ten_local_threads_get_it_in_order_of_arrival,
+    the_order_holds_when_another_process_lets_go,
+    every_way_to_wait_stands_in_the_same_queue,
+    who_unlocks_and_locks_again_stands_behind_those_who_wait,
+    who_came_while_another_asked_stands_behind_it,
+    try_lock_does_not_overtake,
+);
+
+type Entered = Arc<Mutex<Vec<usize>>>;
+
+/// Starts a thread that locks, notes its number, and unlocks; returns when it waits as the `place`-th.
+fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, place: usize) -> Member<()> {
+    let (other, entered) = (lock.clone(), Arc::clone(entered));
+    let member = spawn(move || {
+        let guard = other.lock().unwrap();
+        entered.lock().push(number);
+        guard.unlock().unwrap();
+    });
+    eventually("the thread waits", || lock.queue_length() == place);
+    member
+}
+
+fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let entered = Entered::default();
+    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
+    assert_eq!(lock.queue_length(), 0);
+}
+
+fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 300)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
+    let entered = Entered::default();
+    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
+}
+
+fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
+    const FOR_EVER: Duration = Duration::from_secs(1000);
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let entered = Entered::default();
+    let crew: Vec<_> = (0..8)
+        .map(|number| {
+            let (other, entered) = (lock.clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let unguarded = other.unguarded();
+                let never = CancelToken::new();
+                let held = match number {
+                    0 | 7 => Some(other.lock().unwrap()),
+                    1 => other.try_lock_for(FOR_EVER).unwrap(),
+                    2 => other.try_lock_for(Duration::MAX).unwrap(),
+                    3 => other.try_lock_until(std::time::Instant::now() + FOR_EVER).unwrap(),
+                    4 => other.lock_cancellable(&never).unwrap(),
+                    5 => {
+                        unguarded.lock().unwrap();
+                        None
+                    }
+                    _ => {
+                        assert!(unguarded.try_lock_for(FOR_EVER).unwrap());
+                        None
+                    }
+                };
+                entered.lock().push(number);
+                assert_eq!(other.hold_count(), 1);
+                if held.is_none() {
+                    unguarded.unlock().unwrap();
+                }
+            });
+            eventually("the thread waits", || lock.queue_length() == number + 1);
+            member
+        })
+        .collect();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), (0..8).collect::<Vec<_>>());
+}
+
+fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let mut guard = lock.lock().unwrap();
+    let entered = Entered::default();
+    let mut expected = Vec::new();
+    for round in 0..30 {
+        let waiter = queue_up(&lock, &entered, 2 * round, 1);
+        guard.unlock().unwrap();
+        guard = lock.lock().unwrap();
+        entered.lock().push(2 * round + 1);
+        waiter.join();
+        expected.extend([2 * round, 2 * round + 1]);
+    }
+    assert_eq!(*entered.lock(), expected);
+    guard.unlock().unwrap();
+}
+
+fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
+
+    let asking = watch.stop_next(Kind::Acquire, When::Coming);
+    let entered = Entered::default();
+    let first = queue_up(&lock, &entered, 0, 0);
+    asking.wait();
+    let others: Vec<_> = (1..5).map(|number| queue_up(&lock, &entered, number, number)).collect();
+    // It hears that the lock is busy, and stands before those who came later.
+    asking.open();
+    eventually("the first waits", || lock.queue_length() == 5);
+    guard.unlock().unwrap();
+    first.join();
+    others.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), [0, 1, 2, 3, 4]);
+}
+
+fn try_lock_does_not_overtake(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let entered = Entered::default();
+    let waiter = queue_up(&lock, &entered, 0, 1);
+    // The key is free in the store, and the waiter is about to ask for it.
+    let asking = watch.stop_next(Kind::Acquire, When::Going);
+    guard.unlock().unwrap();
+    asking.wait();
+    assert!(lab.holder(lock.key()).is_none());
+    assert!(lock.try_lock().unwrap().is_none());
+    assert!(lock.try_lock_for(Duration::ZERO).unwrap().is_none());
+    asking.open();
+    waiter.join();
+}

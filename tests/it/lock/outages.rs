@@ -1,0 +1,95 @@
+//! A store that fails for a while: who waits it out, and who is told.
+
+use crate::support::crew::{eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use redis_dlock::{BackendFailure, CancelToken, Error};
+use std::time::Duration;
+
+on_both_stores!(
+    lock_waits_an_outage_out,
+    attempts_fail_by_name,
+    a_cancelled_wait_for_a_failing_store_is_no_error,
+    an_acquire_without_an_answer_is_asked_about_again,
+    a_release_without_an_answer_is_repeated,
+);
+
+fn lock_waits_an_outage_out(lab: &Lab) {
+    for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
+        let (generator, watch) = lab.watched_generator();
+        let lock = generator.generate_with(config("x", 300)).unwrap();
+        lock.lock().unwrap().unlock().unwrap();
+        watch.fail(failure);
+        let other = lock.clone();
+        let waiter = spawn(move || other.lock().unwrap().unlock());
+        let before = watch.count();
+        eventually("some tries", || watch.count() > before + 5);
+        assert!(!waiter.is_finished());
+        watch.heal();
+        waiter.join().unwrap();
+        eventually("the lock is free", || lab.leftovers().is_empty());
+    }
+}
+
+fn attempts_fail_by_name(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    for wanted in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
+        watch.fail(wanted);
+        let is_named = |error: Error| matches!(error, Error::Backend { failure, .. } if failure == wanted);
+        assert!(is_named(lock.try_lock().unwrap_err()));
+        assert!(is_named(lock.try_lock_for(Duration::ZERO).unwrap_err()));
+        assert!(is_named(lock.try_lock_for(Duration::from_millis(30)).unwrap_err()));
+        assert!(is_named(lock.unguarded().try_lock().unwrap_err()));
+        assert_eq!((lock.hold_count(), lock.queue_length()), (0, 0));
+        watch.heal();
+    }
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+fn a_cancelled_wait_for_a_failing_store_is_no_error(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    watch.fail(BackendFailure::NotExecuted);
+    let cancel = CancelToken::new();
+    let (other, token) = (lock.clone(), cancel.clone());
+    let waiter = spawn(move || other.lock_cancellable(&token).map(|guard| guard.is_none()));
+    eventually("it waits", || lock.queue_length() == 1);
+    cancel.cancel();
+    assert!(waiter.join().unwrap());
+    watch.heal();
+}
+
+fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    watch.lose_next_answer(Kind::Acquire);
+    let guard = lock.lock().unwrap();
+    let asked: Vec<_> = watch.calls().into_iter().map(|call| (call.kind, call.locker)).collect();
+    assert_eq!((asked[0].0, asked[1].0, asked.len()), (Kind::Acquire, Kind::Poll, 2));
+    assert_eq!(asked[0].1, asked[1].1);
+    assert_eq!(lab.holder(lock.key()).unwrap().holder, asked[0].1);
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_release_without_an_answer_is_repeated(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    watch.lose_next_answer(Kind::Release);
+    guard.unlock().unwrap();
+    assert_eq!(watch.count_of(Kind::Release), 2);
+    assert_eq!(lab.leftovers(), [""; 0]);
+
+    // Not even when the store is away for longer than three tries take.
+    let guard = lock.lock().unwrap();
+    let releasing = watch.stop_next(Kind::Release, When::Going);
+    watch.fail(BackendFailure::NotExecuted);
+    releasing.open();
+    assert!(matches!(guard.unlock(), Err(Error::Backend { .. })));
+    assert_eq!(lock.hold_count(), 0);
+    assert!(lab.holder(lock.key()).is_some());
+    watch.heal();
+    eventually("the lock is free", || lab.leftovers().is_empty());
+}

@@ -1,0 +1,174 @@
+//! A hundred thousand races of an extension with the release of the same hold: whoever is first, the release wins.
+//!
+//! A referee stands between the generator and the store. When enough extensions go by at once, it gives a sign; the
+//! threads unlock those very locks, and the extensions go on a moment later, among the releases or after them.
+
+use crate::support::crew::{Member, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use parking_lot::Mutex;
+use redis_dlock::{
+    AcquireOutcome, AcquireRequest, DLockGenerator, DistributedReentrantLock, Error, ExtendOutcome, ExtendRequest,
+    Inbox, Inspection, LockProcessor, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    ReleaseRequest, Request,
+};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+on_both_stores!(no_extension_outlives_the_release_it_races_with);
+
+/// On each of the two stores.
+const RACES: usize = 50_000;
+const THREADS: usize = 4;
+const LOCKS_PER_THREAD: usize = 48;
+/// A batch of so many extensions is worth a sign.
+const MANY: usize = 16;
+
+fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
+    let book = Arc::new(Book::default());
+    let generator = DLockGenerator::new(Referee { store: lab.processor(), book: Arc::clone(&book) }).unwrap();
+    let barrier = Arc::new(Barrier::new(THREADS + 1));
+    let crew: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            // Extended every two milliseconds.
+            let settings = |n| config(&format!("{thread}-{n}"), 20).with_renew_at(0.1).with_probe(false);
+            let locks: Vec<_> = (0..LOCKS_PER_THREAD).map(|n| generator.generate_with(settings(n)).unwrap()).collect();
+            let (book, barrier) = (Arc::clone(&book), Arc::clone(&barrier));
+            spawn(move || race(&locks, &book, &barrier))
+        })
+        .collect();
+    let mut left_alive = Vec::new();
+    loop {
+        barrier.wait();
+        // Everybody has unlocked. A key that is alive now is alive for nobody.
+        barrier.wait();
+        left_alive.extend(lab.leftovers());
+        let done = book.raced.load(Ordering::SeqCst) >= RACES;
+        book.over.store(done, Ordering::SeqCst);
+        barrier.wait();
+        if done {
+            break;
+        }
+    }
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(left_alive, [""; 0]);
+    assert_eq!(*book.revived.lock(), [""; 0], "extended after their release");
+    // Both sides have won races, or there was none.
+    let (raced, late) = (book.raced.load(Ordering::SeqCst), book.refused.load(Ordering::SeqCst));
+    assert!(late > RACES / 100 && late < raced, "{late} of {raced} extensions came too late");
+}
+
+fn race(locks: &[DistributedReentrantLock], book: &Book, barrier: &Barrier) {
+    while !book.over.load(Ordering::SeqCst) {
+        barrier.wait();
+        let signs = book.signs.load(Ordering::SeqCst);
+        let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+        let start = Instant::now();
+        while book.signs.load(Ordering::SeqCst) == signs && start.elapsed() < Duration::from_millis(6) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        for guard in guards {
+            // A lease of 20 ms may be over on a busy machine: that is no matter here.
+            assert!(matches!(guard.unlock(), Ok(()) | Err(Error::LeaseLost(_))));
+        }
+        barrier.wait();
+        barrier.wait();
+    }
+}
+
+/// What the referee has seen.
+#[derive(Debug, Default)]
+struct Book {
+    signs: AtomicUsize,
+    batches: AtomicUsize,
+    over: AtomicBool,
+    /// Lockers whose release has begun, and lockers whose release was answered.
+    ending: Mutex<HashSet<String>>,
+    ended: Mutex<HashSet<String>>,
+    /// Extensions that were answered after the release of the same locker had begun.
+    raced: AtomicUsize,
+    /// Those of them that came too late.
+    refused: AtomicUsize,
+    /// Lockers that were extended although their release had been answered before the extension was sent.
+    revived: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Referee {
+    store: Arc<dyn LockProcessor>,
+    book: Arc<Book>,
+}
+
+impl LockProcessor for Referee {
+    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.book.ending.lock().insert(request.locker.to_owned());
+        let released = self.store.release(request, limit)?;
+        self.book.ended.lock().insert(request.locker.to_owned());
+        Ok(released)
+    }
+
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        if requests.len() >= MANY {
+            self.book.signs.fetch_add(1, Ordering::SeqCst);
+        }
+        // Small batches wait too, so that the next ones are larger.
+        let turn = self.book.batches.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_micros([300, 0, 50, 100, 200][turn % 5]));
+
+        let ended: Vec<bool> = {
+            let ended = self.book.ended.lock();
+            requests.iter().map(|request| ended.contains(locker(request))).collect()
+        };
+        let results = self.store.batch(requests, limit);
+        let ending = self.book.ending.lock();
+        for ((request, result), ended) in requests.iter().zip(&results).zip(ended) {
+            if !ending.contains(locker(request)) {
+                continue;
+            }
+            self.book.raced.fetch_add(1, Ordering::SeqCst);
+            match result {
+                Ok(Outcome::Extend(ExtendOutcome::NotOurs(_))) => _ = self.book.refused.fetch_add(1, Ordering::SeqCst),
+                Ok(_) if ended => self.book.revived.lock().push(locker(request).to_owned()),
+                _ => {}
+            }
+        }
+        results
+    }
+
+    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.store.acquire(request, limit)
+    }
+
+    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.store.poll(request, limit)
+    }
+
+    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.store.extend(request, limit)
+    }
+
+    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.store.probe(request, limit)
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        self.store.inspect(key, limit)
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        self.store.open_inbox(client, limit)
+    }
+
+    fn close(&self) {
+        self.store.close();
+    }
+}
+
+fn locker<'a>(request: &Request<'a>) -> &'a str {
+    match request {
+        Request::Extend(request) => request.locker,
+        Request::Release(request) => request.locker,
+        other => unreachable!("nobody waits, and nothing is probed: {other:?}"),
+    }
+}

@@ -1,0 +1,104 @@
+//! Reentry: a hold count for each thread, kept without the store.
+
+use crate::support::crew::spawn;
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::Kind;
+use redis_dlock::CancelToken;
+use std::time::{Duration, Instant};
+
+on_both_stores!(
+    every_lock_counts_up_and_every_unlock_down,
+    reentry_never_asks_the_store,
+    every_way_to_lock_reenters,
+    a_count_is_its_threads_own,
+    a_waiting_thread_gets_in_only_after_the_last_unlock,
+    a_cancelled_token_comes_before_reentry,
+);
+
+fn every_lock_counts_up_and_every_unlock_down(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    assert_eq!(lock.hold_count(), 0);
+    let mut guards = Vec::new();
+    for count in 1..=100 {
+        guards.push(lock.lock().unwrap());
+        assert_eq!(lock.hold_count(), count);
+    }
+    while let Some(guard) = guards.pop() {
+        assert!(lock.is_held_by_current_thread() && lab.holder(lock.key()).is_some());
+        guard.unlock().unwrap();
+        assert_eq!(lock.hold_count(), guards.len());
+    }
+    assert!(!lock.is_held_by_current_thread());
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn reentry_never_asks_the_store(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 600_000)).unwrap();
+    let outer = lock.lock().unwrap();
+    assert_eq!(watch.count(), 1);
+    let inner: Vec<_> = (0..1000).map(|_| lock.lock().unwrap()).collect();
+    assert!(inner.iter().all(|guard| guard.fencing_token() == outer.fencing_token()));
+    drop(inner);
+    assert_eq!(watch.count(), 1, "{:?}", watch.calls());
+    outer.unlock().unwrap();
+    assert_eq!((watch.count_of(Kind::Acquire), watch.count_of(Kind::Release), watch.count()), (1, 1, 2));
+}
+
+fn every_way_to_lock_reenters(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let unguarded = lock.unguarded();
+    let past = Instant::now();
+    let guards = [
+        lock.lock().unwrap(),
+        lock.try_lock().unwrap().unwrap(),
+        lock.try_lock_for(Duration::ZERO).unwrap().unwrap(),
+        lock.try_lock_for(Duration::MAX).unwrap().unwrap(),
+        lock.try_lock_until(past).unwrap().unwrap(),
+        lock.lock_cancellable(&CancelToken::new()).unwrap().unwrap(),
+    ];
+    unguarded.lock().unwrap();
+    assert!(unguarded.try_lock().unwrap());
+    assert!(unguarded.try_lock_for(Duration::ZERO).unwrap());
+    assert_eq!(lock.hold_count(), guards.len() + 3);
+    drop(guards);
+    assert_eq!(lock.hold_count(), 3);
+    for _ in 0..3 {
+        unguarded.unlock().unwrap();
+    }
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_count_is_its_threads_own(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let _guards = [lock.lock().unwrap(), lock.lock().unwrap()];
+    let other = lock.clone();
+    let seen =
+        spawn(move || (other.hold_count(), other.is_held_by_current_thread(), other.is_locked().unwrap())).join();
+    assert_eq!(seen, (0, false, true));
+    assert_eq!(lock.hold_count(), 2);
+}
+
+fn a_waiting_thread_gets_in_only_after_the_last_unlock(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+    let other = lock.clone();
+    let waiter = spawn(move || other.lock().unwrap().fencing_token());
+    crate::support::crew::eventually("the waiter waits", || lock.queue_length() == 1);
+    let token = outer.fencing_token();
+    inner.unlock().unwrap();
+    assert_eq!((lock.queue_length(), lock.hold_count()), (1, 1));
+    assert!(!waiter.is_finished());
+    outer.unlock().unwrap();
+    assert!(waiter.join() > token);
+}
+
+/// `lockInterruptibly` prefers the interrupt to the reentry, too.
+fn a_cancelled_token_comes_before_reentry(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let _guard = lock.lock().unwrap();
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
+    assert_eq!(lock.hold_count(), 1);
+}

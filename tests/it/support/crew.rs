@@ -1,0 +1,40 @@
+//! Threads of a test, and waiting for what they do: with hang guards, far longer than anything takes.
+
+use std::panic::resume_unwind;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// After so long a test hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < HANG, "waited in vain: {what}");
+        thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// A thread whose end is waited for with a hang guard.
+#[must_use]
+pub(crate) struct Member<T>(JoinHandle<T>);
+
+/// Starts a thread.
+pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Member<T> {
+    Member(thread::spawn(work))
+}
+
+impl<T> Member<T> {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Waits for the thread's end; its panic is the caller's.
+    #[track_caller]
+    pub(crate) fn join(self) -> T {
+        eventually("the end of a thread", || self.0.is_finished());
+        self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}

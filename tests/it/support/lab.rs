@@ -1,0 +1,127 @@
+//! One fresh store in real time, and the clients that meet in it.
+
+use super::watched::{Watch, Watched};
+use crate::conformance::suite::{RedisStore, Store};
+use redis_dlock::{Busy, DLockConfig, DLockGenerator, LockProcessor, MemoryLockProcessor};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// A store, and what a test may do with it beside locking.
+pub(crate) struct Lab {
+    store: Box<dyn Store>,
+}
+
+impl Lab {
+    pub(crate) fn memory() -> Self {
+        Self { store: Box::new(RealTimeMemory(MemoryLockProcessor::new())) }
+    }
+
+    pub(crate) fn redis() -> Self {
+        Self { store: Box::new(RedisStore::start()) }
+    }
+
+    /// Another way to the store.
+    pub(crate) fn processor(&self) -> Arc<dyn LockProcessor> {
+        self.store.processor()
+    }
+
+    /// A new client.
+    pub(crate) fn generator(&self) -> DLockGenerator {
+        DLockGenerator::new(Watched::unseen(self.store.processor())).unwrap()
+    }
+
+    /// A new client, and what it asks of the store.
+    pub(crate) fn watched_generator(&self) -> (DLockGenerator, Arc<Watch>) {
+        let (processor, watch) = Watched::new(self.store.processor());
+        (DLockGenerator::new(processor).unwrap(), watch)
+    }
+
+    /// `DEL`, behind everybody's back.
+    pub(crate) fn delete(&self, key: &str) {
+        assert!(self.store.delete(key), "{key} is not there");
+    }
+
+    /// `SET key value PX lease`, behind everybody's back.
+    pub(crate) fn overwrite(&self, key: &str, value: &str, lease: Duration) {
+        self.store.overwrite(key, value, Some(lease));
+    }
+
+    /// Who holds a key, by a client that knows nothing else.
+    pub(crate) fn holder(&self, key: &str) -> Option<Busy> {
+        let processor = self.store.processor();
+        let holder = processor.inspect(key, processor.command_limit()).unwrap().holder;
+        processor.close();
+        holder
+    }
+
+    /// What the store keeps: nothing when no lock is held or waited for.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        self.store.leftovers()
+    }
+}
+
+/// Settings of a lock of these tests.
+pub(crate) fn config(target: &str, lease_ms: u64) -> DLockConfig {
+    DLockConfig::new("TEST", target).with_lease(Duration::from_millis(lease_ms))
+}
+
+struct RealTimeMemory(MemoryLockProcessor);
+
+impl Store for RealTimeMemory {
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        Arc::new(self.0.clone())
+    }
+
+    fn delete(&self, key: &str) -> bool {
+        self.0.delete(key)
+    }
+
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
+        self.0.overwrite(key, holder, lease);
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
+
+    fn pass_time(&self, time: Duration) {
+        thread::sleep(time);
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        self.0.keys()
+    }
+}
+
+/// Runs tests on every store: `on_both_stores!(a, b)` makes `memory::a`, `redis::a`, `memory::b` and `redis::b`.
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::memory()); })+
+        }
+        mod redis {
+            $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::redis()); })+
+        }
+    };
+}
+
+/// As [`on_both_stores!`], each test in a process of its own.
+macro_rules! alone_on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $(#[test] fn $name() {
+                let path = concat!(module_path!(), "::", stringify!($name));
+                crate::support::process::alone(path, || super::$name(&crate::support::lab::Lab::memory()));
+            })+
+        }
+        mod redis {
+            $(#[test] fn $name() {
+                let path = concat!(module_path!(), "::", stringify!($name));
+                crate::support::process::alone(path, || super::$name(&crate::support::lab::Lab::redis()));
+            })+
+        }
+    };
+}
+
+pub(crate) use {alone_on_both_stores, on_both_stores};

@@ -1,0 +1,305 @@
+//! A store that is watched and tampered with: every call is recorded, may be held back, and may fail.
+
+use super::crew::{HANG, eventually};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::{Condvar, Mutex};
+use redis_dlock::{
+    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, Inspection,
+    LockProcessor, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    ReleaseRequest, Request, SystemClock,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What was asked of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Acquire,
+    Poll,
+    Extend,
+    Release,
+    Probe,
+    Inspect,
+}
+
+/// One request, as it was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) kind: Kind,
+    pub(crate) key: String,
+    pub(crate) locker: String,
+    /// When it was sent.
+    pub(crate) at: Moment,
+    /// Which round trip carried it.
+    pub(crate) trip: usize,
+}
+
+/// When a gate stops a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// On its way to the store, which knows nothing of it yet.
+    Going,
+    /// On its way back: the store has done what was asked.
+    Coming,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Every call fails at once, without reaching the store.
+    Failing(BackendFailure),
+    /// No call reaches the store; each fails when its limit is over.
+    Silent,
+}
+
+/// The test's side of a [`Watched`] store.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    calls: Mutex<(Vec<Call>, usize)>,
+    gates: Mutex<Vec<Arc<Turnstile>>>,
+    deaf: Mutex<Vec<Kind>>,
+    fault: Mutex<Fault>,
+    healed: Condvar,
+}
+
+#[derive(Debug)]
+struct Turnstile {
+    kind: Kind,
+    when: When,
+    arrive: Sender<()>,
+    leave: Receiver<()>,
+}
+
+/// Stops the next call of one kind. It lets go of it when it is opened or dropped.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    arrived: Receiver<()>,
+    _open: Sender<()>,
+}
+
+impl Gate {
+    /// Waits until a call stands at the gate.
+    #[track_caller]
+    pub(crate) fn wait(&self) {
+        self.arrived.recv_timeout(HANG).expect("a call at the gate");
+    }
+
+    /// Lets the call go on.
+    pub(crate) fn open(self) {}
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            calls: Mutex::new((Vec::new(), 0)),
+            gates: Mutex::new(Vec::new()),
+            deaf: Mutex::new(Vec::new()),
+            fault: Mutex::new(Fault::None),
+            healed: Condvar::new(),
+        }
+    }
+
+    /// All calls until now.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().0.clone()
+    }
+
+    /// All calls of one kind until now.
+    pub(crate) fn calls_of(&self, kind: Kind) -> Vec<Call> {
+        self.calls().into_iter().filter(|call| call.kind == kind).collect()
+    }
+
+    /// How many calls there were until now.
+    pub(crate) fn count(&self) -> usize {
+        self.calls.lock().0.len()
+    }
+
+    /// How many calls of one kind there were until now.
+    pub(crate) fn count_of(&self, kind: Kind) -> usize {
+        self.calls.lock().0.iter().filter(|call| call.kind == kind).count()
+    }
+
+    /// Waits for so many more calls of one kind.
+    #[track_caller]
+    pub(crate) fn wait_for_more(&self, kind: Kind, more: usize) {
+        let enough = self.count_of(kind) + more;
+        eventually("calls of the store", || self.count_of(kind) >= enough);
+    }
+
+    /// Stops the next call of a kind.
+    pub(crate) fn stop_next(&self, kind: Kind, when: When) -> Gate {
+        let (arrive, arrived) = bounded(1);
+        let (open, leave) = bounded(0);
+        self.gates.lock().push(Arc::new(Turnstile { kind, when, arrive, leave }));
+        Gate { arrived, _open: open }
+    }
+
+    /// The next call of a kind reaches the store, but its answer gets lost.
+    pub(crate) fn lose_next_answer(&self, kind: Kind) {
+        self.deaf.lock().push(kind);
+    }
+
+    /// From now on every call fails at once.
+    pub(crate) fn fail(&self, failure: BackendFailure) {
+        *self.fault.lock() = Fault::Failing(failure);
+    }
+
+    /// From now on the store does not answer, and does nothing.
+    pub(crate) fn silence(&self) {
+        *self.fault.lock() = Fault::Silent;
+    }
+
+    /// The store works again.
+    pub(crate) fn heal(&self) {
+        *self.fault.lock() = Fault::None;
+        self.healed.notify_all();
+    }
+
+    fn record(&self, requests: &[(Kind, &str, &str)]) {
+        let mut calls = self.calls.lock();
+        let at = SystemClock.now();
+        calls.1 += 1;
+        let trip = calls.1;
+        calls.0.extend(requests.iter().map(|&(kind, key, locker)| Call {
+            kind,
+            key: key.to_owned(),
+            locker: locker.to_owned(),
+            at,
+            trip,
+        }));
+    }
+
+    fn pass_gates(&self, requests: &[(Kind, &str, &str)], when: When) {
+        let gate = {
+            let mut gates = self.gates.lock();
+            let place =
+                gates.iter().position(|gate| gate.when == when && requests.iter().any(|(kind, ..)| *kind == gate.kind));
+            place.map(|place| gates.remove(place))
+        };
+        if let Some(gate) = gate {
+            let _ = gate.arrive.send(());
+            // The gate opens by being dropped.
+            let _ = gate.leave.recv_timeout(HANG);
+        }
+    }
+
+    fn fail_if_told(&self, limit: Duration) -> Result<(), Error> {
+        let mut fault = self.fault.lock();
+        match *fault {
+            Fault::None => Ok(()),
+            Fault::Failing(failure) => Err(failed(failure)),
+            Fault::Silent => {
+                self.healed.wait_for(&mut fault, limit);
+                Err(failed(BackendFailure::Unknown))
+            }
+        }
+    }
+
+    fn lose_answer_if_told(&self, requests: &[(Kind, &str, &str)]) -> Result<(), Error> {
+        let mut deaf = self.deaf.lock();
+        match deaf.iter().position(|kind| requests.iter().any(|(asked, ..)| asked == kind)) {
+            Some(place) => {
+                deaf.remove(place);
+                Err(failed(BackendFailure::Unknown))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn failed(failure: BackendFailure) -> Error {
+    Error::Backend { failure, message: "the test wants it so".to_owned() }
+}
+
+/// A store whose calls a [`Watch`] sees, if there is one.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    inner: Arc<dyn LockProcessor>,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Watched {
+    pub(crate) fn new(inner: Arc<dyn LockProcessor>) -> (Self, Arc<Watch>) {
+        let watch = Arc::new(Watch::new());
+        (Self { inner, watch: Some(Arc::clone(&watch)) }, watch)
+    }
+
+    /// A store that nobody watches.
+    pub(crate) fn unseen(inner: Arc<dyn LockProcessor>) -> Self {
+        Self { inner, watch: None }
+    }
+
+    fn pass<T>(
+        &self,
+        requests: &[(Kind, &str, &str)],
+        limit: Duration,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Some(watch) = &self.watch else { return work() };
+        watch.record(requests);
+        watch.pass_gates(requests, When::Going);
+        watch.fail_if_told(limit)?;
+        let result = work();
+        watch.pass_gates(requests, When::Coming);
+        watch.lose_answer_if_told(requests)?;
+        result
+    }
+}
+
+impl LockProcessor for Watched {
+    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.pass(&[(Kind::Acquire, request.key, request.locker)], limit, || self.inner.acquire(request, limit))
+    }
+
+    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.pass(&[(Kind::Poll, request.key, request.locker)], limit, || self.inner.poll(request, limit))
+    }
+
+    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.pass(&[(Kind::Extend, request.key, request.locker)], limit, || self.inner.extend(request, limit))
+    }
+
+    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.pass(&[(Kind::Release, request.key, request.locker)], limit, || self.inner.release(request, limit))
+    }
+
+    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.pass(&[(Kind::Probe, request.key, request.locker)], limit, || self.inner.probe(request, limit))
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        self.pass(&[(Kind::Inspect, key, "")], limit, || self.inner.inspect(key, limit))
+    }
+
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        let described: Vec<_> = requests.iter().map(describe).collect();
+        self.pass(&described, limit, || Ok(self.inner.batch(requests, limit)))
+            .unwrap_or_else(|error| requests.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        self.inner.open_inbox(client, limit)
+    }
+
+    fn command_limit(&self) -> Duration {
+        self.inner.command_limit()
+    }
+
+    fn has_answered(&self) -> bool {
+        self.inner.has_answered()
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+fn describe<'a>(request: &Request<'a>) -> (Kind, &'a str, &'a str) {
+    match request {
+        Request::Acquire(request) => (Kind::Acquire, request.key, request.locker),
+        Request::Poll(request) => (Kind::Poll, request.key, request.locker),
+        Request::Extend(request) => (Kind::Extend, request.key, request.locker),
+        Request::Release(request) => (Kind::Release, request.key, request.locker),
+        Request::Probe(request) => (Kind::Probe, request.key, request.locker),
+    }
+}
