@@ -75,11 +75,11 @@ impl Question {
                 _,
             ) => {
                 self.about.counts_from = sent_at;
-                Answer::Acquired(self.tenure(grant))
+                self.acquired(grant)
             }
             // Whatever the answer says, it says of the time before the grant; "gone" says that the grant is over already,
             // which is found out when the lease, counted from before the grant, is looked at.
-            (_, Some(grant)) => Answer::Acquired(self.tenure(grant)),
+            (_, Some(grant)) => self.acquired(grant),
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
@@ -105,8 +105,8 @@ impl Question {
         }
     }
 
-    fn tenure(self, grant: Grant) -> Tenure {
+    fn acquired(self, grant: Grant) -> Answer {
         let Unsettled { locker, settings, counts_from, .. } = self.about;
-        Tenure::new(locker, settings, grant, counts_from)
+        Answer::Acquired(Tenure::new(locker, settings, grant, counts_from))
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::locker::ClientId;
-use crate::processor::{LockProcessor, Message, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
+use crate::processor::{LockProcessor, Message, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
 use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
@@ -167,21 +167,24 @@ impl Client {
     ///
     /// [`Error::LeaseLost`] when the key was not ours any more; else the last try's.
     pub(crate) fn give_back(&self, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        self.release(key, tenure, false)
+    }
+
+    /// Releases a tenure, also when a release of it may have been executed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
         let request = ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None };
-        let mut perhaps_done = false;
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself: there is nothing to wait for then.
             let left = tenure.deadline().since(self.clock.now());
             let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
             match self.processor.release(&request, limit) {
-                // After a try without an answer, "not ours" may be that try's own work; after the deadline, the end of a
-                // lease that nobody renewed because the hold had ended in time.
-                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done && self.clock.now() < tenure.deadline() => {
-                    let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
-                    let loss = LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO };
-                    return Err(Error::LeaseLost(Box::new(loss)));
-                }
+                // After a try without an answer, "not ours" may be that try's own work.
+                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     failures += 1;
@@ -195,6 +198,16 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// What it means that the key of a tenure whose hold ended in time was not ours when the release came: it was lost,
+    /// unless its lease, which nobody renews after the hold, has just ended.
+    pub(crate) fn not_ours(&self, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if self.clock.now() >= tenure.deadline() {
+            return Ok(());
+        }
+        let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
+        Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
     }
 
     /// Leaves the release of a tenure to the clean-up list.
@@ -273,7 +286,13 @@ impl Client {
                     self.wake_cleanup();
                 }
             }
-            Message::Contended { .. } => {}
+            Message::Contended { key, locker } => {
+                if let Some(key) = self.known_key(key)
+                    && let Some(tenure) = key.state().live_tenure(locker)
+                {
+                    tenure.others_wait(1, self.clock.now());
+                }
+            }
         }
     }
 

@@ -211,6 +211,7 @@ mod redis;
 mod retry;
 mod schedule;
 mod tenure;
+mod tokens;
 mod turn;
 mod unguarded;
 mod worker;

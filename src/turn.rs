@@ -8,9 +8,9 @@ use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::hold::current_thread;
 use crate::key::Key;
-use crate::processor::Grant;
+use crate::processor::{Grant, ReleaseOutcome, ReleaseRequest};
 use crate::queue::Waiter;
-use crate::tenure::{Phase, State, Tenure, Unsettled};
+use crate::tenure::{About, Phase, State, Tenure, Unsettled};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ impl Turn {
         match answer {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
-                    state.phase = Phase::Releasing;
+                    state.phase = Phase::Releasing { about: None };
                     drop(state);
                     return Some((self, tenure));
                 };
@@ -225,6 +225,93 @@ impl Turn {
     }
 }
 
+/// Release with a next locker.
+impl Key {
+    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
+    /// grant.
+    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
+        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
+            return None;
+        }
+        let mut state = self.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let locker = client.next_locker();
+        if let Phase::Releasing { about } = &mut state.phase {
+            *about = Some(About { locker: Arc::clone(&locker), heard: None });
+        }
+        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
+    }
+
+    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::give_back`].
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        client: &Client,
+        turn: Turn,
+        tenure: &Tenure,
+        mut next: Unsettled,
+    ) -> Result<(), Error> {
+        let request = ReleaseRequest {
+            key: &self.name,
+            locker: &tenure.locker,
+            lease: tenure.lease(),
+            next: Some((&next.locker, next.settings.lease())),
+        };
+        let outcome = client.processor.release(&request, client.processor.command_limit());
+        let heard = self.state().take_heard();
+        let (released, answer) = match (outcome, heard) {
+            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
+                let counts_from = next.counts_from;
+                (Ok(()), Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from)))
+            }
+            (Ok(ReleaseOutcome::Queued(busy)), None) => {
+                next.answered = true;
+                (Ok(()), Answer::Busy { remaining: busy.remaining, unsettled: Some(next) })
+            }
+            // The next locker is known to the store only if the tenure was ours.
+            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                drop(turn);
+                return client.not_ours(&self.name, tenure, other);
+            }
+            (Ok(ReleaseOutcome::Released { .. }), _) => {
+                drop(turn);
+                return Ok(());
+            }
+            (Err(error), heard) if is_unknown(&error) => {
+                let answer = match heard {
+                    Some(grant) => {
+                        let counts_from = next.counts_from;
+                        Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from))
+                    }
+                    // What became of it a poll tells.
+                    None => Answer::Failed { error, unsettled: Some(next) },
+                };
+                self.settle(client, turn, answer);
+                // Repeated without a next locker it is safe, whatever became of it.
+                return client.release(&self.name, tenure, true);
+            }
+            (Err(_), _) => {
+                // Not executed.
+                let released = client.give_back(&self.name, tenure);
+                drop(turn);
+                return released;
+            }
+        };
+        self.settle(client, turn, answer);
+        released
+    }
+
+    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
+        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
+            let _ = client.give_back(&self.name, &unwanted);
+            drop(turn);
+        }
+    }
+}
+
 /// The inbox.
 impl Key {
     /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
@@ -232,7 +319,9 @@ impl Key {
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) => *tenure.locker == *locker,
-            Phase::Asking { about: Some(about), .. } if *about.locker == *locker => {
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about) }
+                if *about.locker == *locker =>
+            {
                 about.heard = Some(grant);
                 true
             }
