@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::processor::{AcquireOutcome, AcquireRequest, Outcome, PollOutcome, PollRequest, Request};
+use crate::processor::{AcquireOutcome, AcquireRequest, Grant, Outcome, PollOutcome, PollRequest, Request};
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,10 @@ use std::time::Duration;
 /// One question: the first about a fresh locker (acquire), or a later one about an unsettled locker (poll).
 #[derive(Debug)]
 pub(crate) struct Question {
-    locker: Arc<str>,
-    settings: Arc<DLockConfig>,
+    about: Unsettled,
     again: bool,
+    /// Whether the store may let the locker stand in its queue.
+    pub(crate) wait: bool,
 }
 
 /// What came of a question.
@@ -31,55 +32,81 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    pub(crate) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>) -> Self {
-        Self { locker, settings, again: false }
+    /// The first question about a locker; `wait` when the inbox will hear of a grant.
+    pub(crate) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
+        let about = Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER };
+        Self { about, again: false, wait }
     }
 
-    pub(crate) fn again(unsettled: Unsettled) -> Self {
-        Self { locker: unsettled.locker, settings: unsettled.settings, again: true }
+    pub(crate) fn again(about: Unsettled) -> Self {
+        Self { about, again: true, wait: true }
+    }
+
+    pub(crate) fn locker(&self) -> &Arc<str> {
+        &self.about.locker
     }
 
     /// The question as the store understands it.
     pub(crate) fn request<'a>(&'a self, key: &'a str) -> Request<'a> {
-        let (locker, lease) = (&*self.locker, self.settings.lease());
+        let (locker, lease) = (&*self.about.locker, self.about.settings.lease());
         if self.again {
             Request::Poll(PollRequest { key, locker, lease })
         } else {
-            Request::Acquire(AcquireRequest { key, locker, lease, wait: false })
+            Request::Acquire(AcquireRequest { key, locker, lease, wait: self.wait })
         }
     }
 
-    /// What the result means. `sent_at` was read before the question was first written.
-    pub(crate) fn answer(self, key: &str, result: Result<Outcome, Error>, sent_at: Moment, client: &Client) -> Answer {
-        match result {
-            Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))) => {
-                Answer::Acquired(Tenure::new(self.locker, self.settings, grant.number, sent_at))
+    /// What the result means. `sent_at` was read before the question was first written; `heard` is a grant that came
+    /// before the answer.
+    pub(crate) fn answer(
+        mut self,
+        key: &str,
+        result: Result<Outcome, Error>,
+        sent_at: Moment,
+        heard: Option<Grant>,
+        client: &Client,
+    ) -> Answer {
+        if !self.again {
+            self.about.counts_from = sent_at;
+        }
+        match (result, heard) {
+            (
+                Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
+                _,
+            ) => {
+                self.about.counts_from = sent_at;
+                self.acquired(grant)
             }
-            Ok(Outcome::Acquire(AcquireOutcome::Busy(busy))) => {
-                Answer::Busy { remaining: busy.remaining, unsettled: None }
+            // Whatever the answer says, it says of the time before the grant; "gone" says that the grant is over already,
+            // which is found out when the lease, counted from before the grant, is looked at.
+            (_, Some(grant)) => self.acquired(grant),
+            (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
+                self.about.counts_from = sent_at;
+                self.about.answered = true;
+                Answer::Busy { remaining: busy.remaining, unsettled: self.wait.then_some(self.about) }
             }
-            Ok(Outcome::Poll(PollOutcome::Waiting(busy))) => {
-                Answer::Busy { remaining: busy.remaining, unsettled: Some(self.into_unsettled()) }
-            }
-            Ok(Outcome::Poll(PollOutcome::Gone)) => {
-                // The acquire whose reply was lost may still be on its way.
-                client.abandon(key, Some(self.into_unsettled()));
+            (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
+                if !self.about.answered {
+                    // The acquire whose reply was lost may still be on its way.
+                    client.abandon(key, Some(self.about));
+                }
                 Answer::Gone
             }
-            Ok(other) => {
+            (Ok(other), None) => {
                 let error =
                     Error::backend(BackendFailure::Unknown, format!("the store answered {other:?} to a question"));
-                Answer::Failed { error, unsettled: Some(self.into_unsettled()) }
+                Answer::Failed { error, unsettled: Some(self.about) }
             }
-            Err(error) => {
+            (Err(error), None) => {
                 let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                let unsettled = (self.again || executed).then(|| self.into_unsettled());
+                let unsettled = (self.again || executed).then_some(self.about);
                 Answer::Failed { error, unsettled }
             }
         }
     }
 
-    fn into_unsettled(self) -> Unsettled {
-        Unsettled { locker: self.locker, settings: self.settings }
+    fn acquired(self, grant: Grant) -> Answer {
+        let Unsettled { locker, settings, counts_from, .. } = self.about;
+        Answer::Acquired(Tenure::new(locker, settings, grant, counts_from))
     }
 }

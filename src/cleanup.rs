@@ -5,6 +5,7 @@
 //! | ended | how | until |
 //! |---|---|---|
 //! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or one lease after the tenure's deadline (then the key is gone by itself) |
+//! | [`Ending::GivenUp`] | given up while it stood in the store's queue, or granted to nobody | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
 
 use crate::backoff::Backoff;
@@ -12,7 +13,6 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::schedule::Schedule;
-use crate::tenure::Unsettled;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(crate) enum Ending {
     /// Its release had no answer. The tenure's deadline.
     ReleaseUnanswered(Moment),
+    /// It stood in the store's queue, or was granted to nobody.
+    GivenUp,
     /// Its acquire had no answer, and may still be executed.
     AcquireUnanswered,
 }
@@ -40,7 +42,8 @@ pub(crate) enum Ending {
 pub(crate) struct Leftover {
     id: u64,
     key: String,
-    ended: Unsettled,
+    locker: Arc<str>,
+    lease: Duration,
     ending: Ending,
     /// One lease after the first answered release.
     until: Option<Moment>,
@@ -66,20 +69,22 @@ impl Cleanup {
     }
 
     /// Puts a locker on the list, due at once. The caller wakes the retry thread.
-    pub(crate) fn add(&self, key: &str, ended: Unsettled, ending: Ending) {
-        log::info!("lock {key:?}: locker {:?} goes on the clean-up list ({ending:?})", ended.locker);
+    pub(crate) fn add(&self, key: &str, locker: &Arc<str>, lease: Duration, ending: Ending) {
+        if ending == Ending::GivenUp {
+            log::debug!("lock {key:?}: locker {locker:?} is given up");
+        } else {
+            log::info!("lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
+        }
         let mut list = self.list.lock();
         if list.schedule.len() >= LONGEST {
             drop(list);
-            log::warn!(
-                "lock {key:?}: the clean-up list is full; if the store has {:?}, then for a lease",
-                ended.locker
-            );
+            log::warn!("lock {key:?}: the clean-up list is full; if the store has {locker:?}, then for a lease");
             return;
         }
         list.last_id += 1;
         let id = list.last_id;
-        let leftover = Leftover { id, key: key.to_owned(), ended, ending, until: None, failures: 0 };
+        let (key, locker) = (key.to_owned(), Arc::clone(locker));
+        let leftover = Leftover { id, key, locker, lease, ending, until: None, failures: 0 };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
@@ -94,32 +99,26 @@ impl Cleanup {
     /// Notes what came of a release, and puts the locker back when it is not the last that is needed.
     pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>) {
         let now = self.clock.now();
-        let sixth = leftover.ended.settings.lease() / 6;
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;
-                let lease = leftover.ended.settings.lease();
-                let until = *leftover.until.get_or_insert(now + lease);
-                if matches!(leftover.ending, Ending::ReleaseUnanswered(_)) || now >= until {
-                    log::debug!("lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.ended.locker);
+                let until = *leftover.until.get_or_insert(now + leftover.lease);
+                if leftover.ending != Ending::AcquireUnanswered || now >= until {
+                    log::debug!("lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
-                (now + sixth).min(until)
+                (now + leftover.lease / 6).min(until)
             }
             Err(error) => {
                 leftover.failures = leftover.failures.saturating_add(1);
-                log::debug!("lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.ended.locker);
+                log::debug!("lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
-                    && now > deadline + leftover.ended.settings.lease()
+                    && now > deadline + leftover.lease
                 {
-                    log::warn!(
-                        "lock {:?}: locker {:?} was never released; its lease is over",
-                        leftover.key,
-                        leftover.ended.locker
-                    );
+                    log::warn!("lock {:?}: {:?} was never released; its lease is over", leftover.key, leftover.locker);
                     return;
                 }
-                now + Backoff::capped(leftover.ended.settings.lease().clamp(PAUSE.0, PAUSE.1)).after(leftover.failures)
+                now + Backoff::capped(leftover.lease.clamp(PAUSE.0, PAUSE.1)).after(leftover.failures)
             }
         };
         self.list.lock().schedule.put(leftover.id, due, leftover);
@@ -128,11 +127,6 @@ impl Cleanup {
 
 impl Leftover {
     pub(crate) fn request(&self) -> Request<'_> {
-        Request::Release(ReleaseRequest {
-            key: &self.key,
-            locker: &self.ended.locker,
-            lease: self.ended.settings.lease(),
-            next: None,
-        })
+        Request::Release(ReleaseRequest { key: &self.key, locker: &self.locker, lease: self.lease, next: None })
     }
 }

@@ -6,10 +6,12 @@
 use crate::activity::Activity;
 use crate::cleanup::{Cleanup, Ending, Leftover};
 use crate::clock::{Clock, Moment};
+use crate::config::MIN_LEASE;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::key::Key;
+use crate::listener::Listener;
 use crate::locker::ClientId;
-use crate::processor::{LockProcessor, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
+use crate::processor::{LockProcessor, Message, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
 use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
@@ -52,6 +54,7 @@ pub(crate) struct Client {
     retry_thread: Worker,
     held: Mutex<Held>,
     lease_thread: Worker,
+    listener: Listener,
     /// The slowest round trip of late, in nanoseconds.
     trip: AtomicU64,
     activity: Activity,
@@ -97,7 +100,11 @@ struct Held {
 }
 
 impl Client {
-    pub(crate) fn new(processor: Box<dyn LockProcessor>, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(
+        processor: Box<dyn LockProcessor>,
+        clock: Arc<dyn Clock>,
+        listen: bool,
+    ) -> Result<Arc<Self>, Error> {
         let id = ClientId::draw()?;
         Ok(Arc::new_cyclic(|this| Self {
             processor,
@@ -111,6 +118,7 @@ impl Client {
             held: Mutex::new(Held { schedule: Schedule::new(), deadlines: Schedule::new() }),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
+            listener: Listener::new(listen),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
@@ -168,21 +176,24 @@ impl Client {
     ///
     /// [`Error::LeaseLost`] when the key was not ours any more; else the last try's.
     pub(crate) fn give_back(&self, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        self.release(key, tenure, false)
+    }
+
+    /// Releases a tenure, also when a release of it may have been executed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
         let request = ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None };
-        let mut perhaps_done = false;
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself: there is nothing to wait for then.
             let left = tenure.deadline().since(self.clock.now());
             let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
             match self.processor.release(&request, limit) {
-                // After a try without an answer, "not ours" may be that try's own work; after the deadline, the end of a
-                // lease that nobody renewed because the hold had ended in time.
-                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done && self.clock.now() < tenure.deadline() => {
-                    let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
-                    let loss = LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO };
-                    return Err(Error::LeaseLost(Box::new(loss)));
-                }
+                // After a try without an answer, "not ours" may be that try's own work.
+                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     failures += 1;
@@ -198,17 +209,27 @@ impl Client {
         }
     }
 
+    /// What it means that the key of a tenure whose hold ended in time was not ours when the release came: it was lost,
+    /// unless its lease, which nobody renews after the hold, has just ended.
+    pub(crate) fn not_ours(&self, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if self.clock.now() >= tenure.deadline() {
+            return Ok(());
+        }
+        let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
+        Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
+    }
+
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
-        let ended = Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
-        self.cleanup.add(key, ended, Ending::ReleaseUnanswered(tenure.deadline()));
+        self.cleanup.add(key, &tenure.locker, tenure.lease(), Ending::ReleaseUnanswered(tenure.deadline()));
         self.wake_cleanup();
     }
 
-    /// Puts a locker that ends while the outcome of its acquire is unknown on the clean-up list.
+    /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
-        if let Some(unsettled) = unsettled {
-            self.cleanup.add(key, unsettled, Ending::AcquireUnanswered);
+        if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();
         }
     }
@@ -246,6 +267,58 @@ impl Client {
             Err(Error::ShutDown) => {}
             Err(error) => log::error!("the clean-up list waits: {error}"),
         }
+    }
+}
+
+/// The inbox.
+impl Client {
+    /// Whether grants are heard.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listener.is_subscribed()
+    }
+
+    /// Sees to it that grants will be heard; until then, and when that fails, waiting threads ask.
+    pub(crate) fn listen(&self) {
+        if let Err(error) = self.listener.start(&self.this) {
+            log::error!("grants will not be heard: {error}");
+        }
+    }
+
+    /// Takes in a message.
+    pub(crate) fn hear(&self, message: &Message) {
+        match message {
+            Message::Granted { key, locker, grant } => {
+                let known = self.known_key(key);
+                if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
+                    // Given up while the grant was on its way, or the grant of a time long gone.
+                    self.cleanup.add(key, &Arc::from(locker.as_str()), MIN_LEASE, Ending::GivenUp);
+                    self.wake_cleanup();
+                }
+            }
+            Message::Contended { key, locker } => {
+                if let Some(key) = self.known_key(key)
+                    && let Some(tenure) = key.state().live_tenure(locker)
+                {
+                    tenure.others_wait(1, self.clock.now());
+                }
+            }
+        }
+    }
+
+    /// Lets the retry thread ask for every waited-for key now.
+    pub(crate) fn retry_all_now(&self) {
+        let now = self.clock.now();
+        self.waiting.lock().hasten(now);
+        self.retry_thread.wake_by(now);
+    }
+
+    fn known_key(&self, name: &str) -> Option<Arc<Key>> {
+        self.keys.lock().get(name).and_then(Weak::upgrade)
+    }
+
+    /// Whether a locker is one of this client.
+    pub(crate) fn is_ours(&self, locker: &str) -> bool {
+        locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
@@ -356,6 +429,7 @@ impl Client {
             return;
         }
         self.retry_thread.stop();
+        self.listener.stop();
         self.release_leftovers();
         self.lease_thread.stop();
         self.processor.close();

@@ -122,11 +122,20 @@ impl DLockGenerator {
 pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
+    listener: bool,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE) }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true }
+    }
+
+    /// Sets whether waiting threads hear that they were given the lock. Without, they only ask: at lease/10, then every lease/6, and when
+    /// the holder's lease ends, outside the store's queue. Defaults to `true`; it is for networks that
+    /// let no subscription through, and for tests.
+    pub fn listener(mut self, on: bool) -> Self {
+        self.listener = on;
+        self
     }
 
     /// Sets the lease of locks that are given none. Defaults to 30 s.
@@ -163,6 +172,6 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        Ok(DLockGenerator { client: Client::new(Box::new(processor), self.clock)?, leases: self.leases })
+        Ok(DLockGenerator { client: Client::new(Box::new(processor), self.clock, self.listener)?, leases: self.leases })
     }
 }

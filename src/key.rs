@@ -88,7 +88,7 @@ impl Key {
         client.start_lease_thread()?;
         let mut state = self.state();
         let mut asked = if matches!(state.phase, Phase::Idle) {
-            state.phase = Phase::Asking { turn: None };
+            state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
             self.ask(client, settings, patience)?
         } else if patience.is_one_attempt() {
@@ -98,6 +98,8 @@ impl Key {
             let waiter = Waiter::new(current_thread(), Arc::clone(settings));
             state.queue.push(Arc::clone(&waiter));
             drop(state);
+            // Who holds the lock in this process has to hear when others wait.
+            client.listen();
             Asked::Queued(waiter)
         };
         loop {
@@ -142,7 +144,8 @@ impl Key {
     }
 
     /// Gives the hold to a thread. From `Asking`.
-    pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, tenure: Tenure, thread: u64) {
+    pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, mut tenure: Tenure, thread: u64) {
+        tenure.begin(client.clock.now());
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
@@ -200,7 +203,8 @@ impl Key {
         let worn = match &mut self.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return false,
             Phase::Held(tenure) => {
-                tenure.told = !tenure.is_worn(now);
+                // A tenure that is passed on is in the lease thread's care already: it only must not be over.
+                tenure.told = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
                 if tenure.told {
                     return true;
                 }
@@ -209,7 +213,7 @@ impl Key {
             _ => return true,
         };
         log::debug!("lock {:?}: granted late, extending before use", self.name);
-        crate::lease::extend_now(client, self, &worn, patience.limit(now, client.processor.command_limit()));
+        crate::lease::extend_now(client, self, &worn, false, patience.limit(now, client.processor.command_limit()));
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && client.clock.now() < tenure.deadline() => {
@@ -222,7 +226,7 @@ impl Key {
 
     /// Gives back a hold that was lost before its thread was told, and takes the turn to ask anew.
     fn discard(self: &Arc<Self>, client: &Client) -> Turn {
-        if let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None }) {
+        if let Some((tenure, _)) = self.end_hold(client, Phase::Asking { turn: None, about: None }) {
             client.release_later(&self.name, &tenure);
         }
         Turn::of(self)
@@ -254,7 +258,67 @@ impl Key {
         if self.hold.leave_inner() {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing).ok_or_else(not_held)?;
+        if !self.pass_on(client) {
+            return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
+        }
+        drop(client.leaving());
+        Ok(())
+    }
+
+    /// Passes the hold of the calling thread to the first thread that waits in this process, without the store; `false`
+    /// when nobody waits, or others have to be let in.
+    fn pass_on(self: &Arc<Self>, client: &Client) -> bool {
+        let mut state = self.state();
+        if self.needs_numbers(&state) {
+            let (locker, limit) = (self.held_locker(&state), client.processor.command_limit());
+            drop(state);
+            if let Some(locker) = locker {
+                crate::lease::extend_now(client, self, &locker, true, limit);
+            }
+            state = self.state();
+        }
+        let now = client.clock.now();
+        let State { phase, queue, watchers, .. } = &mut *state;
+        let Phase::Held(tenure) = phase else { return false };
+        if queue.is_empty()
+            || tenure.is_lost()
+            || now >= tenure.deadline()
+            || client.is_closed()
+            || !tenure.may_pass(now, client.is_listening())
+            || !tenure.tokens().advance()
+        {
+            return false;
+        }
+        let Some(waiter) = queue.pop() else { return false };
+        let ended = std::mem::take(watchers);
+        let (token, deadline) = (tenure.token(), tenure.deadline());
+        self.hold.end();
+        self.hold.begin(waiter.thread, token, deadline);
+        drop(state);
+        waiter.parked.notify_one();
+        drop(ended);
+        true
+    }
+
+    /// Whether the tokens run out while threads of this process wait: once in 1024 holds, and then in ten million.
+    fn needs_numbers(&self, state: &State) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) => !state.queue.is_empty() && tenure.needs_numbers(),
+            _ => false,
+        }
+    }
+
+    fn held_locker(&self, state: &State) -> Option<Arc<str>> {
+        match &state.phase {
+            Phase::Held(tenure) => Some(Arc::clone(&tenure.locker)),
+            _ => None,
+        }
+    }
+
+    /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
+    /// the store's queue when threads of it wait.
+    fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
+        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { about: None })?;
         let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();
@@ -263,7 +327,15 @@ impl Key {
             let at = tenure.deadline();
             tenure.lose(LossCause::Deadline, at);
         }
-        let mut released = client.give_back(&self.name, &tenure);
+        let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
+        let mut released = match next {
+            Some(next) => self.hand_over(client, turn, &tenure, next),
+            None => {
+                let released = client.give_back(&self.name, &tenure);
+                drop(turn);
+                released
+            }
+        };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
         }
@@ -273,8 +345,7 @@ impl Key {
         if !known {
             crate::lease::tell(&self.name, &tenure, watchers);
         }
-        drop(turn);
-        released
+        Some(released)
     }
 
     /// The loss of the current hold, which the caller has seen marked.

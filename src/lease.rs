@@ -61,15 +61,15 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     client.next_lease()
 }
 
-/// Extends one tenure on the calling thread, now.
-pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, limit: Duration) {
+/// Extends one tenure on the calling thread, now; with fresh numbers for its tokens if it needs some.
+pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_numbers: bool, limit: Duration) {
     let lease = match key.state().live_tenure(locker) {
         Some(tenure) => tenure.lease(),
         None => return,
     };
     let sent_at = client.clock.now();
     let limit = limit.min(client.keep_limit(key.hold.deadline(), sent_at));
-    let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers: false };
+    let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers };
     let result = client.processor.extend(&request, limit).map(Outcome::Extend);
     end(client, key, locker, result, sent_at);
 }
@@ -109,8 +109,12 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         return notice_loss(client, key, state, LossCause::Deadline, at);
     }
     match result {
-        Ok(Outcome::Extend(ExtendOutcome::Extended { .. })) => {
+        Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
             tenure.renewed(sent_at);
+            tenure.others_wait(waiting, now);
+            if let Some(numbers) = numbers {
+                tenure.tokens().refill(numbers);
+            }
             key.hold.renew(tenure.deadline());
             client.keep_until(key, tenure, tenure.due(client.trip()));
         }

@@ -200,6 +200,7 @@ mod guard;
 mod hold;
 mod key;
 mod lease;
+mod listener;
 mod lock;
 mod locker;
 mod memory;
@@ -210,6 +211,7 @@ mod redis;
 mod retry;
 mod schedule;
 mod tenure;
+mod tokens;
 mod turn;
 mod unguarded;
 mod worker;
@@ -224,9 +226,9 @@ pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder};
 pub use memory::MemoryLockProcessor;
 pub use processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
-    Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
-    Request,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, InboxBreaker, Inspection,
+    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    ReleaseRequest, Request,
 };
 pub use unguarded::UnguardedLock;
 

@@ -152,7 +152,7 @@ impl DistributedReentrantLock {
     pub fn holder(&self) -> Result<Option<Holder>, Error> {
         let inspection = self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
         Ok(inspection.holder.map(|Busy { holder, remaining }| {
-            let is_local = holder.strip_prefix(self.client.id()).is_some_and(|rest| rest.starts_with('-'));
+            let is_local = self.client.is_ours(&holder);
             Holder { locker: holder, remaining, is_local }
         }))
     }

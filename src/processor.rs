@@ -230,6 +230,15 @@ pub trait Inbox: Send {
     ///
     /// [`Error::Backend`] when the subscription is broken: messages may have been lost, open a new one.
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error>;
+
+    /// Something by which another thread ends a [`next`](Self::next) that waits, now or later: it fails then.
+    fn breaker(&self) -> Box<dyn InboxBreaker>;
+}
+
+/// Breaks an [`Inbox`] from another thread.
+pub trait InboxBreaker: Send + Sync {
+    /// Makes a waiting `next`, and every later one, fail soon. Does not block.
+    fn cut(&self);
 }
 
 /// A store of locks (JVM: `DLockProcessor`).

@@ -8,9 +8,8 @@ use crate::cleanup::{Ending, Leftover};
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::processor::{ReleaseRequest, Request};
-use crate::tenure::{Tenure, Unsettled};
+use crate::tenure::Tenure;
 use crate::turn::Turn;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// One round: asks for the keys that are due, and releases the leftovers that are due.
@@ -27,7 +26,8 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let answer = question.answer(&turn.key().name, result, sent_at, client);
+        let heard = turn.key().state().take_heard();
+        let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
         unwanted.extend(turn.end_retry(client, answer));
     }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
@@ -51,8 +51,8 @@ fn release(client: &Client, unwanted: &[(Turn, Tenure)]) {
     let results = client.batch(&requests, limit);
     for ((turn, tenure), result) in unwanted.iter().zip(results) {
         if result.is_err() {
-            let ended = Unsettled { locker: Arc::clone(&tenure.locker), settings: Arc::clone(&tenure.settings) };
-            client.cleanup.add(&turn.key().name, ended, Ending::ReleaseUnanswered(tenure.deadline()));
+            let ending = Ending::ReleaseUnanswered(tenure.deadline());
+            client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
         }
     }
 }

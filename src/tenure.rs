@@ -36,13 +36,15 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
+use crate::processor::Grant;
 use crate::queue::{Queue, Waiter};
+use crate::tokens::Tokens;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tokens per fence number: the last ten bits count local passes.
-const PASSES: u64 = 1024;
+/// For how long the threads of this process may go on among themselves when others wait.
+const LOCAL_TIME: Duration = Duration::from_millis(10);
 
 /// So many round trips must fit between an extension and the deadline: three attempts of two trips.
 const TRIPS_LEFT: u32 = 6;
@@ -58,7 +60,11 @@ fn margin(lease: Duration) -> Duration {
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
-    number: u64,
+    tokens: Tokens,
+    /// How many others waited when the store gave the tenure out.
+    waiting: u64,
+    /// Since when it is known that other clients wait, and how often the hold was passed on here since.
+    contended: Option<(Moment, u32)>,
     /// Read before the command that last set or renewed the lease was first written.
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
@@ -69,17 +75,68 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
-    pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, number: u64, sent_at: Moment) -> Self {
-        Self { locker, settings, number, renewed_at: sent_at, checked_at: sent_at, told: false, loss: None }
+    /// A tenure whose lease counts from `counts_from`.
+    pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, grant: Grant, counts_from: Moment) -> Self {
+        Self {
+            locker,
+            settings,
+            tokens: Tokens::of(grant.number),
+            waiting: grant.waiting,
+            contended: None,
+            renewed_at: counts_from,
+            checked_at: counts_from,
+            told: false,
+            loss: None,
+        }
     }
 
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease()
     }
 
-    /// The token of this tenure's hold.
+    /// The client has heard of the tenure: what is known of others counts from now.
+    pub(crate) fn begin(&mut self, now: Moment) {
+        self.others_wait(self.waiting, now);
+    }
+
+    /// The token of this tenure's current hold.
     pub(crate) fn token(&self) -> u64 {
-        self.number.saturating_mul(PASSES)
+        self.tokens.current()
+    }
+
+    /// The tokens of this tenure's holds.
+    pub(crate) fn tokens(&mut self) -> &mut Tokens {
+        &mut self.tokens
+    }
+
+    /// Whether the current hold has the last token.
+    pub(crate) fn needs_numbers(&self) -> bool {
+        self.tokens.is_last()
+    }
+
+    /// Notes how many other tenures wait, as an answer of the store or a message says.
+    pub(crate) fn others_wait(&mut self, waiting: u64, now: Moment) {
+        if waiting == 0 {
+            self.contended = None;
+        } else if self.contended.is_none() {
+            self.contended = Some((now, 0));
+        }
+    }
+
+    /// Whether the hold may be passed on to a thread of this process, and counts that it is. Without an inbox nobody would
+    /// tell that others wait: then they are taken to.
+    pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
+        if !listening {
+            self.others_wait(1, now);
+        }
+        match &mut self.contended {
+            None => true,
+            Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + LOCAL_TIME => {
+                *passes += 1;
+                true
+            }
+            Some(_) => false,
+        }
     }
 
     /// The moment until which the tenure is certainly ours.
@@ -146,21 +203,33 @@ impl Tenure {
     }
 }
 
-/// A locker that was sent, and of which the client does not know what became.
+/// A locker that was sent and is not over: it stands in the store's queue, or nobody knows what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
+    /// Whether the command that brought it to the store was answered: if not, it may still be on its way.
+    pub(crate) answered: bool,
+    /// From when a lease that it is granted counts: the sending of the last answered question that found it waiting,
+    /// before any answer the first sending. The grant can only be later.
+    pub(crate) counts_from: Moment,
+}
+
+/// What a question that may lead to the store's queue is about, and what was heard of it before its answer.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) locker: Arc<str>,
+    pub(crate) heard: Option<Grant>,
 }
 
 /// See the module's table.
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Asking { turn: Option<u64> },
+    Asking { turn: Option<u64>, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
-    Releasing,
+    Releasing { about: Option<About> },
 }
 
 /// What the mutex of a key protects.
@@ -186,10 +255,10 @@ impl State {
     /// Gives the turn to the first waiter, who is to be woken, or rests when nobody waits. From `Asking` or `Releasing`.
     #[must_use]
     pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
-        debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing));
+        debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
         let next = self.queue.pop();
         self.phase = match &next {
-            Some(waiter) => Phase::Asking { turn: Some(waiter.thread) },
+            Some(waiter) => Phase::Asking { turn: Some(waiter.thread), about: None },
             None => Phase::Idle,
         };
         if next.is_none() {
@@ -214,7 +283,22 @@ impl State {
 
     /// Whether it is this thread's turn to ask.
     pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
-        matches!(self.phase, Phase::Asking { turn: Some(t) } if t == thread)
+        matches!(self.phase, Phase::Asking { turn: Some(t), .. } if t == thread)
+    }
+
+    /// Notes that a question is about this locker, of which the inbox may hear before the answer comes.
+    pub(crate) fn ask_about(&mut self, locker: &Arc<str>) {
+        if let Phase::Asking { about, .. } = &mut self.phase {
+            *about = Some(About { locker: Arc::clone(locker), heard: None });
+        }
+    }
+
+    /// What the inbox has heard of the question that was answered now.
+    pub(crate) fn take_heard(&mut self) -> Option<Grant> {
+        match &mut self.phase {
+            Phase::Asking { about, .. } | Phase::Releasing { about } => about.take().and_then(|about| about.heard),
+            _ => None,
+        }
     }
 
     /// The tenure with this locker, if it is held and not lost.
@@ -238,7 +322,7 @@ mod tests {
 
     fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
         let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
-        Tenure::new("me-1".into(), Arc::new(settings), 7, sent_at)
+        Tenure::new("me-1".into(), Arc::new(settings), Grant { number: 7, waiting: 0 }, sent_at)
     }
 
     #[test]
@@ -281,11 +365,18 @@ mod tests {
     }
 
     #[test]
-    fn tokens_leave_room_for_passes_and_fit_a_signed_column() {
-        let mut t = tenure(1000, Moment::from_nanos(1));
-        assert_eq!(t.token(), 7 * 1024);
-        // The last microsecond of the year 2254.
-        t.number = 9_007_199_254_740_991;
-        assert!(i64::try_from(t.token()).is_ok());
+    fn others_are_let_in_after_so_many_passes_or_so_long() {
+        let now = Moment::from_nanos(1_000_000_000);
+        let mut t = tenure(1000, now);
+        assert!((0..100).all(|_| t.may_pass(now, true)), "nobody else waits");
+        t.others_wait(3, now);
+        assert_eq!((0..100).filter(|_| t.may_pass(now, true)).count(), 16);
+        t.others_wait(0, now);
+        assert!(t.may_pass(now, true));
+        t.others_wait(1, now);
+        assert!(t.may_pass(now + Duration::from_millis(9), true));
+        assert!(!t.may_pass(now + Duration::from_millis(10), true));
+        let mut deaf = tenure(1000, now);
+        assert_eq!((0..100).filter(|_| deaf.may_pass(now, false)).count(), 16);
     }
 }

@@ -8,8 +8,9 @@ use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::hold::current_thread;
 use crate::key::Key;
+use crate::processor::{Grant, ReleaseOutcome, ReleaseRequest};
 use crate::queue::Waiter;
-use crate::tenure::{Phase, State, Tenure, Unsettled};
+use crate::tenure::{About, Phase, State, Tenure, Unsettled};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,14 +67,15 @@ impl Key {
         patience: &Patience<'_>,
     ) -> Result<Asked, Error> {
         let turn = Turn::of(self);
-        let mut question = Question::fresh(client.next_locker(), Arc::clone(settings));
+        let mut question = self.first_question(client, settings, patience);
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
         loop {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
             let result = client.run(&question.request(&self.name), limit);
-            match question.answer(&self.name, result, sent_at, client) {
+            let heard = if question.wait { self.state().take_heard() } else { None };
+            match question.answer(&self.name, result, sent_at, heard, client) {
                 Answer::Acquired(tenure) => {
                     client.note_trip(client.clock.now().since(sent_at));
                     self.grant(client, &mut self.state(), tenure, current_thread());
@@ -83,7 +85,7 @@ impl Key {
                 Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
                     return patience.outcome(unanswered).map(|()| Asked::No);
                 }
-                Answer::Gone => question = Question::fresh(client.next_locker(), Arc::clone(settings)),
+                Answer::Gone => question = self.first_question(client, settings, patience),
                 Answer::Failed { error, unsettled: Some(unsettled) }
                     if unanswered.is_none()
                         && is_unknown(&error)
@@ -93,11 +95,13 @@ impl Key {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
+                    self.state().ask_about(question.locker());
                 }
                 answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
                     return self.refuse(client, answer).map(|()| Asked::No);
                 }
                 answer => {
+                    client.listen();
                     if let Err(error) = client.start_retry_thread() {
                         client.abandon(&self.name, answer.into_unsettled());
                         return Err(error);
@@ -113,6 +117,17 @@ impl Key {
                 }
             }
         }
+    }
+
+    /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
+    /// a grant; whoever does not listen would be dropped from the queue as dead.
+    fn first_question(&self, client: &Client, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
+        let wait = !patience.is_one_attempt() && client.is_listening();
+        let question = Question::fresh(client.next_locker(), Arc::clone(settings), wait);
+        if wait {
+            self.state().ask_about(question.locker());
+        }
+        question
     }
 
     /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
@@ -167,9 +182,10 @@ impl Key {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(client.next_locker(), settings),
+            None => Question::fresh(client.next_locker(), settings, client.is_listening()),
         };
-        state.phase = Phase::Asking { turn: None };
+        state.phase = Phase::Asking { turn: None, about: None };
+        state.ask_about(question.locker());
         Some((Turn::of(self), question))
     }
 }
@@ -187,7 +203,7 @@ impl Turn {
         match answer {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
-                    state.phase = Phase::Releasing;
+                    state.phase = Phase::Releasing { about: None };
                     drop(state);
                     return Some((self, tenure));
                 };
@@ -209,6 +225,121 @@ impl Turn {
             }
         }
         None
+    }
+}
+
+/// Release with a next locker.
+impl Key {
+    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
+    /// grant.
+    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
+        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
+            return None;
+        }
+        let mut state = self.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let locker = client.next_locker();
+        if let Phase::Releasing { about } = &mut state.phase {
+            *about = Some(About { locker: Arc::clone(&locker), heard: None });
+        }
+        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
+    }
+
+    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::give_back`].
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        client: &Client,
+        turn: Turn,
+        tenure: &Tenure,
+        mut next: Unsettled,
+    ) -> Result<(), Error> {
+        let request = ReleaseRequest {
+            key: &self.name,
+            locker: &tenure.locker,
+            lease: tenure.lease(),
+            next: Some((&next.locker, next.settings.lease())),
+        };
+        let outcome = client.processor.release(&request, client.processor.command_limit());
+        let heard = self.state().take_heard();
+        let (released, answer) = match (outcome, heard) {
+            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
+                let counts_from = next.counts_from;
+                (Ok(()), Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from)))
+            }
+            (Ok(ReleaseOutcome::Queued(busy)), None) => {
+                next.answered = true;
+                (Ok(()), Answer::Busy { remaining: busy.remaining, unsettled: Some(next) })
+            }
+            // The next locker is known to the store only if the tenure was ours.
+            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                drop(turn);
+                return client.not_ours(&self.name, tenure, other);
+            }
+            (Ok(ReleaseOutcome::Released { .. }), _) => {
+                drop(turn);
+                return Ok(());
+            }
+            (Err(error), heard) if is_unknown(&error) => {
+                let answer = match heard {
+                    Some(grant) => {
+                        let counts_from = next.counts_from;
+                        Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from))
+                    }
+                    // What became of it a poll tells.
+                    None => Answer::Failed { error, unsettled: Some(next) },
+                };
+                self.settle(client, turn, answer);
+                // Repeated without a next locker it is safe, whatever became of it.
+                return client.release(&self.name, tenure, true);
+            }
+            (Err(_), _) => {
+                // Not executed.
+                let released = client.give_back(&self.name, tenure);
+                drop(turn);
+                return released;
+            }
+        };
+        self.settle(client, turn, answer);
+        released
+    }
+
+    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
+        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
+            let _ = client.give_back(&self.name, &unwanted);
+            drop(turn);
+        }
+    }
+}
+
+/// The inbox.
+impl Key {
+    /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
+    pub(crate) fn hear_granted(self: &Arc<Self>, client: &Client, locker: &str, grant: Grant) -> bool {
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Held(tenure) => *tenure.locker == *locker,
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about) }
+                if *about.locker == *locker =>
+            {
+                about.heard = Some(grant);
+                true
+            }
+            Phase::Waiting { unsettled } => {
+                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
+                let Some(waiter) = state.queue.pop() else { return false };
+                client.forget_retry(self);
+                let tenure = Tenure::new(granted.locker, granted.settings, grant, granted.counts_from);
+                self.grant(client, &mut state, tenure, waiter.thread);
+                drop(state);
+                waiter.parked.notify_one();
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::Shared;
 use crate::error::{BackendFailure, Error};
-use crate::processor::{Inbox, Message};
+use crate::processor::{Inbox, InboxBreaker, Message};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How many messages an inbox holds for a client that does not read. Redis cuts such a subscriber off, too.
@@ -91,8 +91,31 @@ impl Inbox for MemoryInbox {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(Error::backend(
                 BackendFailure::NotExecuted,
-                format!("inbox of {:?} closed: {CAPACITY} messages had not been read", self.client),
+                format!("inbox of {:?} closed: by its owner, or with {CAPACITY} unread messages", self.client),
             )),
+        }
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(MemoryBreaker {
+            shared: Arc::downgrade(&self.shared),
+            client: self.client.clone(),
+            number: self.number,
+        })
+    }
+}
+
+/// Ends a subscription from another thread: its receiver is disconnected.
+struct MemoryBreaker {
+    shared: Weak<Shared>,
+    client: String,
+    number: u64,
+}
+
+impl InboxBreaker for MemoryBreaker {
+    fn cut(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.store.lock().inboxes.unsubscribe(&self.client, self.number);
         }
     }
 }

@@ -6,10 +6,13 @@ use super::link::{Endpoint, Link};
 use super::message;
 use super::reply::shape;
 use super::script::Packed;
+use super::stream::Breaker;
 use crate::error::{BackendFailure, Error};
-use crate::processor::{Inbox, Message};
+use crate::processor::{Inbox, InboxBreaker, Message};
 use ::redis::Value;
 use std::fmt;
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// See the module. Ends, for the server too, when it is dropped.
@@ -18,6 +21,22 @@ pub(crate) struct RedisInbox {
     place: String,
     /// `None` once the connection has failed.
     link: Option<Link>,
+    /// The connection, for who breaks it.
+    breaker: Arc<Breaker>,
+    /// When the server was last heard.
+    heard: Instant,
+    /// Whether a PING is under way.
+    pinged: bool,
+    io_timeout: Duration,
+}
+
+/// After so long a silence the server is asked for a sign of life: a half-open connection stays silent for ever.
+const SILENCE: Duration = Duration::from_secs(5);
+
+impl InboxBreaker for Arc<Breaker> {
+    fn cut(&self) {
+        Breaker::cut(self);
+    }
 }
 
 impl RedisInbox {
@@ -26,7 +45,12 @@ impl RedisInbox {
     /// # Errors
     ///
     /// Those of a connect; [`Error::Denied`] when the user may not hear the channel.
-    pub(crate) fn open(endpoint: &Endpoint, client: &str, limit: Duration) -> Result<Self, Error> {
+    pub(crate) fn open(
+        endpoint: &Endpoint,
+        client: &str,
+        limit: Duration,
+        io_timeout: Duration,
+    ) -> Result<Self, Error> {
         let deadline = Instant::now() + limit.min(endpoint.connect_timeout);
         let mut link = Link::open(endpoint, deadline)?;
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
@@ -41,12 +65,14 @@ impl RedisInbox {
                 break value;
             }
             if !link.fill(deadline).map_err(broken)? {
-                return Err(broken(std::io::ErrorKind::TimedOut.into()));
+                return Err(broken(ErrorKind::TimedOut.into()));
             }
         };
         match &confirmation {
             Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
-                Ok(Self { channel, place, link: Some(link) })
+                let breaker = Arc::new(link.breaker().map_err(broken)?);
+                let heard = Instant::now();
+                Ok(Self { channel, place, link: Some(link), breaker, heard, pinged: false, io_timeout })
             }
             Value::ServerError(e) => Err(classify(e, &channel)),
             other => {
@@ -56,15 +82,28 @@ impl RedisInbox {
         }
     }
 
-    /// The next message on this link, until the deadline.
-    fn hear(link: &mut Link, deadline: Instant) -> std::io::Result<Option<Message>> {
+    /// The next message, until the deadline. Asks for a sign of life when it is silent for long.
+    fn hear(&mut self, deadline: Instant) -> std::io::Result<Option<Message>> {
+        let Some(link) = &mut self.link else { return Err(ErrorKind::NotConnected.into()) };
         loop {
             while let Some(value) = link.take_reply()? {
                 if let Some(message) = payload(&value).and_then(message::parse) {
                     return Ok(Some(message));
                 }
             }
-            if !link.fill(deadline)? {
+            let patience = self.heard + if self.pinged { SILENCE + self.io_timeout } else { SILENCE };
+            if link.fill(deadline.min(patience))? {
+                self.heard = Instant::now();
+                self.pinged = false;
+            } else if Instant::now() >= patience {
+                if self.pinged {
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "it does not answer a PING"));
+                }
+                let mut packed = Packed::default();
+                packed.words(&["PING"]);
+                link.send(&packed.bytes, Instant::now() + self.io_timeout)?;
+                self.pinged = true;
+            } else if Instant::now() >= deadline {
                 return Ok(None);
             }
         }
@@ -84,30 +123,30 @@ fn payload(reply: &Value) -> Option<&[u8]> {
 
 impl Inbox for RedisInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
-        let broken = |why: &str| {
-            Error::backend(BackendFailure::Unknown, format!("the subscription at {} is broken: {why}", self.place))
-        };
-        let Some(link) = &mut self.link else { return Err(broken("open a new one")) };
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
-        match Self::hear(link, deadline) {
-            Ok(heard) => Ok(heard),
-            Err(cause) => {
-                let error = broken(&cause.to_string());
-                self.link = None;
-                Err(error)
-            }
+        let heard = self.hear(deadline);
+        if heard.is_err() {
+            self.link = None;
         }
+        heard.map_err(|cause| {
+            let message = format!("the subscription at {} is broken: {cause}", self.place);
+            Error::backend(BackendFailure::Unknown, message)
+        })
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(Arc::clone(&self.breaker))
     }
 }
 
 impl fmt::Debug for RedisInbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { channel, place, link } = self;
+        let Self { channel, place, link, .. } = self;
         f.debug_struct("RedisInbox")
             .field("channel", channel)
             .field("address", place)
             .field("open", &link.is_some())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -182,7 +182,7 @@ impl LockProcessor for RedisLockProcessor {
         if self.transport.is_closed() {
             return Err(Error::ShutDown);
         }
-        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit)?))
+        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit, self.io_timeout)?))
     }
 
     fn command_limit(&self) -> Duration {

@@ -1,0 +1,174 @@
+//! The listener: one thread a client that hears of grants, so that no waiter has to ask for what it was given.
+//!
+//! A message is a hint. Whatever gets lost, the retry thread finds out; so the listener may start late, break, and be
+//! switched off, and only latency and the order across processes change. While it is not subscribed, the client's threads wait outside
+//! the store's queue: a waiter that nobody hears would be dropped from it as dead.
+
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::error::{BackendFailure, Error};
+use crate::processor::{Inbox, InboxBreaker};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long the thread listens before it looks whether it is still needed. Stopping does not wait for that.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The longest pause between two tries to subscribe.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long subscribing may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(3);
+
+/// The listener thread of a client, started when a thread first has to wait.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    enabled: bool,
+    /// What the thread shares with the others.
+    desk: Arc<Desk>,
+    started: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    subscribed: AtomicBool,
+    state: Mutex<DeskState>,
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct DeskState {
+    stop: bool,
+    breaker: Option<Box<dyn InboxBreaker>>,
+}
+
+impl std::fmt::Debug for DeskState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeskState").field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { enabled, desk: Arc::default(), started: AtomicBool::new(false), thread: Mutex::new(None) }
+    }
+
+    /// Whether grants are heard: then threads may wait in the store's queue.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.desk.subscribed.load(Ordering::Acquire)
+    }
+
+    /// Starts the thread unless it was started before, or is switched off.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] when the operating system refuses a thread; waiting goes on without.
+    pub(crate) fn start(&self, client: &Weak<Client>) -> Result<(), Error> {
+        if !self.enabled || self.started.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut thread = self.thread.lock();
+        if thread.is_none() && !self.desk.state.lock().stop {
+            let (desk, client) = (Arc::clone(&self.desk), Weak::clone(client));
+            let spawned = thread::Builder::new()
+                .name("dlock-listen".to_owned())
+                .spawn(move || listen(&desk, &client))
+                .map_err(|e| {
+                    let message = format!("the operating system refused the thread dlock-listen: {e}");
+                    Error::backend(BackendFailure::NotExecuted, message)
+                })?;
+            *thread = Some(spawned);
+        }
+        self.started.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the thread and waits for it; on that thread itself only tells it to end.
+    pub(crate) fn stop(&self) {
+        let mut thread = self.thread.lock();
+        {
+            let mut state = self.desk.state.lock();
+            state.stop = true;
+            if let Some(breaker) = &state.breaker {
+                breaker.cut();
+            }
+            self.desk.stopped.notify_all();
+        }
+        let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
+        drop(thread);
+        if handle.is_some_and(|handle| handle.join().is_err()) {
+            log::error!("the thread dlock-listen ended by a panic; please report it");
+        }
+    }
+}
+
+impl Desk {
+    /// Puts the inbox's breaker where the stopping thread finds it; `false` when it is stopped already.
+    fn attend(&self, inbox: &dyn Inbox) -> bool {
+        let mut state = self.state.lock();
+        state.breaker = Some(inbox.breaker());
+        !state.stop
+    }
+
+    /// Waits before the next try; `false` when stopped.
+    fn pause(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        state.breaker = None;
+        if !state.stop {
+            self.stopped.wait_for(&mut state, pause);
+        }
+        !state.stop
+    }
+}
+
+fn listen(desk: &Desk, client: &Weak<Client>) {
+    let mut failures = 0;
+    loop {
+        let Some(strong) = client.upgrade() else { return };
+        let opened = strong.processor.open_inbox(strong.id(), OPEN_LIMIT);
+        match opened {
+            Ok(mut inbox) if desk.attend(&*inbox) => {
+                failures = 0;
+                desk.subscribed.store(true, Ordering::Release);
+                // What was granted or freed while nobody listened.
+                strong.retry_all_now();
+                drop(strong);
+                let broken = hear(&mut *inbox, client);
+                desk.subscribed.store(false, Ordering::Release);
+                if let Some(error) = broken {
+                    log::info!("{error}; subscribing again");
+                }
+            }
+            Ok(_) => return,
+            Err(error) => {
+                failures += 1;
+                if failures == 1 {
+                    log::warn!("grants cannot be heard, waiting threads ask for them: {error}");
+                }
+                drop(strong);
+            }
+        }
+        if !desk.pause(Backoff::capped(LONGEST_PAUSE).after(failures)) {
+            return;
+        }
+    }
+}
+
+/// Hears messages until the inbox breaks, or the client is gone.
+fn hear(inbox: &mut dyn Inbox, client: &Weak<Client>) -> Option<Error> {
+    loop {
+        match inbox.next(LOOK) {
+            Ok(message) => {
+                let strong = client.upgrade()?;
+                if let Some(message) = message {
+                    strong.hear(&message);
+                }
+            }
+            Err(error) => return Some(error),
+        }
+    }
+}
