@@ -1,0 +1,182 @@
+//! What an answer or a message means to a client.
+
+use crate::client::{Client, Phase, Sent};
+use crate::rules::{Mutant, Rules};
+use crate::server::{Granted, Locker, Number, Reply, Script};
+
+/// What the properties remember of the clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Memory {
+    /// The highest number of a hold that has begun.
+    pub(crate) highest: Number,
+    /// Whether a hold began with a number that is not greater than those of all earlier ones.
+    pub(crate) fell: bool,
+    /// Lockers whose acquire had no answer, and that were released until one lease after the first answered release.
+    pub(crate) cleaned: Vec<Locker>,
+}
+
+impl Client {
+    /// Takes the answer to a command.
+    pub(crate) fn answer(&mut self, rules: &Rules, memory: &mut Memory, sent: Sent, reply: Reply) {
+        let locker = sent.command.locker;
+        let left = if rules.is(Mutant::CountsFromReply) { rules.lease } else { sent.left };
+        self.link.warm |= rules.clock.is_some() && matches!(reply, Reply::Ours(_) | Reply::Passed(_));
+        match sent.command.script {
+            Script::Acquire { .. } | Script::Poll => self.asked(rules, memory, locker, left, reply),
+            Script::Extend | Script::Probe => self.kept(memory, sent.command.script, locker, left, reply),
+            Script::Release { next } => {
+                self.released(rules, memory, locker, reply);
+                self.carried(rules, memory, locker, next, left, reply);
+            }
+        }
+    }
+
+    fn asked(&mut self, rules: &Rules, memory: &mut Memory, asked: Locker, from: u8, reply: Reply) {
+        match (&mut self.phase, reply) {
+            (Phase::Asking { locker, .. }, Reply::Ours(number)) if *locker == asked => {
+                self.obtain(rules, memory, asked, number, from);
+            }
+            (_, Reply::Ours(_)) => self.stranger(rules, asked),
+            (Phase::Asking { locker, wait, left, settled }, Reply::Busy | Reply::Waiting) if *locker == asked => {
+                (*left, *settled) = (from, true);
+                if !*wait {
+                    self.phase = Phase::Idle;
+                }
+            }
+            (Phase::Asking { locker, wait, settled, .. }, Reply::Gone) if *locker == asked => {
+                let unanswered = !*settled;
+                self.phase = if *wait { Phase::Anew } else { Phase::Idle };
+                if unanswered {
+                    self.leave(rules, asked, true, false);
+                }
+            }
+            // A permanent error: the caller gets it at once.
+            (Phase::Asking { locker, .. }, Reply::Failed) if *locker == asked => self.give_up(rules),
+            _ => {}
+        }
+    }
+
+    fn kept(&mut self, memory: &mut Memory, script: Script, asked: Locker, from: u8, reply: Reply) {
+        match &mut self.phase {
+            Phase::Held { locker, left, .. } if *locker == asked && *left > 0 => match (script, reply) {
+                (Script::Extend, Reply::Kept) => *left = from,
+                (_, Reply::NotOurs) => *left = 0,
+                _ => {}
+            },
+            Phase::Confirming { locker, number } if *locker == asked => match reply {
+                Reply::Kept if from > 0 => {
+                    let number = *number;
+                    self.hold(memory, asked, number, from);
+                }
+                Reply::NotOurs => self.phase = Phase::Anew,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Looks after the clean-up list when a release was answered.
+    fn released(&mut self, rules: &Rules, memory: &mut Memory, locker: Locker, reply: Reply) {
+        let found = self.leftovers.iter().position(|leftover| leftover.locker == locker && leftover.sent);
+        let Some(entry) = found else { return };
+        let leftover = &mut self.leftovers[entry];
+        leftover.sent = false;
+        if reply == Reply::Failed {
+            return;
+        }
+        let until = *leftover.until.get_or_insert(rules.lease);
+        if leftover.unanswered && until > 0 {
+            return;
+        }
+        if leftover.unanswered {
+            memory.cleaned.push(locker);
+        }
+        self.leftovers.remove(entry);
+    }
+
+    /// Ends `Releasing`, and takes what the release says about the next locker.
+    fn carried(
+        &mut self,
+        rules: &Rules,
+        memory: &mut Memory,
+        ended: Locker,
+        next: Option<Locker>,
+        left: u8,
+        reply: Reply,
+    ) {
+        let waited_for = matches!(self.phase, Phase::Releasing { locker, next: n, .. } if locker == ended && n == next);
+        if !waited_for {
+            let current = next.is_none_or(|next| self.current() == Some(next));
+            if let (Reply::Passed(_), Some(next), false) = (reply, next, current) {
+                self.stranger(rules, next);
+            }
+            return;
+        }
+        match (reply, next) {
+            (Reply::Passed(number), Some(next)) => self.obtain(rules, memory, next, number, left),
+            (Reply::Queued, Some(locker)) => {
+                self.phase = Phase::Asking { locker, wait: true, left, settled: true };
+            }
+            (Reply::Failed, next) => {
+                self.leave(rules, ended, false, false);
+                self.phase = if next.is_some() { Phase::Anew } else { Phase::Idle };
+            }
+            // It was not ours, so the next locker is unknown to the server.
+            (_, Some(_)) => self.phase = Phase::Anew,
+            (_, None) => self.phase = Phase::Idle,
+        }
+    }
+
+    /// Hears `granted`.
+    pub(crate) fn hear(&mut self, rules: &Rules, memory: &mut Memory, granted: Granted) {
+        let Granted { locker: winner, number } = granted;
+        let from = |left| if rules.is(Mutant::CountsFromHearing) { rules.lease } else { left };
+        match self.phase {
+            Phase::Asking { locker, left, .. } if locker == winner => {
+                self.obtain(rules, memory, winner, number, from(left));
+            }
+            // The grant proves that the release was executed.
+            Phase::Releasing { next, left, .. } if next == Some(winner) => {
+                self.obtain(rules, memory, winner, number, from(left));
+            }
+            _ if rules.is(Mutant::StrangerIgnored) => {}
+            _ => self.stranger(rules, winner),
+        }
+    }
+
+    /// Begins a tenure.
+    fn obtain(&mut self, rules: &Rules, memory: &mut Memory, locker: Locker, number: Number, left: u8) {
+        if 2 * left < rules.lease {
+            self.phase = Phase::Confirming { locker, number };
+        } else {
+            self.hold(memory, locker, number, left);
+        }
+    }
+
+    fn hold(&mut self, memory: &mut Memory, locker: Locker, number: Number, left: u8) {
+        memory.fell |= number <= memory.highest;
+        memory.highest = memory.highest.max(number);
+        self.phase = Phase::Held { locker, number, left };
+    }
+
+    /// The locker that may come to hold or holds, or whose release is under way.
+    pub(crate) fn current(&self) -> Option<Locker> {
+        match self.phase {
+            Phase::Asking { locker, .. }
+            | Phase::Confirming { locker, .. }
+            | Phase::Held { locker, .. }
+            | Phase::Releasing { locker, .. } => Some(locker),
+            Phase::Idle | Phase::Anew => None,
+        }
+    }
+
+    /// Answers a success of a locker that is not current by a release.
+    fn stranger(&mut self, rules: &Rules, locker: Locker) {
+        let trusts = rules.is(Mutant::StrangerLeftToCleanUp);
+        // A release that is under way may have been executed before the grant.
+        let comes = self.leftovers.iter().any(|leftover| leftover.locker == locker && (!leftover.sent || trusts));
+        if self.current() != Some(locker) && !comes {
+            self.leave(rules, locker, false, false);
+        }
+    }
+}

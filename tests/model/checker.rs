@@ -1,0 +1,180 @@
+//! The world as the model checker sees it: what can happen next, and what must hold.
+
+use crate::client::Phase;
+use crate::rules::Rules;
+use crate::server::Script;
+use crate::settle::{Stuck, settle};
+use crate::world::{Action, World};
+use stateright::{Model, Property};
+
+pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
+pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
+pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";
+pub(crate) const HOLDS_RISE: &str = "every hold's number is greater than those of all holds before";
+pub(crate) const NO_THEFT: &str = "nobody touches a key that is not his";
+pub(crate) const NOBODY_FALLS_OUT: &str = "a waiter leaves the queue by a grant or its release";
+pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
+pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
+
+fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
+    settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
+}
+
+impl Model for Rules {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for client in 0..world.clients.len() {
+            self.own_steps(world, client, actions);
+            self.network(world, client, actions);
+            if world.faults > 0 {
+                self.faults(world, client, actions);
+            }
+        }
+        if world.faults > 0 && self.clock.is_some() {
+            actions.push(Action::Flush);
+            actions.extend([1, 3].map(|lag| Action::FailOver { lag }));
+        }
+        if self.clock.is_none_or(|clock| world.server.clock < clock.end) {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        next.apply(self, action);
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(NUMBERS_RISE, |_, world: &World| !world.server.fell),
+            Property::always(NO_THEFT, |_, world: &World| !world.theft),
+        ];
+        if self.clock.is_some() {
+            // Whatever loses the fence loses the key, too: numbers are what is left to rely on.
+            return properties;
+        }
+        properties.extend([
+            Property::always(HOLDS_RISE, |_, world: &World| !world.memory.fell),
+            Property::always(ONE_BELIEVER, |_, world: &World| {
+                world.clients.iter().filter(|client| client.believes()).count() < 2
+            }),
+            Property::always(BELIEVER_HOLDS, |_, world: &World| {
+                world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
+                    Phase::Held { locker, .. } => world.server.holder() == Some(locker),
+                    _ => true,
+                })
+            }),
+            Property::always(NOBODY_FALLS_OUT, |_, world: &World| !world.fell_out),
+            Property::always(NOBODY_FORGOTTEN, |rules: &Rules, world| never_stuck(rules, world, Stuck::Forgotten)),
+            Property::always(NOTHING_LEFT, |rules: &Rules, world| never_stuck(rules, world, Stuck::LeftBehind)),
+        ]);
+        properties
+    }
+}
+
+impl Rules {
+    /// What a live client may do by itself. Whoever takes none of these steps for a while is stopped.
+    fn own_steps(&self, world: &World, id: usize, actions: &mut Vec<Action>) {
+        let client = &world.clients[id];
+        if !client.lives {
+            return;
+        }
+        if client.deaf {
+            actions.push(Action::Listen(id));
+        }
+        if client.link.pending.len() >= self.under_way {
+            return;
+        }
+        let more = client.lockers < self.lockers[id];
+        let asks = |script| matches!(script, Script::Acquire { .. } | Script::Poll);
+        match client.phase {
+            Phase::Idle | Phase::Anew if more => {
+                actions.push(Action::Start { client: id, wait: true });
+                if self.tries && client.phase == Phase::Idle {
+                    actions.push(Action::Start { client: id, wait: false });
+                }
+            }
+            Phase::Asking { locker, .. } => {
+                if !client.has_sent(locker, asks) {
+                    actions.push(Action::Poll(id));
+                }
+                actions.push(Action::GiveUp(id));
+            }
+            Phase::Confirming { locker, .. } => {
+                if !client.has_sent(locker, |script| script == Script::Extend) {
+                    actions.push(Action::Extend(id));
+                }
+                actions.push(Action::GiveUp(id));
+            }
+            Phase::Held { locker, left, .. } => {
+                if self.extends && left > 0 && !client.has_sent(locker, |script| script == Script::Extend) {
+                    actions.push(Action::Extend(id));
+                }
+                if self.probes && left > 0 && !client.has_sent(locker, |script| script == Script::Probe) {
+                    actions.push(Action::Probe(id));
+                }
+                actions.push(Action::Unlock { client: id, pass_on: false });
+                if self.next && more {
+                    actions.push(Action::Unlock { client: id, pass_on: true });
+                }
+            }
+            Phase::Idle | Phase::Releasing { .. } => {}
+            Phase::Anew => actions.push(Action::GiveUp(id)),
+        }
+        for (entry, leftover) in client.leftovers.iter().enumerate() {
+            if !leftover.sent {
+                actions.push(Action::CleanUp { client: id, entry });
+            }
+        }
+    }
+
+    /// What the network and the server may do.
+    fn network(&self, world: &World, id: usize, actions: &mut Vec<Action>) {
+        let client = &world.clients[id];
+        if client.link.replies.len() < client.link.pending.len() {
+            actions.push(Action::Execute(id));
+        }
+        if !client.link.replies.is_empty() {
+            actions.push(Action::Answer(id));
+        }
+        if !client.inbox.is_empty() {
+            actions.push(Action::Hear(id));
+        }
+        actions.extend((0..client.late.len()).map(|link| Action::ExecuteLate { client: id, link }));
+    }
+
+    fn faults(&self, world: &World, id: usize, actions: &mut Vec<Action>) {
+        let client = &world.clients[id];
+        if !client.lives {
+            return;
+        }
+        let unread = client.link.replies.len() < client.link.pending.len();
+        if self.drops && !client.link.pending.is_empty() {
+            actions.push(Action::Drop { client: id, lost: true });
+            if unread {
+                actions.push(Action::Drop { client: id, lost: false });
+            }
+        }
+        if self.crashes && client.lockers > 0 {
+            actions.push(Action::Crash { client: id, lost: true });
+            if unread {
+                actions.push(Action::Crash { client: id, lost: false });
+            }
+        }
+        if self.deafness {
+            if !client.inbox.is_empty() {
+                actions.push(Action::LoseMessage(id));
+            }
+            if !client.deaf {
+                actions.push(Action::Deafen(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A client: what it believes, what it has sent, what it must still clean up.
+
+use crate::rules::{Mutant, Rules};
+use crate::server::{Command, Granted, Locker, Number, Reply, Script};
+
+/// What a client does about the key.
+///
+/// Every `left` is the rest of a lease that was counted from some local moment; at 0 the deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Phase {
+    /// Wants nothing.
+    Idle,
+    /// Wants the key, and has no locker for it: the last one was gone.
+    Anew,
+    /// Has sent a locker, and does not know that it holds.
+    Asking {
+        locker: Locker,
+        wait: bool,
+        /// Counted from the last answered question that found the locker waiting, else from its first writing.
+        left: u8,
+        /// Whether anything has shown that the acquire, or the release that carried the locker, was executed.
+        settled: bool,
+    },
+    /// Knows that it was given the key, and has less than half the lease left: extends before `lock()` returns.
+    Confirming { locker: Locker, number: Number },
+    /// Holds; believes in it as long as something is left.
+    Held { locker: Locker, number: Number, left: u8 },
+    /// Has sent the release, and waits for its answer.
+    Releasing { locker: Locker, next: Option<Locker>, left: u8 },
+}
+
+/// A command whose reply is due on the present connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Sent {
+    pub(crate) command: Command,
+    /// The rest of a lease counted from the sending.
+    pub(crate) left: u8,
+}
+
+/// The present connection. The first `replies.len()` commands were executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Link {
+    pub(crate) pending: Vec<Sent>,
+    pub(crate) replies: Vec<Reply>,
+    /// Whether it has brought a number.
+    pub(crate) warm: bool,
+}
+
+/// An entry of the clean-up list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Leftover {
+    pub(crate) locker: Locker,
+    /// Whether its acquire may still be under way: then released until one lease after the first answered release.
+    pub(crate) unanswered: bool,
+    /// What is left of that lease.
+    pub(crate) until: Option<u8>,
+    /// Whether a release of it is under way on the present connection.
+    pub(crate) sent: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Client {
+    pub(crate) id: u8,
+    pub(crate) lives: bool,
+    /// Whether its inbox has no connection for the moment.
+    pub(crate) deaf: bool,
+    /// How many lockers it has sent.
+    pub(crate) lockers: u8,
+    pub(crate) phase: Phase,
+    pub(crate) link: Link,
+    /// Commands on connections that were dropped: each connection in order, all of them whenever the network likes.
+    pub(crate) late: Vec<Vec<Command>>,
+    pub(crate) leftovers: Vec<Leftover>,
+    /// Messages under way.
+    pub(crate) inbox: Vec<Granted>,
+}
+
+impl Client {
+    pub(crate) fn new(id: u8) -> Self {
+        Self {
+            id,
+            lives: true,
+            deaf: false,
+            lockers: 0,
+            phase: Phase::Idle,
+            link: Link::default(),
+            late: Vec::new(),
+            leftovers: Vec::new(),
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Whether the client's own clock lets it believe that it holds the key.
+    pub(crate) fn believes(&self) -> bool {
+        matches!(self.phase, Phase::Held { left, .. } if left > 0)
+    }
+
+    /// Whether it waits for the key and does not give up by itself.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Anew
+                | Phase::Asking { wait: true, .. }
+                | Phase::Confirming { .. }
+                | Phase::Releasing { next: Some(_), .. }
+        )
+    }
+
+    pub(crate) fn send(&mut self, rules: &Rules, locker: Locker, script: Script) {
+        let warm = rules.clock.is_some() && self.link.warm;
+        self.link.pending.push(Sent { command: Command { script, locker, warm }, left: rules.lease });
+    }
+
+    /// Whether a command of this kind about the locker is under way on the present connection.
+    pub(crate) fn has_sent(&self, locker: Locker, kind: fn(Script) -> bool) -> bool {
+        self.link.pending.iter().any(|sent| sent.command.locker == locker && kind(sent.command.script))
+    }
+
+    fn fresh(&mut self) -> Locker {
+        self.lockers += 1;
+        Locker { client: self.id, n: self.lockers }
+    }
+
+    /// Sends an acquire for a fresh locker.
+    pub(crate) fn start(&mut self, rules: &Rules, wait: bool) {
+        let locker = self.fresh();
+        self.send(rules, locker, Script::Acquire { wait });
+        self.phase = Phase::Asking { locker, wait, left: rules.lease, settled: false };
+    }
+
+    /// Asks again.
+    pub(crate) fn poll(&mut self, rules: &Rules) {
+        if let Phase::Asking { locker, wait, settled, .. } = self.phase {
+            let resend = rules.is(Mutant::AcquireResent) && !settled;
+            self.send(rules, locker, if resend { Script::Acquire { wait } } else { Script::Poll });
+        }
+    }
+
+    /// Sends an extend or a probe for the locker that it has.
+    pub(crate) fn keep(&mut self, rules: &Rules, script: Script) {
+        if let Phase::Held { locker, .. } | Phase::Confirming { locker, .. } = self.phase {
+            self.send(rules, locker, script);
+        }
+    }
+
+    /// Stops waiting: the release is written before the next acquire.
+    pub(crate) fn give_up(&mut self, rules: &Rules) {
+        match self.phase {
+            Phase::Asking { locker, settled, .. } => self.end(rules, locker, !settled),
+            Phase::Confirming { locker, .. } => self.end(rules, locker, false),
+            _ => {}
+        }
+        self.phase = Phase::Idle;
+    }
+
+    fn end(&mut self, rules: &Rules, locker: Locker, unanswered: bool) {
+        self.send(rules, locker, Script::Release { next: None });
+        self.leave(rules, locker, unanswered, true);
+    }
+
+    /// Ends the hold.
+    pub(crate) fn unlock(&mut self, rules: &Rules, pass_on: bool) {
+        if let Phase::Held { locker, .. } = self.phase {
+            let next = pass_on.then(|| if rules.is(Mutant::SameLockerNext) { locker } else { self.fresh() });
+            self.send(rules, locker, Script::Release { next });
+            self.phase = Phase::Releasing { locker, next, left: rules.lease };
+        }
+    }
+
+    /// Puts a locker on the clean-up list.
+    pub(crate) fn leave(&mut self, rules: &Rules, locker: Locker, unanswered: bool, sent: bool) {
+        if unanswered && rules.is(Mutant::NoCleanUp) {
+            return;
+        }
+        let unanswered = unanswered && !rules.is(Mutant::CleansUpOnce);
+        self.leftovers.push(Leftover { locker, unanswered, until: None, sent });
+    }
+
+    /// Releases an entry of the clean-up list once more.
+    pub(crate) fn clean_up(&mut self, rules: &Rules, entry: usize) {
+        self.leftovers[entry].sent = true;
+        self.send(rules, self.leftovers[entry].locker, Script::Release { next: None });
+    }
+
+    /// Gives up the connection. What the server has not yet executed is late, or lost.
+    pub(crate) fn drop_link(&mut self, rules: &Rules, lost: bool) {
+        let link = std::mem::take(&mut self.link);
+        let rest: Vec<_> = link.pending[link.replies.len()..].iter().map(|sent| sent.command).collect();
+        if !lost && !rest.is_empty() {
+            self.late.push(rest);
+        }
+        for leftover in &mut self.leftovers {
+            leftover.sent = false;
+        }
+        if let Phase::Releasing { locker, next, left } = self.phase {
+            self.leave(rules, locker, false, false);
+            self.phase = match next {
+                // What became of the next locker, a poll will tell.
+                Some(locker) => Phase::Asking { locker, wait: true, left, settled: false },
+                None => Phase::Idle,
+            };
+        }
+    }
+
+    /// Ends the process: nothing is left of it but what it has sent.
+    pub(crate) fn crash(&mut self, rules: &Rules, lost: bool) {
+        self.drop_link(rules, lost);
+        self.lives = false;
+        self.deaf = false;
+        self.phase = Phase::Idle;
+        self.leftovers.clear();
+        self.inbox.clear();
+    }
+
+    /// Lets a tick pass on the local clock.
+    pub(crate) fn tick(&mut self) {
+        match &mut self.phase {
+            Phase::Asking { left, .. } | Phase::Held { left, .. } | Phase::Releasing { left, .. } => {
+                *left = left.saturating_sub(1);
+            }
+            Phase::Idle | Phase::Anew | Phase::Confirming { .. } => {}
+        }
+        for sent in &mut self.link.pending {
+            sent.left = sent.left.saturating_sub(1);
+        }
+        for until in self.leftovers.iter_mut().filter_map(|leftover| leftover.until.as_mut()) {
+            *until = until.saturating_sub(1);
+        }
+    }
+}

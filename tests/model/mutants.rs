@@ -1,0 +1,109 @@
+//! Mistakes, each built into the protocol: the checker must find what it breaks.
+
+use crate::checker::{
+    BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOTHING_LEFT, NUMBERS_RISE, ONE_BELIEVER,
+};
+use crate::rules::{Mutant, Rules};
+use crate::{FENCE, PAIR, in_turn};
+use stateright::{Checker, HasDiscoveries, Model};
+use std::time::{Duration, Instant};
+
+/// One fault of any kind is enough for all but the lost fence.
+const BASE: Rules = Rules { alike: false, ..PAIR };
+
+/// Expects a counterexample to the property.
+fn caught(mutant: Mutant, rules: Rules, property: &'static str) {
+    let _turn = in_turn();
+    let begin = Instant::now();
+    let rules = Rules { mutant, ..rules };
+    let found = HasDiscoveries::AnyOf([property].into());
+    let checker = rules.checker().threads(2).finish_when(found).timeout(Duration::from_secs(60)).spawn_bfs().join();
+    let path = checker.discovery(property).map(|path| path.into_actions());
+    println!(
+        "{mutant:?} breaks {property:?} by {path:?}: {} states, {:.1?}",
+        checker.unique_state_count(),
+        begin.elapsed()
+    );
+    assert!(path.is_some(), "{mutant:?} was not caught");
+}
+
+#[test]
+fn poll_that_queues_anew() {
+    caught(Mutant::PollQueuesAnew, BASE, NOTHING_LEFT);
+}
+
+#[test]
+fn acquire_that_is_sent_again() {
+    caught(Mutant::AcquireResent, BASE, NOTHING_LEFT);
+}
+
+#[test]
+fn next_locker_that_is_the_same() {
+    caught(Mutant::SameLockerNext, BASE, ONE_BELIEVER);
+}
+
+#[test]
+fn deadline_counted_from_the_hearing() {
+    caught(Mutant::CountsFromHearing, BASE, ONE_BELIEVER);
+}
+
+#[test]
+fn deadline_counted_from_the_reply() {
+    caught(Mutant::CountsFromReply, BASE, ONE_BELIEVER);
+}
+
+#[test]
+fn extend_that_does_not_compare() {
+    caught(Mutant::ExtendsAnything, BASE, NO_THEFT);
+}
+
+#[test]
+fn release_that_does_not_compare() {
+    caught(Mutant::ReleasesAnything, BASE, NO_THEFT);
+}
+
+#[test]
+fn release_that_does_not_compare_lets_two_hold() {
+    caught(Mutant::ReleasesAnything, BASE, ONE_BELIEVER);
+}
+
+#[test]
+fn grant_without_key() {
+    caught(Mutant::GrantsWithoutKey, BASE, BELIEVER_HOLDS);
+}
+
+#[test]
+fn slack_on_a_fresh_connection() {
+    caught(Mutant::SlackWhenFresh, FENCE, NUMBERS_RISE);
+}
+
+#[test]
+fn no_clean_up() {
+    caught(Mutant::NoCleanUp, BASE, NOTHING_LEFT);
+}
+
+#[test]
+fn clean_up_content_with_one_answer() {
+    caught(Mutant::CleansUpOnce, BASE, NOTHING_LEFT);
+}
+
+#[test]
+fn dead_waiter_not_skipped() {
+    caught(Mutant::GrantsToTheDead, Rules { lockers: &[1, 1, 1], extends: false, ..BASE }, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn grant_of_a_stranger_ignored() {
+    caught(Mutant::StrangerIgnored, Rules { lockers: &[1, 2], extends: false, next: false, ..BASE }, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn grant_of_a_stranger_left_to_the_clean_up() {
+    let rules = Rules { lockers: &[1, 2], extends: false, next: false, ..BASE };
+    caught(Mutant::StrangerLeftToCleanUp, rules, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn publish_before_set() {
+    caught(Mutant::PublishesFirst, Rules { publish: false, ..BASE }, NOBODY_FALLS_OUT);
+}

@@ -1,0 +1,196 @@
+//! Gives worlds that differ in nothing that matters the same form, so that each is looked at once.
+//!
+//! | what | why it does not matter |
+//! |---|---|
+//! | the number of a hold that has begun | `Memory::highest` has it |
+//! | how far apart counted numbers are | only their order is looked at; the fence is above all that are under way |
+//! | the numbers that clients know, where the fence can be lost | only the order of issuing is looked at then |
+//! | when a command was sent whose answer begins or renews nothing | no deadline comes of it |
+//! | what the answer to a plain release, or to a question about an ended locker, says | any answer means the same |
+//! | how the key came to whom a live client knows to hold | it will be released |
+//! | the order of dropped connections, and of the clean-up list | nobody takes the first of them |
+//! | how many lockers an ended process had sent | it sends no more |
+//! | late commands about a locker that is nowhere and comes nowhere any more | they find nothing, and nobody reads the reply |
+//! | which client is which, where all have the same bounds (`Rules::alike`) | they follow the same rules |
+
+use crate::client::{Client, Phase};
+use crate::rules::{Mutant, Rules};
+use crate::server::{Number, Reply, Script, Server};
+use crate::world::World;
+
+impl World {
+    pub(crate) fn normalise(&mut self, rules: &Rules) {
+        for client in &mut self.clients {
+            client.forget();
+        }
+        if rules.is(Mutant::Faithful) {
+            for client in &mut self.clients {
+                client.drop_dead_letters(&self.server);
+            }
+        }
+        if let Some(key) = &mut self.server.key {
+            let client = &self.clients[usize::from(key.holder.client)];
+            key.silent |= client.lives && matches!(client.phase, Phase::Held { locker, .. } if locker == key.holder);
+        }
+        self.memory.cleaned.sort_unstable();
+        if rules.clock.is_none() {
+            self.rank_numbers();
+        } else {
+            self.each_number(|number| *number = 0);
+        }
+        if rules.alike {
+            self.sort_clients();
+        }
+    }
+
+    /// Numbers the clients in the order of what they do.
+    fn sort_clients(&mut self) {
+        let server = &mut self.server;
+        let mut order: Vec<_> = self
+            .clients
+            .drain(..)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|mut client| {
+                let id = client.id;
+                let holds = server.key.is_some_and(|key| key.holder.client == id);
+                let place = server.queue.iter().position(|locker| locker.client == id);
+                client.rename(0);
+                (client, holds, place, id)
+            })
+            .collect();
+        order.sort_unstable();
+        let mut names = [0; 3];
+        for ((mut client, _, _, old), new) in order.into_iter().zip(0..) {
+            client.rename(new);
+            names[usize::from(old)] = new;
+            self.clients.push(client);
+        }
+        let everywhere = server.key.iter_mut().map(|key| &mut key.holder);
+        for locker in everywhere.chain(&mut server.queue).chain(&mut self.memory.cleaned) {
+            locker.client = names[usize::from(locker.client)];
+        }
+        self.memory.cleaned.sort_unstable();
+    }
+
+    /// Replaces every number by its rank.
+    fn rank_numbers(&mut self) {
+        let mut known = Vec::with_capacity(8);
+        known.push(0);
+        self.each_number(|number| known.push(*number));
+        known.sort_unstable();
+        known.dedup();
+        self.each_number(|number| {
+            let rank = known.iter().zip(0..).find(|(known, _)| *known == number);
+            *number = rank.map_or(*number, |(_, rank)| rank);
+        });
+        let highest = known.iter().zip(0..).map(|(_, rank)| rank).last();
+        self.server.fence = highest.unwrap_or_default();
+        self.server.highest = self.server.fence;
+    }
+
+    fn each_number(&mut self, mut see: impl FnMut(&mut Number)) {
+        see(&mut self.memory.highest);
+        for client in &mut self.clients {
+            match &mut client.phase {
+                Phase::Confirming { number, .. } => see(number),
+                Phase::Held { number, .. } => *number = 0,
+                _ => {}
+            }
+            for reply in &mut client.link.replies {
+                if let Reply::Ours(number) | Reply::Passed(number) = reply {
+                    see(number);
+                }
+            }
+            for granted in &mut client.inbox {
+                see(&mut granted.number);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Gives the client and its lockers another number.
+    fn rename(&mut self, id: u8) {
+        self.id = id;
+        match &mut self.phase {
+            Phase::Idle | Phase::Anew => {}
+            Phase::Asking { locker, .. } | Phase::Confirming { locker, .. } | Phase::Held { locker, .. } => {
+                locker.client = id;
+            }
+            Phase::Releasing { locker, next, .. } => {
+                locker.client = id;
+                next.iter_mut().for_each(|next| next.client = id);
+            }
+        }
+        let pending = self.link.pending.iter_mut().map(|sent| &mut sent.command);
+        for command in pending.chain(self.late.iter_mut().flatten()) {
+            command.locker.client = id;
+            if let Script::Release { next: Some(next) } = &mut command.script {
+                next.client = id;
+            }
+        }
+        self.leftovers.iter_mut().for_each(|leftover| leftover.locker.client = id);
+        self.inbox.iter_mut().for_each(|granted| granted.locker.client = id);
+    }
+
+    fn drop_dead_letters(&mut self, server: &Server) {
+        if self.late.is_empty() {
+            return;
+        }
+        let waiting = self.link.pending[self.link.replies.len()..].iter().map(|sent| &sent.command);
+        let known: Vec<_> = waiting
+            .chain(self.late.iter().flatten())
+            .filter_map(|command| match command.script {
+                Script::Acquire { .. } => Some(command.locker),
+                Script::Release { next } => next,
+                _ => None,
+            })
+            .chain(server.holder())
+            .chain(server.queue.iter().copied())
+            .collect();
+        for late in &mut self.late {
+            late.retain(|command| command.script != Script::Probe && known.contains(&command.locker));
+        }
+        self.late.retain(|late| !late.is_empty());
+    }
+
+    fn forget(&mut self) {
+        self.late.sort_unstable();
+        self.leftovers.sort_unstable();
+        if !self.lives {
+            self.lockers = 0;
+        }
+        if let Phase::Releasing { next: None, left, .. } = &mut self.phase {
+            *left = 0;
+        }
+        let current = self.current();
+        for (place, sent) in self.link.pending.iter_mut().enumerate() {
+            let reply = self.link.replies.get_mut(place);
+            let known = current == Some(sent.command.locker);
+            match sent.command.script {
+                Script::Release { next: None } => {
+                    sent.left = 0;
+                    if let Some(reply @ Reply::NotOurs) = reply {
+                        *reply = Reply::Released;
+                    }
+                }
+                Script::Release { next: Some(_) } => {}
+                Script::Acquire { .. } | Script::Poll if !known => {
+                    sent.left = 0;
+                    if let Some(reply @ (Reply::Busy | Reply::Waiting)) = reply {
+                        *reply = Reply::Gone;
+                    }
+                }
+                Script::Extend | Script::Probe if !known => {
+                    sent.left = 0;
+                    if let Some(reply) = reply {
+                        *reply = Reply::Kept;
+                    }
+                }
+                Script::Probe => sent.left = 0,
+                Script::Acquire { .. } | Script::Poll | Script::Extend => {}
+            }
+        }
+    }
+}

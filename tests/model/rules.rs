@@ -1,0 +1,90 @@
+//! What a model is made of: its bounds, and the mistake that is built in, if any.
+
+/// A mistake that the protocol must not make. The checker has to find what it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mutant {
+    /// None: the protocol as designed.
+    Faithful,
+    /// A poll takes a free key, or queues, for a locker that is unknown, instead of answering `gone`.
+    PollQueuesAnew,
+    /// An acquire without an answer is sent again with the same locker.
+    AcquireResent,
+    /// A release names the locker that it ends as the next one.
+    SameLockerNext,
+    /// A granted tenure counts its lease from the moment its grant is heard.
+    CountsFromHearing,
+    /// A lease is counted from the answer instead of the sending of the question.
+    CountsFromReply,
+    /// `extend` does not compare the locker.
+    ExtendsAnything,
+    /// `release` does not compare the locker.
+    ReleasesAnything,
+    /// A hand-over sends its message and frees the key instead of setting it.
+    GrantsWithoutKey,
+    /// A fresh connection accepts a fence that is behind the clock.
+    SlackWhenFresh,
+    /// A locker whose acquire has no answer is released once when it is given up, and never again.
+    NoCleanUp,
+    /// The clean-up list is content with one answered release.
+    CleansUpOnce,
+    /// A hand-over does not look whether anybody hears the inbox.
+    GrantsToTheDead,
+    /// `granted` for a locker that the client does not know any more is ignored.
+    StrangerIgnored,
+    /// `granted` for an ended locker is left to a clean-up release that is already under way.
+    StrangerLeftToCleanUp,
+    /// A hand-over publishes before it sets the key, and a denied PUBLISH ends the script.
+    PublishesFirst,
+}
+
+/// The server's fine clock, for models in which the fence can be lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// How far the clock moves in a tick.
+    pub(crate) tick: u16,
+    /// The lag that is accepted on a connection that has had a number.
+    pub(crate) slack: u16,
+    /// The clock goes no further than this.
+    pub(crate) end: u16,
+}
+
+/// The bounds of one model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How many lockers each client may send for the first time; its length is the number of clients.
+    pub(crate) lockers: &'static [u8],
+    /// The lease, in ticks.
+    pub(crate) lease: u8,
+    /// How many faults may happen: a dropped connection, a crash, a lost message, a deaf inbox, a lost fence.
+    pub(crate) faults: u8,
+    /// How many commands of one client may be under way on one connection.
+    pub(crate) under_way: usize,
+    /// Whether crashes are among the faults.
+    pub(crate) crashes: bool,
+    /// Whether dropped connections are among the faults.
+    pub(crate) drops: bool,
+    /// Whether lost messages and deaf inboxes are among the faults.
+    pub(crate) deafness: bool,
+    /// Whether acquires that do not wait are sent.
+    pub(crate) tries: bool,
+    /// Whether releases carry a next locker.
+    pub(crate) next: bool,
+    /// Whether leases are extended (a hold that comes with less than half of its lease is extended in any case).
+    pub(crate) extends: bool,
+    /// Whether held keys are probed.
+    pub(crate) probes: bool,
+    /// Whether the server lets clients publish.
+    pub(crate) publish: bool,
+    /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.
+    pub(crate) clock: Option<Clock>,
+    /// Whether the clients are taken for interchangeable; they must have the same bounds. Traces are hard to read then.
+    pub(crate) alike: bool,
+    /// The mistake.
+    pub(crate) mutant: Mutant,
+}
+
+impl Rules {
+    pub(crate) fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
+    }
+}

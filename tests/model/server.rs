@@ -1,0 +1,302 @@
+//! The server: a key, its queue, the fence; and the scripts, step by step as in `scripts/*.lua`.
+
+use crate::rules::{Mutant, Rules};
+
+/// A number from the fence; 0 is none.
+pub(crate) type Number = u16;
+
+/// The locker of a tenure. A client never uses one twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Locker {
+    pub(crate) client: u8,
+    pub(crate) n: u8,
+}
+
+/// A script with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Script {
+    Acquire { wait: bool },
+    Poll,
+    Extend,
+    Release { next: Option<Locker> },
+    Probe,
+}
+
+/// A command as it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Command {
+    pub(crate) script: Script,
+    pub(crate) locker: Locker,
+    /// Whether the connection has had a number, so that the fence may lag behind the clock.
+    pub(crate) warm: bool,
+}
+
+/// What a script answers. `Busy` and `Waiting` come with the holder and its time to live, which decide nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Reply {
+    /// Of acquire and poll: the key is the locker's.
+    Ours(Number),
+    /// Of acquire: somebody else has it; with `wait`, the locker stands in the queue.
+    Busy,
+    /// Of poll: the locker stands in the queue.
+    Waiting,
+    /// Of poll: neither; nothing was written.
+    Gone,
+    /// Of extend and probe.
+    Kept,
+    /// Of extend, probe and release.
+    NotOurs,
+    /// Of release: the key is free or handed over.
+    Released,
+    /// Of release: the key is the next locker's.
+    Passed(Number),
+    /// Of release: somebody else has the key, the next locker stands in the queue.
+    Queued,
+    /// An error raised inside the script.
+    Failed,
+}
+
+/// The message `granted`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Granted {
+    pub(crate) locker: Locker,
+    pub(crate) number: Number,
+}
+
+/// The lock key while somebody holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) holder: Locker,
+    /// Ticks until the lease ends.
+    pub(crate) left: u8,
+    /// For the properties only: no message of this grant is under way or was heard.
+    pub(crate) silent: bool,
+}
+
+/// What the server keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Server {
+    pub(crate) key: Option<Key>,
+    pub(crate) queue: Vec<Locker>,
+    /// Ticks until the queue ends.
+    pub(crate) queue_left: u8,
+    pub(crate) fence: Number,
+    pub(crate) clock: Number,
+    /// For the properties only: the highest number ever issued, and whether a later one was not higher.
+    pub(crate) highest: Number,
+    pub(crate) fell: bool,
+}
+
+/// What a script sees of the world around it.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
+    pub(crate) rules: &'a Rules,
+    /// For each client, whether anybody hears its inbox.
+    pub(crate) hears: [bool; 3],
+}
+
+/// A script that raised an error.
+struct Raised;
+
+impl Server {
+    pub(crate) fn new(clock: Number) -> Self {
+        Self { key: None, queue: Vec::new(), queue_left: 0, fence: 0, clock, highest: 0, fell: false }
+    }
+
+    pub(crate) fn holder(&self) -> Option<Locker> {
+        self.key.map(|key| key.holder)
+    }
+
+    /// Runs a script: its answer, and the message that it publishes.
+    pub(crate) fn run(&mut self, around: &Around<'_>, command: Command) -> (Reply, Option<Granted>) {
+        let result = match command.script {
+            Script::Acquire { wait } => self.acquire(around, command, wait),
+            Script::Poll => self.poll(around, command),
+            Script::Extend => Ok((self.extend(around, command.locker), None)),
+            Script::Release { next } => self.release(around, command, next),
+            Script::Probe => {
+                let ours = self.holder() == Some(command.locker);
+                Ok((if ours { Reply::Kept } else { Reply::NotOurs }, None))
+            }
+        };
+        let (reply, granted) = result.unwrap_or((Reply::Failed, None));
+        if self.queue.is_empty() {
+            self.queue_left = 0;
+        }
+        (reply, granted.filter(|granted| around.rules.publish && around.hears[usize::from(granted.locker.client)]))
+    }
+
+    fn acquire(
+        &mut self,
+        around: &Around<'_>,
+        command: Command,
+        wait: bool,
+    ) -> Result<(Reply, Option<Granted>), Raised> {
+        let mut granted = None;
+        if self.key.is_none() {
+            if self.queue.is_empty() {
+                let number = self.issue(around, command.warm);
+                self.take(around, command.locker);
+                return Ok((Reply::Ours(number), None));
+            }
+            let (winner, number) = self.hand_over(around, command.warm, None)?;
+            let Some(locker) = winner else {
+                self.take(around, command.locker);
+                return Ok((Reply::Ours(number), None));
+            };
+            granted = Some(Granted { locker, number });
+        }
+        if wait {
+            self.push(around, command.locker);
+        }
+        Ok((Reply::Busy, granted))
+    }
+
+    fn poll(&mut self, around: &Around<'_>, command: Command) -> Result<(Reply, Option<Granted>), Raised> {
+        let Command { locker, warm, .. } = command;
+        if let Some(key) = self.key.as_mut().filter(|key| key.holder == locker) {
+            key.left = around.rules.lease;
+            return Ok((Reply::Ours(self.issue(around, warm)), None));
+        }
+        if !self.queue.contains(&locker) {
+            if around.rules.is(Mutant::PollQueuesAnew) {
+                return self.acquire(around, command, true).map(|(reply, granted)| match reply {
+                    Reply::Busy => (Reply::Waiting, granted),
+                    other => (other, granted),
+                });
+            }
+            return Ok((Reply::Gone, None));
+        }
+        if self.key.is_some() {
+            self.refresh(around);
+            return Ok((Reply::Waiting, None));
+        }
+        let (winner, number) = self.hand_over(around, warm, Some(locker))?;
+        match winner {
+            Some(winner) if winner != locker => {
+                self.refresh(around);
+                Ok((Reply::Waiting, Some(Granted { locker: winner, number })))
+            }
+            _ => Ok((Reply::Ours(number), None)),
+        }
+    }
+
+    fn extend(&mut self, around: &Around<'_>, locker: Locker) -> Reply {
+        match &mut self.key {
+            Some(key) if key.holder == locker || around.rules.is(Mutant::ExtendsAnything) => {
+                key.left = around.rules.lease;
+                Reply::Kept
+            }
+            _ => Reply::NotOurs,
+        }
+    }
+
+    fn release(
+        &mut self,
+        around: &Around<'_>,
+        command: Command,
+        next: Option<Locker>,
+    ) -> Result<(Reply, Option<Granted>), Raised> {
+        let anything = around.rules.is(Mutant::ReleasesAnything) && self.key.is_some();
+        if self.holder() != Some(command.locker) && !anything {
+            self.queue.retain(|waiting| *waiting != command.locker);
+            return Ok((Reply::NotOurs, None));
+        }
+        if !self.queue.is_empty() {
+            let (winner, number) = self.hand_over(around, command.warm, None)?;
+            if let Some(locker) = winner {
+                if let Some(next) = next {
+                    self.push(around, next);
+                }
+                let reply = if next.is_some() { Reply::Queued } else { Reply::Released };
+                return Ok((reply, Some(Granted { locker, number })));
+            }
+            if let Some(next) = next {
+                self.take(around, next);
+                return Ok((Reply::Passed(number), None));
+            }
+        } else if let Some(next) = next {
+            let number = self.issue(around, command.warm);
+            self.take(around, next);
+            return Ok((Reply::Passed(number), None));
+        }
+        self.key = None;
+        Ok((Reply::Released, None))
+    }
+
+    /// Gives the key to the first waiter that hears its inbox, or to the caller. The number is issued in any case.
+    fn hand_over(
+        &mut self,
+        around: &Around<'_>,
+        warm: bool,
+        caller: Option<Locker>,
+    ) -> Result<(Option<Locker>, Number), Raised> {
+        let number = self.issue(around, warm);
+        while !self.queue.is_empty() {
+            let head = self.queue.remove(0);
+            let heard = around.hears[usize::from(head.client)] || around.rules.is(Mutant::GrantsToTheDead);
+            if caller == Some(head) {
+                self.take(around, head);
+                return Ok((Some(head), number));
+            }
+            if heard {
+                if around.rules.is(Mutant::PublishesFirst) && !around.rules.publish {
+                    return Err(Raised);
+                }
+                let silent = !around.rules.publish;
+                self.key = Some(Key { holder: head, left: around.rules.lease, silent });
+                if around.rules.is(Mutant::GrantsWithoutKey) {
+                    self.key = None;
+                }
+                return Ok((Some(head), number));
+            }
+        }
+        Ok((None, number))
+    }
+
+    /// Sets the key for a locker whose own command asks for it.
+    fn take(&mut self, around: &Around<'_>, locker: Locker) {
+        self.key = Some(Key { holder: locker, left: around.rules.lease, silent: true });
+    }
+
+    fn push(&mut self, around: &Around<'_>, locker: Locker) {
+        self.queue.push(locker);
+        self.refresh(around);
+    }
+
+    fn refresh(&mut self, around: &Around<'_>) {
+        self.queue_left = self.queue_left.max(2 * around.rules.lease);
+    }
+
+    /// Issues a number. With a fine clock, every number costs at least one unit of it.
+    fn issue(&mut self, around: &Around<'_>, warm: bool) -> Number {
+        self.fence += 1;
+        if let Some(clock) = around.rules.clock {
+            self.clock += 1;
+            let slack = if warm || around.rules.is(Mutant::SlackWhenFresh) { clock.slack } else { 0 };
+            if self.fence < self.clock - slack {
+                self.fence = self.clock;
+            }
+        }
+        self.fell |= self.fence <= self.highest;
+        self.highest = self.highest.max(self.fence);
+        self.fence
+    }
+
+    /// Lets a tick pass.
+    pub(crate) fn tick(&mut self, rules: &Rules) {
+        if let Some(clock) = rules.clock {
+            self.clock += clock.tick;
+        }
+        if let Some(key) = &mut self.key {
+            key.left -= 1;
+            if key.left == 0 {
+                self.key = None;
+            }
+        }
+        self.queue_left = self.queue_left.saturating_sub(1);
+        if self.queue_left == 0 {
+            self.queue.clear();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What happens once nothing more goes wrong: the argument that nobody is forgotten.
+//!
+//! From any state, one fair schedule without faults is played to its end: everything under way arrives, whoever waits
+//! polls, whoever holds unlocks, clean-up lists are worked off. Time stands still as long as anything else can happen.
+//!
+//! So a live waiter that needs time to pass waits for nothing but the end of a lease. It may do so only where the
+//! protocol promises no more, and the key is *excused*:
+//!
+//! * its holder's process has ended while it held, or a late command of an ended process took the key;
+//! * a command that was under way for longer than a lease after the first answered release of its locker took the key,
+//!   or brought the locker into the queue and the message of its grant was lost.
+
+use crate::client::Phase;
+use crate::rules::Rules;
+use crate::server::{Key, Script};
+use crate::world::World;
+
+/// What is wrong with the end of the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    /// A live waiter waits for a lease to end that somebody should have given back.
+    Forgotten,
+    /// All have ended and cleaned up, and something of them is left.
+    LeftBehind,
+}
+
+/// More rounds than any schedule needs.
+const ROUNDS: usize = 500;
+
+/// Plays the schedule; the world is left as it is then.
+pub(crate) fn settle(rules: &Rules, world: &mut World, served_only: bool) -> Result<(), Stuck> {
+    // Clients keep their places, for `before` to be comparable.
+    let rules = &Rules { alike: false, ..*rules };
+    for _ in 0..ROUNDS {
+        let waiting = world.clients.iter().any(|client| client.lives && client.waits());
+        if served_only && !waiting {
+            return Ok(());
+        }
+        let before = world.clone();
+        arrive(rules, world);
+        for client in 0..world.clients.len() {
+            step(rules, world, client);
+        }
+        arrive(rules, world);
+        world.normalise(rules);
+        if *world != before {
+            continue;
+        }
+        let excused = world.server.key.is_some_and(|key| is_excused(world, key));
+        if waiting && !excused {
+            return Err(Stuck::Forgotten);
+        }
+        let working = world.clients.iter().any(|client| !client.leftovers.is_empty());
+        if !working && !waiting {
+            return if left_behind(world) { Err(Stuck::LeftBehind) } else { Ok(()) };
+        }
+        world.tick(rules);
+    }
+    Err(Stuck::Forgotten)
+}
+
+/// Everything under way arrives.
+fn arrive(rules: &Rules, world: &mut World) {
+    for client in 0..world.clients.len() {
+        while !world.clients[client].late.is_empty() {
+            world.execute_late(rules, client, 0);
+        }
+        while world.clients[client].link.pending.len() > world.clients[client].link.replies.len() {
+            world.execute(rules, client);
+        }
+    }
+    for client in 0..world.clients.len() {
+        if !world.clients[client].lives {
+            continue;
+        }
+        while !world.clients[client].inbox.is_empty() {
+            world.hear(rules, client);
+        }
+        while !world.clients[client].link.replies.is_empty() {
+            world.answer(rules, client);
+        }
+    }
+}
+
+/// A live client does what is next for it.
+fn step(rules: &Rules, world: &mut World, client: usize) {
+    let client = &mut world.clients[client];
+    if !client.lives {
+        return;
+    }
+    client.deaf = false;
+    match client.phase {
+        Phase::Asking { .. } => client.poll(rules),
+        Phase::Anew => client.start(rules, true),
+        Phase::Confirming { .. } => client.keep(rules, Script::Extend),
+        Phase::Held { .. } => client.unlock(rules, false),
+        Phase::Idle | Phase::Releasing { .. } => {}
+    }
+    for entry in 0..client.leftovers.len() {
+        client.clean_up(rules, entry);
+    }
+}
+
+/// Whether the protocol leaves the key to the end of its lease.
+fn is_excused(world: &World, key: Key) -> bool {
+    let ended = !world.clients[usize::from(key.holder.client)].lives;
+    key.silent && (ended || world.memory.cleaned.contains(&key.holder))
+}
+
+/// Whether the key or the queue has something of a locker whose client lives, though all have ended.
+fn left_behind(world: &World) -> bool {
+    let queued = world
+        .server
+        .queue
+        .iter()
+        .any(|locker| world.clients[usize::from(locker.client)].lives && !world.memory.cleaned.contains(locker));
+    queued || world.server.key.is_some_and(|key| !is_excused(world, key))
+}

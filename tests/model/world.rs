@@ -1,0 +1,222 @@
+//! Everything together: the state of the world, and what can happen in it.
+
+use crate::answers::Memory;
+use crate::client::Client;
+use crate::rules::Rules;
+use crate::server::{Around, Command, Reply, Script, Server};
+
+/// One moment of the world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) clients: Vec<Client>,
+    /// How many faults may still happen.
+    pub(crate) faults: u8,
+    pub(crate) memory: Memory,
+    /// Whether a command touched a key that was another locker's.
+    pub(crate) theft: bool,
+    /// Whether a live waiter left the queue in another way than by a grant or its own release.
+    pub(crate) fell_out: bool,
+}
+
+/// One thing that can happen. The first field is the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Sends an acquire for a fresh locker.
+    Start {
+        client: usize,
+        wait: bool,
+    },
+    /// Polls the locker that it waits with.
+    Poll(usize),
+    /// Stops waiting.
+    GiveUp(usize),
+    /// Extends, for keeping or for confirming.
+    Extend(usize),
+    Probe(usize),
+    /// Ends its hold; with a next locker or without.
+    Unlock {
+        client: usize,
+        pass_on: bool,
+    },
+    /// Releases an entry of its clean-up list.
+    CleanUp {
+        client: usize,
+        entry: usize,
+    },
+    /// Opens its inbox again.
+    Listen(usize),
+    /// The server executes the next command of its connection.
+    Execute(usize),
+    /// The server executes the next command of one of its dropped connections.
+    ExecuteLate {
+        client: usize,
+        link: usize,
+    },
+    /// Takes the next reply.
+    Answer(usize),
+    /// Takes the next message.
+    Hear(usize),
+    /// Fault: gives the connection up; what was not executed is lost, or late.
+    Drop {
+        client: usize,
+        lost: bool,
+    },
+    /// Fault: its process ends; what was not executed is lost, or late.
+    Crash {
+        client: usize,
+        lost: bool,
+    },
+    /// Fault: a message is lost.
+    LoseMessage(usize),
+    /// Fault: the connection of the inbox ends.
+    Deafen(usize),
+    /// Fault: FLUSHALL. Connections stay.
+    Flush,
+    /// Fault: a new master lacks the last writes, or all. Connections end.
+    FailOver {
+        lag: u16,
+    },
+    /// Time passes, for everybody.
+    Tick,
+}
+
+impl World {
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let clock = rules.clock.map_or(0, |clock| clock.slack + clock.tick);
+        Self {
+            server: Server::new(clock),
+            clients: (0..).take(rules.lockers.len()).map(Client::new).collect(),
+            faults: rules.faults,
+            memory: Memory::default(),
+            theft: false,
+            fell_out: false,
+        }
+    }
+
+    /// Runs one command in the server, and looks whether it touched what it must not.
+    fn run(&mut self, rules: &Rules, command: Command) -> Reply {
+        let mut around = Around { rules, hears: [false; 3] };
+        for (hears, client) in around.hears.iter_mut().zip(&self.clients) {
+            *hears = client.lives && !client.deaf;
+        }
+        let (key, queue) = (self.server.key, self.server.queue.clone());
+        let (reply, granted) = self.server.run(&around, command);
+
+        let foreign = key.is_some_and(|key| key.holder != command.locker);
+        self.theft |= foreign && self.server.key != key;
+        self.fell_out |= queue.iter().any(|waiting| {
+            let released = *waiting == command.locker && matches!(command.script, Script::Release { .. });
+            around.hears[usize::from(waiting.client)]
+                && !released
+                && self.server.holder() != Some(*waiting)
+                && !self.server.queue.contains(waiting)
+        });
+        if let Some(granted) = granted {
+            self.clients[usize::from(granted.locker.client)].inbox.push(granted);
+        }
+        reply
+    }
+
+    pub(crate) fn execute(&mut self, rules: &Rules, client: usize) {
+        let link = &self.clients[client].link;
+        let command = link.pending[link.replies.len()].command;
+        let reply = self.run(rules, command);
+        self.clients[client].link.replies.push(reply);
+    }
+
+    pub(crate) fn execute_late(&mut self, rules: &Rules, client: usize, link: usize) {
+        let late = &mut self.clients[client].late;
+        let command = late[link].remove(0);
+        if late[link].is_empty() {
+            late.remove(link);
+        }
+        self.run(rules, command);
+    }
+
+    pub(crate) fn answer(&mut self, rules: &Rules, client: usize) {
+        let asker = &mut self.clients[client];
+        let (sent, reply) = (asker.link.pending.remove(0), asker.link.replies.remove(0));
+        asker.answer(rules, &mut self.memory, sent, reply);
+    }
+
+    pub(crate) fn hear(&mut self, rules: &Rules, client: usize) {
+        let granted = self.clients[client].inbox.remove(0);
+        self.clients[client].hear(rules, &mut self.memory, granted);
+    }
+
+    /// Loses the first messages for a client.
+    fn lose(&mut self, client: usize, count: usize) {
+        for granted in self.clients[client].inbox.drain(..count) {
+            if let Some(key) = self.server.key.as_mut().filter(|key| key.holder == granted.locker) {
+                key.silent = true;
+            }
+        }
+    }
+
+    pub(crate) fn tick(&mut self, rules: &Rules) {
+        self.server.tick(rules);
+        for client in &mut self.clients {
+            client.tick();
+        }
+    }
+
+    fn crash(&mut self, rules: &Rules, client: usize, lost: bool) {
+        self.clients[client].crash(rules, lost);
+        if let Some(key) = self.server.key.as_mut().filter(|key| usize::from(key.holder.client) == client) {
+            key.silent = true;
+        }
+        self.memory.cleaned.retain(|locker| usize::from(locker.client) != client);
+    }
+
+    fn lose_data(&mut self, lag: u16) {
+        (self.server.key, self.server.queue_left) = (None, 0);
+        self.server.queue.clear();
+        self.server.fence = self.server.fence.saturating_sub(lag);
+    }
+
+    fn fail_over(&mut self, rules: &Rules, lag: u16) {
+        self.lose_data(lag);
+        for client in &mut self.clients {
+            client.drop_link(rules, true);
+            client.late.clear();
+            client.inbox.clear();
+        }
+    }
+
+    /// Does one thing that `actions` offered.
+    pub(crate) fn apply(&mut self, rules: &Rules, action: Action) {
+        use Action as A;
+        if matches!(
+            action,
+            A::Drop { .. } | A::Crash { .. } | A::LoseMessage(_) | A::Deafen(_) | A::Flush | A::FailOver { .. }
+        ) {
+            self.faults -= 1;
+        }
+        match action {
+            A::Start { client, wait } => self.clients[client].start(rules, wait),
+            A::Poll(client) => self.clients[client].poll(rules),
+            A::GiveUp(client) => self.clients[client].give_up(rules),
+            A::Extend(client) => self.clients[client].keep(rules, Script::Extend),
+            A::Probe(client) => self.clients[client].keep(rules, Script::Probe),
+            A::Unlock { client, pass_on } => self.clients[client].unlock(rules, pass_on),
+            A::CleanUp { client, entry } => self.clients[client].clean_up(rules, entry),
+            A::Listen(client) => self.clients[client].deaf = false,
+            A::Execute(client) => self.execute(rules, client),
+            A::ExecuteLate { client, link } => self.execute_late(rules, client, link),
+            A::Answer(client) => self.answer(rules, client),
+            A::Hear(client) => self.hear(rules, client),
+            A::Drop { client, lost } => self.clients[client].drop_link(rules, lost),
+            A::Crash { client, lost } => self.crash(rules, client, lost),
+            A::LoseMessage(client) => self.lose(client, 1),
+            A::Deafen(client) => {
+                self.lose(client, self.clients[client].inbox.len());
+                self.clients[client].deaf = true;
+            }
+            A::Flush => self.lose_data(u16::MAX),
+            A::FailOver { lag } => self.fail_over(rules, lag),
+            A::Tick => self.tick(rules),
+        }
+        self.normalise(rules);
+    }
+}
