@@ -34,7 +34,8 @@ if holder == ARGV[1] then
   if set.err then
     return waiting
   end
-  -- A fence far behind may have been lost: of the past only `slack` is certainly unissued, and the clock itself.
+  -- A fence behind the clock may have been lost: numbers of the last moments may be another key's already. None is this
+  -- key's, but its holder's own and smaller ones, which the holder drops.
   return {1, waiting, math.max(last, clock - math.max(ARGV[4], 1)) + 1, clock}
 end
 

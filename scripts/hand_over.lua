@@ -12,7 +12,7 @@ local winner, lease, inbox = false
 if not failed then
   local entry = redis.call('LINDEX', KEYS[2], 0)
   while entry do
-    local ms, locker, client = string.match(entry, '^([1-9]%d*) ((.*)%-[^-]*)$')
+    local ms, locker, client = string.match(entry, '^([1-9]%d*) (([^ ]*)%-[^- ]*)$')
     if ms and #ms < 16 then -- anything else no lock wrote, and SET might refuse it
       inbox = 'DLOCK:1:inbox:' .. client
       if entry == caller then

@@ -1,8 +1,8 @@
 //! Who needs the store: threads in `lock`, and holds. When a client is closed, the last of them ends the rest.
 //!
 //! A thread enters before it looks at anything, and leaves after it has cleaned up behind itself; a hold takes the place
-//! of the thread that got it. After the closing nobody enters, so both counts only fall, and whoever brings them to
-//! zero sees it: each decrements first and looks afterwards, and a hold is counted before its thread is not.
+//! of the thread that got it. After the closing nobody enters. The closing thread waits until all have left, and ends
+//! the rest if no hold is on then; else the last hold does. A thread that only wanted to wait for a while never has to.
 
 use crate::error::Error;
 use parking_lot::{Condvar, Mutex};
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 pub(crate) struct Activity {
     closed: AtomicBool,
     inside: AtomicUsize,
+    /// Whether, after the closing, all threads have left.
+    drained: AtomicBool,
     holds: AtomicUsize,
     gate: Mutex<()>,
     left: Condvar,
@@ -31,16 +33,26 @@ impl Activity {
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`] after the closing; the caller is to [`leave`](Self::leave) all the same.
+    /// [`Error::ShutDown`] after the closing; the caller is not counted then.
     pub(crate) fn enter(&self) -> Result<(), Error> {
+        if self.is_closed() {
+            return Err(Error::ShutDown);
+        }
         self.inside.fetch_add(1, SeqCst);
-        if self.is_closed() { Err(Error::ShutDown) } else { Ok(()) }
+        if self.is_closed() {
+            self.leave();
+            return Err(Error::ShutDown);
+        }
+        Ok(())
     }
 
-    /// Counts the calling thread out; `true` when it is the last after the closing.
-    pub(crate) fn leave(&self) -> bool {
-        self.inside.fetch_sub(1, SeqCst);
-        self.is_last()
+    /// Counts the calling thread out.
+    pub(crate) fn leave(&self) {
+        if self.inside.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
+            // With the gate: between its look and its waiting, the closing thread would not hear this.
+            drop(self.gate.lock());
+            self.left.notify_all();
+        }
     }
 
     /// Counts a hold, before its thread leaves.
@@ -48,31 +60,21 @@ impl Activity {
         self.holds.fetch_add(1, SeqCst);
     }
 
-    /// Counts a hold out; `true` when it is the last after the closing.
+    /// Counts a hold out; `true` when it is the last one, the closing thread has gone, and so the rest is to be ended.
     pub(crate) fn end_hold(&self) -> bool {
-        self.holds.fetch_sub(1, SeqCst);
-        self.is_last()
+        self.holds.fetch_sub(1, SeqCst) == 1 && self.drained.load(SeqCst)
     }
 
-    /// Waits, after the closing, until no thread is inside; whether no hold is left then either.
+    /// Waits, after the closing, until no thread is inside; whether no hold is on then either. (This and the last hold's
+    /// end may both see that: each first says what it did, and then looks at the other.)
     pub(crate) fn wait_until_left(&self) -> bool {
         let mut gate = self.gate.lock();
         while self.inside.load(SeqCst) > 0 {
             self.left.wait(&mut gate);
         }
         drop(gate);
+        self.drained.store(true, SeqCst);
         self.holds.load(SeqCst) == 0
-    }
-
-    fn is_last(&self) -> bool {
-        if !self.is_closed() {
-            return false;
-        }
-        // With the gate: between its look and its waiting, the closing thread would not hear this.
-        drop(self.gate.lock());
-        self.left.notify_all();
-        // In this order: a thread that leaves with a hold has counted the hold before.
-        self.inside.load(SeqCst) == 0 && self.holds.load(SeqCst) == 0
     }
 }
 
@@ -81,18 +83,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_out_after_the_closing_knows_it() {
+    fn the_last_hold_after_the_closing_knows_it() {
         let activity = Activity::default();
         activity.enter().expect("open");
-        activity.enter().expect("open");
         activity.begin_hold();
-        assert!(!activity.leave());
+        activity.leave();
+        activity.begin_hold();
+        assert!(!activity.end_hold());
         assert!(activity.close());
         assert!(!activity.close());
         assert!(activity.enter().is_err());
-        assert!(!activity.leave());
-        assert!(!activity.leave());
         assert!(!activity.wait_until_left());
         assert!(activity.end_hold());
+    }
+
+    #[test]
+    fn the_closing_thread_waits_for_those_inside() {
+        let activity = Activity::default();
+        activity.enter().expect("open");
+        std::thread::scope(|scope| {
+            activity.close();
+            let closer = scope.spawn(|| activity.wait_until_left());
+            assert!(!closer.is_finished());
+            activity.leave();
+            assert!(closer.join().expect("no panic"));
+        });
     }
 }

@@ -17,7 +17,7 @@ use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -31,17 +31,15 @@ const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A renewal may take this part of the time that is left, so that others fit in after it.
-const KEEP_PART: u32 = 2;
+/// A renewal may take this part of the time that the most urgent tenure has left, so that others fit in after it …
+const KEEP_PART: u32 = 3;
+
+/// … but so many round trips (a fresh connection takes three) if they fit at all: this part of the time that is left.
+const KEEP_TRIPS: u32 = 4;
+const KEEP_MOST_PART: u32 = 2;
 
 /// After a faster round trip, the slowest one that is remembered falls by this part of it.
 const TRIP_DECAY: u64 = 8;
-
-/// A renewal should take no longer than this part of the shortest live lease, whose own renewal would have to wait …
-const KEEP_LEASE_PART: u32 = 12;
-
-/// … but may take this part of the time that is left, so that a lease too short for this network cannot end the others.
-const KEEP_LEAST_PART: u32 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -77,7 +75,17 @@ impl Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        if self.0.activity.leave() {
+        self.0.activity.leave();
+    }
+}
+
+/// A hold that is about to be over, release and all.
+#[must_use]
+pub(crate) struct Leaving<'a>(&'a Client);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.0.activity.end_hold() {
             self.0.shut_down();
         }
     }
@@ -87,7 +95,8 @@ impl Drop for Inside<'_> {
 #[derive(Debug)]
 struct Held {
     schedule: Schedule<Arc<Key>>,
-    leases: BTreeMap<Duration, usize>,
+    /// The deadlines of the live ones.
+    deadlines: Schedule<()>,
 }
 
 impl Client {
@@ -106,7 +115,7 @@ impl Client {
             last_key: AtomicU64::new(0),
             waiting: Mutex::new(Schedule::new()),
             retry_thread: Worker::new("dlock-retry", Arc::clone(&clock)),
-            held: Mutex::new(Held { schedule: Schedule::new(), leases: BTreeMap::new() }),
+            held: Mutex::new(Held { schedule: Schedule::new(), deadlines: Schedule::new() }),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
             listener: Listener::new(listen),
@@ -321,30 +330,30 @@ impl Client {
 
     /// Takes a new tenure into the lease thread's care.
     pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
-        *self.held.lock().leases.entry(tenure.lease()).or_default() += 1;
-        self.keep_until(key, tenure.due(self.trip()));
+        self.keep_until(key, tenure, tenure.due(self.trip()));
     }
 
     /// Sets when the lease thread has to look at a kept tenure.
-    pub(crate) fn keep_until(&self, key: &Arc<Key>, due: Moment) {
-        self.held.lock().schedule.put(key.id, due, Arc::clone(key));
+    pub(crate) fn keep_until(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
+        let mut held = self.held.lock();
+        held.schedule.put(key.id, due, Arc::clone(key));
+        held.deadlines.put(key.id, tenure.deadline(), ());
+        drop(held);
         self.lease_thread.wake_by(due);
     }
 
     /// Ends the care for a tenure that was lost. The book keeps its key until the hold ends: a stale hold has to be found
     /// again by its thread.
-    pub(crate) fn keep_no_more(&self, key: &Arc<Key>, tenure: &Tenure) {
+    pub(crate) fn keep_no_more(&self, key: &Arc<Key>) {
         let mut held = self.held.lock();
-        held.forget_lease(tenure.lease());
+        held.deadlines.remove(key.id);
         held.schedule.put(key.id, Moment::NEVER, Arc::clone(key));
     }
 
     /// Takes the tenure of a hold that ends out of the book.
-    pub(crate) fn forget_kept(&self, key: &Key, tenure: &Tenure) {
+    pub(crate) fn forget_kept(&self, key: &Key) {
         let mut held = self.held.lock();
-        if !tenure.is_lost() {
-            held.forget_lease(tenure.lease());
-        }
+        held.deadlines.remove(key.id);
         let removed = held.schedule.remove(key.id);
         drop(held);
         drop(removed);
@@ -371,24 +380,12 @@ impl Client {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed))
     }
 
-    /// How long a renewal may take when so much time is left.
-    pub(crate) fn keep_limit(&self, left: Duration) -> Duration {
-        let shortest = self.held.lock().leases.first_key_value().map_or(Duration::MAX, |(lease, _)| *lease);
-        (left / KEEP_PART)
-            .min((shortest / KEEP_LEASE_PART).max(left / KEEP_LEAST_PART))
-            .min(self.processor.command_limit())
-            .max(Duration::from_millis(1))
-    }
-}
-
-impl Held {
-    fn forget_lease(&mut self, lease: Duration) {
-        if let Some(count) = self.leases.get_mut(&lease) {
-            *count -= 1;
-            if *count == 0 {
-                self.leases.remove(&lease);
-            }
-        }
+    /// How long a renewal may take that must be through before `deadline`: it should leave time for others after it, for
+    /// this tenure and for every other one that this thread keeps.
+    pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
+        let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
+        let at_least = (self.trip() * KEEP_TRIPS).min(deadline.since(now) / KEEP_MOST_PART);
+        (most_urgent / KEEP_PART).max(at_least).min(self.processor.command_limit()).max(Duration::from_millis(1))
     }
 }
 
@@ -404,16 +401,12 @@ impl Client {
     ///
     /// [`Error::ShutDown`] after the closing.
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
-        let entered = self.activity.enter();
-        let inside = Inside(self);
-        entered.map(|()| inside)
+        self.activity.enter().map(|()| Inside(self))
     }
 
-    /// Counts out a hold that has ended, release and all.
-    pub(crate) fn end_hold(&self) {
-        if self.activity.end_hold() {
-            self.shut_down();
-        }
+    /// Counts out a hold when what this returns is dropped.
+    pub(crate) fn leaving(&self) -> Leaving<'_> {
+        Leaving(self)
     }
 
     /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
@@ -436,16 +429,31 @@ impl Client {
             return;
         }
         self.retry_thread.stop();
-        let leftovers = self.cleanup.take_due(Moment::NEVER);
-        if !leftovers.is_empty() {
-            let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
-            let results = self.batch(&requests, self.processor.command_limit());
-            let failed = results.iter().filter(|result| result.is_err()).count();
-            log::info!("closing: {} leftovers released once more, {failed} of them without an answer", requests.len());
-        }
+        // Before the leftovers: a grant heard at the last moment is one of them.
         self.listener.stop();
+        self.release_leftovers();
         self.lease_thread.stop();
         self.processor.close();
+    }
+}
+
+impl Client {
+    /// Releases what is on the clean-up list once more, as long as the store answers.
+    fn release_leftovers(&self) {
+        let (mut released, mut unanswered) = (0, 0);
+        while unanswered == 0 {
+            let leftovers = self.cleanup.take_due(Moment::NEVER);
+            if leftovers.is_empty() {
+                break;
+            }
+            let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
+            let results = self.batch(&requests, self.processor.command_limit());
+            unanswered = results.iter().filter(|result| result.is_err()).count();
+            released += results.len() - unanswered;
+        }
+        if released + unanswered > 0 {
+            log::info!("closing: {released} leftovers released, {unanswered} without an answer");
+        }
     }
 }
 

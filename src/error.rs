@@ -1,6 +1,5 @@
 //! What can go wrong, by name.
 
-use crate::processor::NotOurs;
 use std::fmt;
 use std::time::Duration;
 
@@ -139,12 +138,6 @@ pub enum LossCause {
     },
     /// The key is gone: deleted, evicted, or not there after a failover.
     Deleted,
-}
-
-impl From<NotOurs> for LossCause {
-    fn from(other: NotOurs) -> Self {
-        other.holder.map_or(Self::Deleted, |by| Self::TakenOver { by })
-    }
 }
 
 impl fmt::Display for LossCause {

@@ -109,8 +109,8 @@ impl DLockGenerator {
     /// Ends the making and getting of locks: new and waiting calls fail with [`Error::ShutDown`]. What is held stays
     /// held and is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until waiting threads have left, and, without holds, until both threads have ended: about one command's
-    /// time-out (1 s) each at most. Called again it does nothing more.
+    /// Blocks until waiting threads have left, and, without holds, until both threads have ended: a few round trips, or
+    /// a few commands' time-outs (1 s each) when the server does not answer. Called again it does nothing more.
     pub fn close(&self) {
         self.client.close();
     }

@@ -237,7 +237,7 @@ impl Key {
         let mut state = self.state();
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
-                client.forget_kept(self, &tenure);
+                client.forget_kept(self);
                 self.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }
@@ -261,7 +261,7 @@ impl Key {
         if !self.pass_on(client) {
             return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
         }
-        client.end_hold();
+        drop(client.leaving());
         Ok(())
     }
 
@@ -319,6 +319,7 @@ impl Key {
     /// the store's queue when threads of it wait.
     fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
         let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { about: None })?;
+        let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();
         let known = tenure.is_lost();
@@ -327,13 +328,10 @@ impl Key {
             tenure.lose(LossCause::Deadline, at);
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
-        let mut released = match next {
-            Some(next) => self.hand_over(client, turn, &tenure, next),
-            None => {
-                let released = client.give_back(&self.name, &tenure);
-                drop(turn);
-                released
-            }
+        // Without a next locker the first waiter gets its turn when all is said about this hold.
+        let (mut released, rest) = match next {
+            Some(next) => (self.hand_over(client, turn, &tenure, next), None),
+            None => (client.give_back(&self.name, &tenure), Some(turn)),
         };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
@@ -344,7 +342,7 @@ impl Key {
         if !known {
             crate::lease::tell(&self.name, &tenure, watchers);
         }
-        client.end_hold();
+        drop(rest);
         Some(released)
     }
 

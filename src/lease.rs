@@ -1,9 +1,9 @@
 //! The lease-extension thread: renews what is held, looks whether it is still ours, and tells when it is not.
 //!
 //! One thread for all tenures of a client. A lease is extended at 75 % (`with_renew_at`); every lease/6 in between the
-//! key is probed. What is due goes to the store in one batch, earliest deadline first. A failed attempt may use half
-//! of the time that is left, and the next one half of the rest, so that at least three fit before the deadline; where
-//! round trips are long for a lease, it is extended earlier for that.
+//! key is probed. What is due goes to the store in one batch, earliest deadline first. An attempt may use a third of
+//! the time that the most urgent tenure has left, and the next one a third of the rest, so that three fit before the
+//! deadline; where round trips are long for a lease, it is extended earlier, and an attempt gets several of them.
 
 use crate::client::Client;
 use crate::clock::Moment;
@@ -49,12 +49,11 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     chores.sort_by_key(|chore| chore.deadline);
     if let Some(first) = chores.first() {
         let sent_at = client.clock.now();
-        let limit = client.keep_limit(first.deadline.since(sent_at));
+        let limit = client.keep_limit(first.deadline, sent_at);
         let requests: Vec<_> = chores.iter().map(Chore::request).collect();
         let results = client.batch(&requests, limit);
-        if results.iter().all(Result::is_ok) {
-            client.note_trip(client.clock.now().since(sent_at));
-        }
+        // Also when there was no answer in time: it may have been too short a time.
+        client.note_trip(client.clock.now().since(sent_at));
         for (chore, result) in chores.iter().zip(results) {
             end(client, &chore.key, &chore.locker, result, sent_at);
         }
@@ -69,7 +68,7 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
         None => return,
     };
     let sent_at = client.clock.now();
-    let limit = limit.min(client.keep_limit(key.hold.deadline().since(sent_at)));
+    let limit = limit.min(client.keep_limit(key.hold.deadline(), sent_at));
     let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers };
     let result = client.processor.extend(&request, limit).map(Outcome::Extend);
     end(client, key, locker, result, sent_at);
@@ -88,13 +87,13 @@ fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
         return None;
     }
     if now < tenure.due(client.trip()) {
-        client.keep_until(&key, tenure.due(client.trip()));
+        client.keep_until(&key, tenure, tenure.due(client.trip()));
         return None;
     }
     let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
     let extend = now >= tenure.extend_at(client.trip());
     // Whatever becomes of this round, the loss is not overlooked.
-    client.keep_until(&key, deadline);
+    client.keep_until(&key, tenure, deadline);
     drop(state);
     Some(Chore { key, locker, lease, deadline, extend })
 }
@@ -117,11 +116,11 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
                 tenure.tokens().refill(numbers);
             }
             key.hold.renew(tenure.deadline());
-            client.keep_until(key, tenure.due(client.trip()));
+            client.keep_until(key, tenure, tenure.due(client.trip()));
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
             tenure.checked(sent_at);
-            client.keep_until(key, tenure.due(client.trip()));
+            client.keep_until(key, tenure, tenure.due(client.trip()));
         }
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
             notice_loss(client, key, state, LossCause::from(other), now);
@@ -129,7 +128,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         other => {
             let left = tenure.deadline().since(now);
             let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-            client.keep_until(key, (now + pause).min(tenure.deadline()));
+            client.keep_until(key, tenure, (now + pause).min(tenure.deadline()));
             drop(state);
             let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
             log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
@@ -155,7 +154,7 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
         return;
     }
     key.hold.lose();
-    client.keep_no_more(key, tenure);
+    client.keep_no_more(key);
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);

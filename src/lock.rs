@@ -54,7 +54,8 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// * [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`]: at once.
-    /// * [`Error::Backend`]: only when the store has never answered this generator yet, naming the cause.
+    /// * [`Error::Backend`]: only when the store has never answered this generator yet, naming the cause, or when the
+    ///   operating system refuses a thread.
     /// * [`Error::LeaseLost`]: the calling thread holds the lock already, but has lost its lease.
     /// * [`Error::TooManyHolds`], [`Error::ShutDown`].
     ///

@@ -5,7 +5,7 @@
 //! Everything that decides who holds a lock is one atomic operation of the store. The contracts below are what the
 //! conformance suite (`tests/it/conformance`) checks, on every store alike.
 
-use crate::error::Error;
+use crate::error::{Error, LossCause};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -115,7 +115,7 @@ pub enum ExtendOutcome {
     Extended {
         /// How many tenures wait in the queue.
         waiting: u64,
-        /// With `fresh_numbers`: numbers that no one else was or will be given, at most 10,000. `None` also when the
+        /// With `fresh_numbers`: numbers that no other tenure of this key was or will be given, at most 10,000. `None` also when the
         /// store has none for the moment: the lease counts anew all the same.
         numbers: Option<RangeInclusive<u64>>,
     },
@@ -153,6 +153,12 @@ pub enum ProbeOutcome {
 pub struct NotOurs {
     /// The holder's locker; `None` when the key is free.
     pub holder: Option<String>,
+}
+
+impl From<NotOurs> for LossCause {
+    fn from(other: NotOurs) -> Self {
+        other.holder.map_or(Self::Deleted, |by| Self::TakenOver { by })
+    }
 }
 
 /// What a store knows of a key, for people: [`LockProcessor::inspect`].

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::processor::{ReleaseRequest, Request};
 use crate::tenure::Tenure;
 use crate::turn::Turn;
+use std::time::Duration;
 
 /// One round: asks for the keys that are due, and releases the leftovers that are due.
 pub(crate) fn round(client: &Client, now: Moment) -> Moment {
@@ -45,7 +46,9 @@ fn release(client: &Client, unwanted: &[(Turn, Tenure)]) {
             Request::Release(ReleaseRequest { key, locker, lease, next: None })
         })
         .collect();
-    let results = client.batch(&requests, client.processor.command_limit());
+    // A thread that closes the client waits for this one: then the clean-up list has to do.
+    let limit = if client.is_closed() { Duration::ZERO } else { client.processor.command_limit() };
+    let results = client.batch(&requests, limit);
     for ((turn, tenure), result) in unwanted.iter().zip(results) {
         if result.is_err() {
             let ending = Ending::ReleaseUnanswered(tenure.deadline());

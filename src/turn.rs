@@ -87,7 +87,10 @@ impl Key {
                 }
                 Answer::Gone => question = self.first_question(client, settings, patience),
                 Answer::Failed { error, unsettled: Some(unsettled) }
-                    if unanswered.is_none() && is_unknown(&error) && !patience.is_over(client.clock.now()) =>
+                    if unanswered.is_none()
+                        && is_unknown(&error)
+                        && !client.is_closed()
+                        && !patience.is_over(client.clock.now()) =>
                 {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
@@ -137,7 +140,7 @@ impl Key {
             _ => Ok(()),
         };
         client.abandon(&self.name, answer.into_unsettled());
-        outcome
+        if client.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask

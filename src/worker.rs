@@ -122,7 +122,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round:
             alarm.at = Moment::NEVER;
         }
         let Some(strong) = subject.upgrade() else { return };
-        // What a round takes up it puts back when it unwinds, so that the next one can go on.
+        // A panic of a store or of the log. Turns are passed on and held keys are back in the book, so work goes on.
         let next = catch_unwind(AssertUnwindSafe(|| round(&strong, clock.now()))).unwrap_or_else(|_| {
             log::error!("a round of the thread {name} ended by a panic; please report it");
             clock.now() + PAUSE_AFTER_PANIC

@@ -73,6 +73,11 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     }
 }
 
+/// Whether a reply says that the server is no master, or has just been started.
+pub(crate) fn is_no_master(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING"))
+}
+
 /// Whether a reply says that the server does not know the script.
 pub(crate) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if e.code() == "NOSCRIPT")

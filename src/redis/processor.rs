@@ -1,7 +1,7 @@
 //! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
 
 use super::builder::RedisBuilder;
-use super::classify::is_noscript;
+use super::classify::{is_no_master, is_noscript};
 use super::inbox::RedisInbox;
 use super::keys::queue_key;
 use super::link::Endpoint;
@@ -108,6 +108,9 @@ impl RedisLockProcessor {
         let replies = self.run(&calls, limit, or_break);
         let read = |(request, reply): (&Request<'_>, Reply)| {
             let (value, epoch) = reply?;
+            if is_no_master(&value) {
+                self.transport.mark_unnumbered();
+            }
             let outcome = reply::outcome(request, &value)?;
             if reply::has_number(&outcome) {
                 self.transport.mark_numbered(epoch);

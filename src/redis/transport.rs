@@ -107,6 +107,12 @@ impl Transport {
         self.numbered.fetch_max(epoch, Ordering::Relaxed);
     }
 
+    /// Forgets that the connection had a fence number: the server says that it is, or was, no master, so others may have
+    /// issued numbers since.
+    pub(crate) fn mark_unnumbered(&self) {
+        self.numbered.store(0, Ordering::Relaxed);
+    }
+
     /// Whether the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
@@ -297,12 +303,14 @@ impl Transport {
         let appointed = slot.take_lead();
         let answer = self.depart(&mut state, slot, limit);
         let late = matches!(&answer.failure, Some(Error::Backend { failure: BackendFailure::Unknown, .. }));
+        let unsent = matches!(&answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
         if or_break
-            && late
+            && (late || unsent)
             && let Some((epoch, breaker)) = &state.breaker
-            && *epoch == answer.epoch
+            && (unsent || *epoch == answer.epoch)
         {
-            // The leader sees the end of the stream and does the rest.
+            // The leader sees the end of the stream and does the rest. Also for a call that was not even sent: who leads has
+            // waited for an answer all this time.
             breaker.cut();
         }
         if appointed {

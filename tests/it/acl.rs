@@ -29,6 +29,7 @@ fn set_user(admin: &mut redis::Connection, words: &[String]) {
 fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), Error> {
     redis::cmd("FLUSHALL").exec(admin).expect("flushed");
     redis::cmd("SCRIPT").arg("FLUSH").exec(admin).expect("flushed");
+    redis::cmd("ACL").arg("LOG").arg("RESET").exec(admin).expect("reset");
     let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
     let key = "DLOCK_ACL_test";
     let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
@@ -51,6 +52,15 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     }
     release("b-1", Some(("b-2", LEASE)))?;
     release("b-2", None)?;
+    // Once more, now that the connection has had its first number.
+    acquire("a-3", false)?;
+    release("a-3", None)?;
+
+    // A right that a script can do without is missed all the same: the server logs each time that it is.
+    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(admin).expect("log");
+    if !log.is_empty() {
+        return Err(Error::Denied { message: format!("{log:?}") });
+    }
 
     // A fence that no clock reaches is refused, and left as it was.
     redis::cmd("SET").arg(FENCE).arg(9_007_199_254_740_991_u64).exec(admin).expect("set");

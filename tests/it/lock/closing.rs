@@ -47,7 +47,7 @@ fn waiters_are_turned_away_at_once(lab: &Lab) {
     let (guard, remote_guard) = (here.lock().unwrap(), remote.lock().unwrap());
     // Those who wait for this process, and those who wait for another: nothing that is due would wake either for a minute.
     let crew: Vec<_> = [waiters(&here), waiters(&there)].into_iter().flatten().collect();
-    generator.close();
+    spawn(move || generator.close()).join();
     assert!(crew.into_iter().map(Member::join).all(|result| is_shut_down(&result)));
     assert_eq!((here.queue_length(), there.queue_length()), (0, 0));
     assert!(guard.is_valid() && remote_guard.is_valid());
@@ -74,9 +74,11 @@ fn nothing_begins_after_the_closing(lab: &Lab) {
 fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 200).with_renew_at(0.3)).unwrap();
+    let free = generator.generate_with(config("free", 200)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     generator.close();
+    assert!(is_shut_down(&free.lock()) && is_shut_down(&free.try_lock()));
     // Longer than three leases.
     watch.wait_for_more(Kind::Extend, 12);
     assert!(guard.is_valid());

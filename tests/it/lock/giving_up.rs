@@ -61,6 +61,9 @@ fn those_who_gave_up_leave_no_trace(lab: &Lab) {
         guard.unlock().unwrap();
     }
     assert_eq!(lab.leftovers(), [""; 0]);
+    // Nor in their own generator: nobody is taken for waiting, or for asking, any more.
+    assert!(lock.try_lock().unwrap().is_some());
+    assert!(metronome.try_lock().unwrap().is_some());
 }
 
 /// Lets another process hold the lock and one waiter, or two, wait for it; stops the retry thread when it has got the

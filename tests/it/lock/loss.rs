@@ -120,7 +120,7 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
 fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
-    let metronome = generator.generate_with(config("metronome", 300)).unwrap();
+    let metronome = generator.generate_with(config("metronome", 1500)).unwrap();
     let _ticking = metronome.lock().unwrap();
     for noticed in [true, false] {
         let guard = lock.lock().unwrap();

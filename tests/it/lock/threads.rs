@@ -41,6 +41,7 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
     let waiter = wait_with(lock.clone(), &cancel);
     eventually("it waits", || lock.queue_length() == 1);
     assert!(held.try_lock().unwrap().is_none());
+    assert!(held.try_lock_for(Duration::ZERO).unwrap().is_none());
     assert_eq!(workers(), (0, 1));
     let other = wait_with(held.clone(), &cancel);
     eventually("it waits", || held.queue_length() == 1);
@@ -86,12 +87,15 @@ fn at_work(lab: &Lab) -> (redis_dlock::DLockGenerator, DistributedReentrantLock)
 }
 
 fn closing_ends_them(lab: &Lab) {
+    let open = descriptors();
     let (generator, _lock) = at_work(lab);
     generator.close();
     assert_eq!(workers(), (0, 0), "it waits for their end");
+    assert_eq!(descriptors(), open, "and the handles that are left keep no socket");
 }
 
 fn the_last_unlock_after_the_closing_ends_them(lab: &Lab) {
+    let open = descriptors();
     let (generator, lock) = at_work(lab);
     let other = generator.generate_with(config("y", 300)).unwrap();
     let (first, second) = (lock.lock().unwrap(), other.lock().unwrap());
@@ -102,6 +106,7 @@ fn the_last_unlock_after_the_closing_ends_them(lab: &Lab) {
     assert_eq!(workers().1, 1, "there is still something to be renewed");
     second.unlock().unwrap();
     assert_eq!(workers(), (0, 0));
+    assert_eq!(descriptors(), open);
 }
 
 fn the_last_handle_ends_them(lab: &Lab) {

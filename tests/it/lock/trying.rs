@@ -34,6 +34,9 @@ fn one_attempt_gets_a_free_lock(lab: &Lab) {
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
     assert_eq!(attempts(&lock), [true; 4]);
     assert_eq!((watch.count_of(Kind::Acquire), watch.count_of(Kind::Release)), (4, 4));
+    // None of them is a wait that ends at once: the store gets its time to answer.
+    let asked = watch.calls_of(Kind::Acquire);
+    assert!(asked.iter().all(|call| call.limit == lab.processor().command_limit()), "{asked:?}");
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 

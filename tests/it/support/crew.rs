@@ -4,8 +4,9 @@ use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// After so long a test hangs.
-pub(crate) const HANG: Duration = Duration::from_secs(60);
+/// After so long a test hangs. A parked thread of the library looks around by itself after 30 s: a wake-up that got lost is
+/// to be seen before that.
+pub(crate) const HANG: Duration = Duration::from_secs(25);
 
 /// Waits until something is so.
 #[track_caller]

@@ -30,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) locker: String,
     /// When it was sent.
     pub(crate) at: Moment,
+    /// How long its answer was to be waited for.
+    pub(crate) limit: Duration,
     /// Which round trip carried it.
     pub(crate) trip: usize,
 }
@@ -155,7 +157,7 @@ impl Watch {
         self.healed.notify_all();
     }
 
-    fn record(&self, requests: &[(Kind, &str, &str)]) {
+    fn record(&self, requests: &[(Kind, &str, &str)], limit: Duration) {
         let mut calls = self.calls.lock();
         let at = SystemClock.now();
         calls.1 += 1;
@@ -165,6 +167,7 @@ impl Watch {
             key: key.to_owned(),
             locker: locker.to_owned(),
             at,
+            limit,
             trip,
         }));
     }
@@ -236,7 +239,7 @@ impl Watched {
         work: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Some(watch) = &self.watch else { return work() };
-        watch.record(requests);
+        watch.record(requests, limit);
         watch.pass_gates(requests, When::Going);
         watch.fail_if_told(limit)?;
         let result = work();
