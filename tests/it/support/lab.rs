@@ -2,7 +2,7 @@
 
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store};
-use redis_dlock::{Busy, DLockConfig, DLockGenerator, LockProcessor, MemoryLockProcessor};
+use redis_dlock::{Busy, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -28,13 +28,19 @@ impl Lab {
 
     /// A new client.
     pub(crate) fn generator(&self) -> DLockGenerator {
-        DLockGenerator::new(Watched::unseen(self.store.processor())).unwrap()
+        builder().build(Watched::unseen(self.store.processor())).unwrap()
     }
 
     /// A new client, and what it asks of the store.
     pub(crate) fn watched_generator(&self) -> (DLockGenerator, Arc<Watch>) {
         let (processor, watch) = Watched::new(self.store.processor());
-        (DLockGenerator::new(processor).unwrap(), watch)
+        (builder().build(processor).unwrap(), watch)
+    }
+
+    /// A new client that hears no grant and so never stands in the store's queue, and what it asks of the store.
+    pub(crate) fn deaf_generator(&self) -> (DLockGenerator, Arc<Watch>) {
+        let (processor, watch) = Watched::new(self.store.processor());
+        (DLockGenerator::builder().listener(false).build(processor).unwrap(), watch)
     }
 
     /// `DEL`, behind everybody's back.
@@ -59,6 +65,16 @@ impl Lab {
     pub(crate) fn leftovers(&self) -> Vec<String> {
         self.store.leftovers()
     }
+}
+
+/// Whether the clients of this run hear of grants: not with `DLOCK_TEST_LISTENER=off`.
+pub(crate) fn is_listener_on() -> bool {
+    std::env::var_os("DLOCK_TEST_LISTENER").is_none_or(|value| value != "off")
+}
+
+/// What all clients of these tests have in common.
+fn builder() -> GeneratorBuilder {
+    DLockGenerator::builder().listener(is_listener_on())
 }
 
 /// Settings of a lock of these tests.

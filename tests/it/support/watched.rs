@@ -16,10 +16,19 @@ use std::time::Duration;
 pub(crate) enum Kind {
     Acquire,
     Poll,
+    /// Either of them; no call is recorded as this.
+    Question,
     Extend,
     Release,
     Probe,
     Inspect,
+}
+
+impl Kind {
+    /// Whether a call of the other kind is meant by this one.
+    fn covers(self, other: Self) -> bool {
+        self == other || self == Self::Question && matches!(other, Self::Acquire | Self::Poll)
+    }
 }
 
 /// One request, as it was recorded.
@@ -108,7 +117,7 @@ impl Watch {
 
     /// All calls of one kind until now.
     pub(crate) fn calls_of(&self, kind: Kind) -> Vec<Call> {
-        self.calls().into_iter().filter(|call| call.kind == kind).collect()
+        self.calls().into_iter().filter(|call| kind.covers(call.kind)).collect()
     }
 
     /// How many calls there were until now.
@@ -118,7 +127,7 @@ impl Watch {
 
     /// How many calls of one kind there were until now.
     pub(crate) fn count_of(&self, kind: Kind) -> usize {
-        self.calls.lock().0.iter().filter(|call| call.kind == kind).count()
+        self.calls.lock().0.iter().filter(|call| kind.covers(call.kind)).count()
     }
 
     /// Waits for so many more calls of one kind.
@@ -175,8 +184,9 @@ impl Watch {
     fn pass_gates(&self, requests: &[(Kind, &str, &str)], when: When) {
         let gate = {
             let mut gates = self.gates.lock();
-            let place =
-                gates.iter().position(|gate| gate.when == when && requests.iter().any(|(kind, ..)| *kind == gate.kind));
+            let place = gates
+                .iter()
+                .position(|gate| gate.when == when && requests.iter().any(|(kind, ..)| gate.kind.covers(*kind)));
             place.map(|place| gates.remove(place))
         };
         if let Some(gate) = gate {
@@ -200,7 +210,7 @@ impl Watch {
 
     fn lose_answer_if_told(&self, requests: &[(Kind, &str, &str)]) -> Result<(), Error> {
         let mut deaf = self.deaf.lock();
-        match deaf.iter().position(|kind| requests.iter().any(|(asked, ..)| asked == kind)) {
+        match deaf.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked))) {
             Some(place) => {
                 deaf.remove(place);
                 Err(failed(BackendFailure::Unknown))
