@@ -1,8 +1,11 @@
 //! One fresh store in real time, and the clients that meet in it.
 
+use super::crew::{eventually, spawn};
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store};
-use redis_dlock::{Busy, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor};
+use redis_dlock::{
+    Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
+};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -43,6 +46,22 @@ impl Lab {
         (DLockGenerator::builder().listener(false).build(processor).unwrap(), watch)
     }
 
+    /// A new client that hears of grants already, and what it asks of the store.
+    pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
+        let (generator, watch) = self.watched_generator();
+        let lock = generator.generate("TEST", "to begin with").unwrap();
+        let _guard = lock.lock().unwrap();
+        let (other, cancel) = (lock.clone(), CancelToken::new());
+        let token = cancel.clone();
+        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+        eventually("the inbox is open", || watch.inboxes() == 1);
+        cancel.cancel();
+        assert!(!waiter.join());
+        // The thread that has opened it has to say so.
+        thread::sleep(Duration::from_millis(100));
+        (generator, watch)
+    }
+
     /// `DEL`, behind everybody's back.
     pub(crate) fn delete(&self, key: &str) {
         assert!(self.store.delete(key), "{key} is not there");
@@ -59,6 +78,14 @@ impl Lab {
         let holder = processor.inspect(key, processor.command_limit()).unwrap().holder;
         processor.close();
         holder
+    }
+
+    /// How many stand in the store's queue for a key.
+    pub(crate) fn waiting(&self, key: &str) -> u64 {
+        let processor = self.store.processor();
+        let waiting = processor.inspect(key, processor.command_limit()).unwrap().waiting;
+        processor.close();
+        waiting
     }
 
     /// What the store keeps: nothing when no lock is held or waited for.

@@ -9,6 +9,7 @@ use redis_dlock::{
     ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What was asked of the store.
@@ -69,6 +70,7 @@ pub(crate) struct Watch {
     calls: Mutex<(Vec<Call>, usize)>,
     gates: Mutex<Vec<Arc<Turnstile>>>,
     deaf: Mutex<Vec<Kind>>,
+    inboxes: AtomicUsize,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -105,6 +107,7 @@ impl Watch {
             calls: Mutex::new((Vec::new(), 0)),
             gates: Mutex::new(Vec::new()),
             deaf: Mutex::new(Vec::new()),
+            inboxes: AtomicUsize::new(0),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -135,6 +138,11 @@ impl Watch {
     pub(crate) fn wait_for_more(&self, kind: Kind, more: usize) {
         let enough = self.count_of(kind) + more;
         eventually("calls of the store", || self.count_of(kind) >= enough);
+    }
+
+    /// How many inboxes were opened until now.
+    pub(crate) fn inboxes(&self) -> usize {
+        self.inboxes.load(Ordering::SeqCst)
     }
 
     /// Stops the next call of a kind.
@@ -291,7 +299,11 @@ impl LockProcessor for Watched {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        self.inner.open_inbox(client, limit)
+        let inbox = self.inner.open_inbox(client, limit)?;
+        if let Some(watch) = &self.watch {
+            watch.inboxes.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(inbox)
     }
 
     fn command_limit(&self) -> Duration {
