@@ -429,6 +429,7 @@ impl Client {
             return;
         }
         self.retry_thread.stop();
+        // Before the leftovers: a grant heard at the last moment is one of them.
         self.listener.stop();
         self.release_leftovers();
         self.lease_thread.stop();

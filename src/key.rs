@@ -328,13 +328,10 @@ impl Key {
             tenure.lose(LossCause::Deadline, at);
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
-        let mut released = match next {
-            Some(next) => self.hand_over(client, turn, &tenure, next),
-            None => {
-                let released = client.give_back(&self.name, &tenure);
-                drop(turn);
-                released
-            }
+        // Without a next locker the first waiter gets its turn when all is said about this hold.
+        let (mut released, rest) = match next {
+            Some(next) => (self.hand_over(client, turn, &tenure, next), None),
+            None => (client.give_back(&self.name, &tenure), Some(turn)),
         };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
@@ -345,6 +342,7 @@ impl Key {
         if !known {
             crate::lease::tell(&self.name, &tenure, watchers);
         }
+        drop(rest);
         Some(released)
     }
 

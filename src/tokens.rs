@@ -3,7 +3,7 @@
 //! The number comes from the store, with the tenure; the pass counts the holds that followed one another inside the
 //! process. When the passes run out, the store gives a range of numbers that nobody else was or will be given.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Tokens per fence number.
 const PASSES: u64 = 1024;
@@ -14,12 +14,12 @@ pub(crate) struct Tokens {
     number: u64,
     pass: u64,
     /// Numbers not used yet, all above `number`.
-    spare: RangeInclusive<u64>,
+    spare: Range<u64>,
 }
 
 impl Tokens {
     pub(crate) fn of(number: u64) -> Self {
-        Self { number, pass: 0, spare: 1..=0 }
+        Self { number, pass: 0, spare: 0..0 }
     }
 
     /// The token of the current hold.
@@ -49,7 +49,7 @@ impl Tokens {
 
     /// Takes in numbers from the store; those not above the current one are dropped.
     pub(crate) fn refill(&mut self, numbers: RangeInclusive<u64>) {
-        self.spare = *numbers.start().max(&(self.number + 1))..=*numbers.end();
+        self.spare = *numbers.start().max(&(self.number + 1))..numbers.end().saturating_add(1);
     }
 }
 

@@ -99,10 +99,10 @@ fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
     let other = lock.clone();
     let waiter = spawn(move || other.lock().map(drop));
     eventually("it waits", || lock.queue_length() == 1);
-    let asking = watch.stop_next(Kind::Acquire, When::Going);
+    let asking = watch.stop_next(Kind::Question, When::Going);
     asking.wait();
     remote.unlock().unwrap();
-    let granted = watch.stop_next(Kind::Acquire, When::Coming);
+    let granted = watch.stop_next(Kind::Question, When::Coming);
     asking.open();
     granted.wait();
     let closer = spawn(move || generator.close());

@@ -20,11 +20,19 @@ struct Scene {
 }
 
 fn scene() -> Scene {
+    scene_with(true, DLockConfig::new("TEST", "x"))
+}
+
+/// A scene where no hold is passed on, so that each unlock gives the next thread its turn to ask.
+fn scene_of_turns() -> Scene {
+    scene_with(false, DLockConfig::new("TEST", "x").with_local_passes(0))
+}
+
+fn scene_with(listener: bool, settings: DLockConfig) -> Scene {
     let clock = Arc::new(ManualClock::new());
     let (processor, watch) = Watched::new(Arc::new(MemoryLockProcessor::with_clock(clock.clone())));
-    let generator = DLockGenerator::builder().clock(clock.clone()).build(processor).unwrap();
-    let settings = DLockConfig::new("TEST", "x").with_lease(LEASE);
-    Scene { clock, watch, lock: generator.generate_with(settings).unwrap() }
+    let generator = DLockGenerator::builder().clock(clock.clone()).listener(listener).build(processor).unwrap();
+    Scene { clock, watch, lock: generator.generate_with(settings.with_lease(LEASE)).unwrap() }
 }
 
 fn cause(error: Error) -> LossCause {
@@ -116,7 +124,7 @@ fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
 #[test]
 fn a_turn_that_comes_too_late_is_passed_on() {
     const LIMIT: Duration = Duration::from_secs(500);
-    let scene = scene();
+    let scene = scene_of_turns();
     let guard = scene.lock.lock().unwrap();
     let entered = Arc::new(Mutex::new(Vec::new()));
     let crew: Vec<_> = (0..5)
@@ -144,7 +152,7 @@ fn a_turn_that_comes_too_late_is_passed_on() {
 
 #[test]
 fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
-    let scene = scene();
+    let scene = scene_of_turns();
     let guard = scene.lock.lock().unwrap();
     let lock = scene.lock.clone();
     let waiter = spawn(move || lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
@@ -160,7 +168,7 @@ fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
 fn a_turn_for_a_cancelled_thread_is_passed_on() {
     // Cancelled while it is on its way from being chosen to asking: whichever comes first, the other gets the lock.
     for _ in 0..200 {
-        let scene = scene();
+        let scene = scene_of_turns();
         let guard = scene.lock.lock().unwrap();
         let cancel = CancelToken::new();
         let (first, second, token) = (scene.lock.clone(), scene.lock.clone(), cancel.clone());

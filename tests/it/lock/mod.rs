@@ -3,6 +3,7 @@
 mod cancelling;
 mod closing;
 mod giving_up;
+mod granted;
 mod handles;
 mod late_answers;
 mod looking;
@@ -11,6 +12,7 @@ mod loss_causes;
 mod order;
 mod outages;
 mod ownership;
+mod passing;
 mod races;
 mod reentry;
 mod renewing;

@@ -132,8 +132,9 @@ fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
 }
 
 fn try_lock_does_not_overtake(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();
+    // Nothing is passed on.
     let guard = lock.lock().unwrap();
     let entered = Entered::default();
     let waiter = queue_up(&lock, &entered, 0, 1);

@@ -20,17 +20,17 @@ fn gaps(calls: &[Call]) -> Vec<Duration> {
 
 fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(2400);
-    let (generator, watch) = lab.watched_generator();
+    let (generator, watch) = lab.deaf_generator();
     let lock = generator.generate_with(config("x", 2400)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
     let (other, token) = (lock.clone(), cancel.clone());
     let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-    eventually("five retries", || watch.count_of(Kind::Acquire) == 6);
+    eventually("five retries", || watch.count_of(Kind::Question) == 6);
     cancel.cancel();
     assert!(!waiter.join());
 
-    let gaps = gaps(&watch.calls_of(Kind::Acquire));
+    let gaps = gaps(&watch.calls_of(Kind::Question));
     let (first, mut later) = (gaps[0], gaps[1..].to_vec());
     later.sort();
     let median = later[later.len() / 2];
@@ -41,12 +41,12 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
 
 fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     const LEASE: Duration = Duration::from_secs(600);
-    let (generator, watch) = lab.watched_generator();
+    let (generator, watch) = lab.deaf_generator();
     let lock = generator.generate_with(config("x", 600_000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(150));
     // A tenth of its own lease is a minute.
     lock.lock().unwrap().unlock().unwrap();
-    let asked = watch.calls_of(Kind::Acquire);
+    let asked = watch.calls_of(Kind::Question);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(gaps(&asked)[0] < LEASE / 10);
 }
@@ -68,7 +68,7 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
         .collect();
     eventually("all wait", || locks.iter().all(|lock| lock.queue_length() == 1));
     // While one round trip is under way, all others fall due.
-    let busy = watch.stop_next(Kind::Acquire, When::Going);
+    let busy = watch.stop_next(Kind::Question, When::Going);
     busy.wait();
     std::thread::sleep(Duration::from_millis(200));
     let before = watch.calls().last().unwrap().trip;
@@ -89,7 +89,7 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
 }
 
 fn it_asks_once_for_many_waiters_of_one_key(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
+    let (generator, watch) = lab.deaf_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
@@ -101,8 +101,8 @@ fn it_asks_once_for_many_waiters_of_one_key(lab: &Lab) {
             waiter
         })
         .collect();
-    watch.wait_for_more(Kind::Acquire, 3);
-    let asked = watch.calls_of(Kind::Acquire);
+    watch.wait_for_more(Kind::Question, 3);
+    let asked = watch.calls_of(Kind::Question);
     // Were it asked for each waiter, there would be gaps of nothing.
     assert!(gaps(&asked).iter().all(|gap| *gap >= Duration::from_millis(30)), "{asked:?}");
     cancel.cancel();

@@ -1,14 +1,14 @@
-//! The threads of a generator: two at the most, from first need to the end, and what is left afterwards: nothing.
+//! The threads of a generator: three at the most, from first need to the end, and what is left afterwards: nothing.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, alone_on_both_stores, config};
+use crate::support::lab::{Lab, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, threads, threads_named};
 use redis_dlock::{CancelToken, DistributedReentrantLock};
 use std::time::Duration;
 
 alone_on_both_stores!(
     each_starts_when_it_is_needed,
-    two_serve_hundreds_of_locks,
+    three_serve_hundreds_of_locks,
     closing_ends_them,
     the_last_unlock_after_the_closing_ends_them,
     the_last_handle_ends_them,
@@ -17,7 +17,7 @@ alone_on_both_stores!(
     nothing_is_left_of_a_hundred_generators,
 );
 
-/// How many retry and lease threads there are.
+/// How many retry and lease threads there are. Whoever waits starts the listener as well.
 fn workers() -> (usize, usize) {
     (threads_named("dlock-retry"), threads_named("dlock-lease"))
 }
@@ -51,7 +51,7 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
-fn two_serve_hundreds_of_locks(lab: &Lab) {
+fn three_serve_hundreds_of_locks(lab: &Lab) {
     let generator = lab.generator();
     let make = |name: &str, n: usize| generator.generate_with(config(&format!("{name}{n}"), 3000)).unwrap();
     let held: Vec<_> = (0..200).map(|n| make("held", n)).collect();
@@ -70,7 +70,9 @@ fn two_serve_hundreds_of_locks(lab: &Lab) {
         assert_eq!(workers(), (1, 1));
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(threads(), before + 2 + waiters.len());
+    let listeners = threads_named("dlock-listen");
+    assert_eq!(listeners, usize::from(is_listener_on()));
+    assert_eq!(threads(), before + 2 + listeners + waiters.len());
     assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
     cancel.cancel();
     assert!(!waiters.into_iter().any(Member::join));
@@ -91,6 +93,7 @@ fn closing_ends_them(lab: &Lab) {
     let (generator, _lock) = at_work(lab);
     generator.close();
     assert_eq!(workers(), (0, 0), "it waits for their end");
+    assert_eq!(threads_named("dlock-"), 0);
     assert_eq!(descriptors(), open, "and the handles that are left keep no socket");
 }
 
@@ -120,7 +123,7 @@ fn the_last_handle_ends_them(lab: &Lab) {
     assert_eq!(workers(), (1, 1));
     drop(unguarded);
     // Unless one of them was at work just then, and so had the last handle itself.
-    eventually("their end", || workers() == (0, 0));
+    eventually("their end", || threads_named("dlock-") == 0);
 }
 
 fn a_holder_that_drops_the_last_handle_ends_them(lab: &Lab) {
@@ -136,7 +139,7 @@ fn a_holder_that_drops_the_last_handle_ends_them(lab: &Lab) {
     assert_eq!(workers(), (1, 1));
     go.send(()).unwrap();
     holder.join();
-    eventually("their end", || workers() == (0, 0));
+    eventually("their end", || threads_named("dlock-") == 0);
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
@@ -150,13 +153,13 @@ fn a_waiter_that_drops_the_last_handle_ends_them(lab: &Lab) {
     assert_eq!(workers(), (1, 1), "it is waited for");
     cancel.cancel();
     assert!(!waiter.join());
-    eventually("their end", || workers() == (0, 0));
+    eventually("their end", || threads_named("dlock-") == 0);
 }
 
 fn nothing_is_left_of_a_hundred_generators(lab: &Lab) {
     // What the process opens once and for all is opened now.
     drop(at_work(lab));
-    eventually("their end", || workers() == (0, 0));
+    eventually("their end", || threads_named("dlock-") == 0);
     let (open, running) = (descriptors(), threads());
     for n in 0..100 {
         let generator = lab.generator();

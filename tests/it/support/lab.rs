@@ -1,8 +1,11 @@
 //! One fresh store in real time, and the clients that meet in it.
 
+use super::crew::{eventually, spawn};
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store};
-use redis_dlock::{Busy, DLockConfig, DLockGenerator, LockProcessor, MemoryLockProcessor};
+use redis_dlock::{
+    Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
+};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -28,13 +31,35 @@ impl Lab {
 
     /// A new client.
     pub(crate) fn generator(&self) -> DLockGenerator {
-        DLockGenerator::new(Watched::unseen(self.store.processor())).unwrap()
+        builder().build(Watched::unseen(self.store.processor())).unwrap()
     }
 
     /// A new client, and what it asks of the store.
     pub(crate) fn watched_generator(&self) -> (DLockGenerator, Arc<Watch>) {
         let (processor, watch) = Watched::new(self.store.processor());
-        (DLockGenerator::new(processor).unwrap(), watch)
+        (builder().build(processor).unwrap(), watch)
+    }
+
+    /// A new client that hears no grant and so never stands in the store's queue, and what it asks of the store.
+    pub(crate) fn deaf_generator(&self) -> (DLockGenerator, Arc<Watch>) {
+        let (processor, watch) = Watched::new(self.store.processor());
+        (DLockGenerator::builder().listener(false).build(processor).unwrap(), watch)
+    }
+
+    /// A new client that hears of grants already, and what it asks of the store.
+    pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
+        let (generator, watch) = self.watched_generator();
+        let lock = generator.generate("TEST", "to begin with").unwrap();
+        let _guard = lock.lock().unwrap();
+        let (other, cancel) = (lock.clone(), CancelToken::new());
+        let token = cancel.clone();
+        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+        eventually("the inbox is open", || watch.inboxes() == 1);
+        cancel.cancel();
+        assert!(!waiter.join());
+        // The thread that has opened it has to say so.
+        thread::sleep(Duration::from_millis(100));
+        (generator, watch)
     }
 
     /// `DEL`, behind everybody's back.
@@ -55,10 +80,28 @@ impl Lab {
         holder
     }
 
+    /// How many stand in the store's queue for a key.
+    pub(crate) fn waiting(&self, key: &str) -> u64 {
+        let processor = self.store.processor();
+        let waiting = processor.inspect(key, processor.command_limit()).unwrap().waiting;
+        processor.close();
+        waiting
+    }
+
     /// What the store keeps: nothing when no lock is held or waited for.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         self.store.leftovers()
     }
+}
+
+/// Whether the clients of this run hear of grants: not with `DLOCK_TEST_LISTENER=off`.
+pub(crate) fn is_listener_on() -> bool {
+    std::env::var_os("DLOCK_TEST_LISTENER").is_none_or(|value| value != "off")
+}
+
+/// What all clients of these tests have in common.
+fn builder() -> GeneratorBuilder {
+    DLockGenerator::builder().listener(is_listener_on())
 }
 
 /// Settings of a lock of these tests.

@@ -9,6 +9,7 @@ use redis_dlock::{
     ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What was asked of the store.
@@ -16,10 +17,19 @@ use std::time::Duration;
 pub(crate) enum Kind {
     Acquire,
     Poll,
+    /// Either of them; no call is recorded as this.
+    Question,
     Extend,
     Release,
     Probe,
     Inspect,
+}
+
+impl Kind {
+    /// Whether a call of the other kind is meant by this one.
+    fn covers(self, other: Self) -> bool {
+        self == other || self == Self::Question && matches!(other, Self::Acquire | Self::Poll)
+    }
 }
 
 /// One request, as it was recorded.
@@ -60,6 +70,7 @@ pub(crate) struct Watch {
     calls: Mutex<(Vec<Call>, usize)>,
     gates: Mutex<Vec<Arc<Turnstile>>>,
     deaf: Mutex<Vec<Kind>>,
+    inboxes: AtomicUsize,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -96,6 +107,7 @@ impl Watch {
             calls: Mutex::new((Vec::new(), 0)),
             gates: Mutex::new(Vec::new()),
             deaf: Mutex::new(Vec::new()),
+            inboxes: AtomicUsize::new(0),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -108,7 +120,7 @@ impl Watch {
 
     /// All calls of one kind until now.
     pub(crate) fn calls_of(&self, kind: Kind) -> Vec<Call> {
-        self.calls().into_iter().filter(|call| call.kind == kind).collect()
+        self.calls().into_iter().filter(|call| kind.covers(call.kind)).collect()
     }
 
     /// How many calls there were until now.
@@ -118,7 +130,7 @@ impl Watch {
 
     /// How many calls of one kind there were until now.
     pub(crate) fn count_of(&self, kind: Kind) -> usize {
-        self.calls.lock().0.iter().filter(|call| call.kind == kind).count()
+        self.calls.lock().0.iter().filter(|call| kind.covers(call.kind)).count()
     }
 
     /// Waits for so many more calls of one kind.
@@ -126,6 +138,11 @@ impl Watch {
     pub(crate) fn wait_for_more(&self, kind: Kind, more: usize) {
         let enough = self.count_of(kind) + more;
         eventually("calls of the store", || self.count_of(kind) >= enough);
+    }
+
+    /// How many inboxes were opened until now.
+    pub(crate) fn inboxes(&self) -> usize {
+        self.inboxes.load(Ordering::SeqCst)
     }
 
     /// Stops the next call of a kind.
@@ -175,8 +192,9 @@ impl Watch {
     fn pass_gates(&self, requests: &[(Kind, &str, &str)], when: When) {
         let gate = {
             let mut gates = self.gates.lock();
-            let place =
-                gates.iter().position(|gate| gate.when == when && requests.iter().any(|(kind, ..)| *kind == gate.kind));
+            let place = gates
+                .iter()
+                .position(|gate| gate.when == when && requests.iter().any(|(kind, ..)| gate.kind.covers(*kind)));
             place.map(|place| gates.remove(place))
         };
         if let Some(gate) = gate {
@@ -200,7 +218,7 @@ impl Watch {
 
     fn lose_answer_if_told(&self, requests: &[(Kind, &str, &str)]) -> Result<(), Error> {
         let mut deaf = self.deaf.lock();
-        match deaf.iter().position(|kind| requests.iter().any(|(asked, ..)| asked == kind)) {
+        match deaf.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked))) {
             Some(place) => {
                 deaf.remove(place);
                 Err(failed(BackendFailure::Unknown))
@@ -281,7 +299,11 @@ impl LockProcessor for Watched {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        self.inner.open_inbox(client, limit)
+        let inbox = self.inner.open_inbox(client, limit)?;
+        if let Some(watch) = &self.watch {
+            watch.inboxes.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(inbox)
     }
 
     fn command_limit(&self) -> Duration {

@@ -1,0 +1,130 @@
+//! Between processes the lock is given by a message: to the first that waits and lives, and to nobody in vain.
+//!
+//! Leases of an hour: whoever gets the lock in these tests was not asking again.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use crate::support::{LONG, RedisServer};
+use parking_lot::Mutex;
+use redis_dlock::{CancelToken, DLockGenerator};
+use std::sync::Arc;
+
+const HOUR: u64 = 3_600_000;
+
+on_both_stores!(
+    three_processes_are_served_in_the_order_of_their_arrival_by_messages,
+    the_dead_are_passed_over,
+    who_gives_up_leaves_the_stores_queue,
+    a_grant_that_crosses_with_giving_up_is_passed_on,
+);
+
+fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let guard = holder.lock().unwrap();
+    let entered = Arc::new(Mutex::new(Vec::new()));
+    let (watches, crew): (Vec<_>, Vec<_>) = (0..3)
+        .map(|number| {
+            let (generator, watch) = lab.listening_generator();
+            let lock = generator.generate_with(config("x", HOUR)).unwrap();
+            let (other, entered) = (lock.clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let _generator = generator;
+                let _guard = other.lock().unwrap();
+                entered.lock().push(number);
+            });
+            eventually("it waits", || lock.queue_length() == 1);
+            (watch, member)
+        })
+        .unzip();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), [0, 1, 2]);
+    for watch in watches {
+        // One for the lock of the beginning.
+        assert_eq!((watch.count_of(Kind::Acquire), watch.count_of(Kind::Poll)), (2, 0));
+    }
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn the_dead_are_passed_over(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let guard = holder.lock().unwrap();
+    let store = lab.processor();
+    for n in 0..10 {
+        // They stand in the queue, and nobody hears them.
+        let (key, locker) = (holder.key(), format!("dead{n}-1"));
+        let request = redis_dlock::AcquireRequest { key, locker: &locker, lease: LONG, wait: true };
+        store.acquire(&request, store.command_limit()).unwrap();
+    }
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || drop(other.lock().unwrap()));
+    eventually("it waits", || lock.queue_length() == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    assert_eq!(watch.count_of(Kind::Poll), 0);
+    store.close();
+}
+
+fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let guard = holder.lock().unwrap();
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let (other, cancel) = (lock.clone(), CancelToken::new());
+    let token = cancel.clone();
+    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == 1);
+    assert_eq!(lab.waiting(lock.key()), 1);
+    cancel.cancel();
+    assert!(!waiter.join());
+    eventually("the queue is gone", || lab.waiting(lock.key()) == 0);
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let guard = holder.lock().unwrap();
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let (other, cancel) = (lock.clone(), CancelToken::new());
+    let token = cancel.clone();
+    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == 1);
+    let (second, _watch) = lab.listening_generator();
+    let behind = second.generate_with(config("x", HOUR)).unwrap();
+    let other = behind.clone();
+    let patient = spawn(move || drop(other.lock().unwrap()));
+    eventually("it waits", || behind.queue_length() == 1);
+    // It is on its way out when it is given the lock.
+    let leaving = watch.stop_next(Kind::Release, When::Going);
+    cancel.cancel();
+    assert!(!waiter.join());
+    leaving.wait();
+    guard.unlock().unwrap();
+    leaving.open();
+    patient.join();
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+#[test]
+fn a_listener_that_was_cut_off_subscribes_again_and_nobody_waits_in_vain() {
+    let server = RedisServer::start();
+    let [holder, waiting] = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
+    let held = holder.generate_with(config("x", 600)).unwrap();
+    let lock = waiting.generate_with(config("x", 600)).unwrap();
+    let subscribers = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count();
+    for _ in 0..5 {
+        let guard = held.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        eventually("it waits and listens", || lock.queue_length() == 1 && subscribers() == 1);
+        assert_eq!(server.run::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
+        guard.unlock().unwrap();
+        waiter.join();
+        eventually("it listens again", || subscribers() == 1);
+    }
+}
