@@ -194,8 +194,8 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
                 for round in 0..ROUNDS {
                     let limit = Duration::from_micros(u64::from((n * 7919 + round * 104_729) % 3000));
                     let tried = lock.try_lock_for(limit);
-                    // A busy machine may let even the store's answer come too late.
-                    assert!(matches!(tried, Ok(_) | Err(Error::Backend { failure: BackendFailure::Unknown, .. })));
+                    // A busy machine may let even the store's answer come too late, or the question never be sent.
+                    assert!(matches!(tried, Ok(_) | Err(Error::Backend { .. })), "{tried:?}");
                     if let Ok(Some(guard)) = tried {
                         let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                         let still_alone = inside.fetch_sub(1, Ordering::SeqCst) == 1;
