@@ -3,7 +3,7 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Gate, Kind, Watch, When};
-use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
+use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
