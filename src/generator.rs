@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes locks of one store: one client with its identity, and two threads however many locks it makes. JVM: `DLockGenerator`.
+/// Makes locks of one store: one client with its identity, and three threads however many locks it makes. JVM: `DLockGenerator`.
 ///
 /// Make one for a program and keep it. Handles of the same key made by the same generator are one lock; those of two
 /// generators, even in one process, exclude each other through the store like two processes. The threads (`dlock-retry`,
-/// `dlock-lease`) start on first need and end with [`close`](Self::close), or when the generator and all its locks are gone.
+/// `dlock-lease`, `dlock-listen`) start on first need and end with [`close`](Self::close), or when the generator and all its locks are gone.
 #[derive(Debug)]
 pub struct DLockGenerator {
     client: Arc<Client>,

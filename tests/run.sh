@@ -55,6 +55,8 @@ fi
 cargo test --locked --all-features
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: --skip lock::granted --skip lock::passing
+# Every order in which clients, network and server can act: millions of states.
+cargo test --locked --all-features --release --test model
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib
 cargo test --locked --doc
