@@ -131,7 +131,7 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
     eventually("the deadline", || !guard.is_valid());
     assert_eq!(lost.recv(), Ok(()), "who looks first tells the others");
     extended.open();
-    let elsewhere = generator.generate_with(config("metronome", 900)).unwrap();
+    let elsewhere = generator.generate_with(config("metronome", 1500)).unwrap();
     let ticking = elsewhere.lock().unwrap();
     watch.wait_for_more(Kind::Probe, 3);
     assert!(!guard.is_valid());
