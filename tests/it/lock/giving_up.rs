@@ -183,12 +183,12 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
     const THREADS: u32 = 12;
     const ROUNDS: u32 = 150;
     let generators = [lab.generator(), lab.generator()];
-    let lock = generators[0].generate_with(config("x", 500)).unwrap();
+    let lock = generators[0].generate_with(config("x", 5000)).unwrap();
     let inside = Arc::new(AtomicU32::new(0));
     let done = Arc::new(AtomicBool::new(false));
     let crew: Vec<_> = (0..THREADS)
         .map(|n| {
-            let lock = generators[usize::from(n % 4 == 0)].generate_with(config("x", 500)).unwrap();
+            let lock = generators[usize::from(n % 4 == 0)].generate_with(config("x", 5000)).unwrap();
             let inside = Arc::clone(&inside);
             spawn(move || {
                 let mut got = 0;
@@ -197,10 +197,10 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
                     let tried = lock.try_lock_for(limit);
                     // A busy machine may let even the store's answer come too late.
                     assert!(matches!(tried, Ok(_) | Err(Error::Backend { .. })), "{tried:?}");
-                    if let Ok(Some(guard)) = tried {
+                    if let Ok(Some(_guard)) = tried {
                         let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                         let still_alone = inside.fetch_sub(1, Ordering::SeqCst) == 1;
-                        assert!(alone && still_alone || !guard.is_valid());
+                        assert!(alone && still_alone);
                         got += 1;
                     }
                 }

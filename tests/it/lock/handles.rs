@@ -25,8 +25,9 @@ fn handles_of_one_generator_are_one_lock(lab: &Lab) {
     let unguarded = first.unguarded();
 
     let guard = first.lock().unwrap();
-    let more = [again.lock().unwrap(), clone.try_lock().unwrap().unwrap()];
-    unguarded.clone().lock().unwrap();
+    // Attempts, so that it fails and does not hang if they are several locks.
+    let more = [&again, &clone].map(|lock| lock.try_lock().unwrap().expect("it is this thread's already"));
+    assert!(unguarded.clone().try_lock().unwrap());
     assert_eq!([first.hold_count(), again.hold_count(), clone.hold_count()], [4; 3]);
     assert_eq!(unguarded.fencing_token(), Some(guard.fencing_token()));
 
@@ -87,23 +88,22 @@ fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
 fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
     const ROUNDS: u32 = 40;
     let inside = Arc::new(AtomicU32::new(0));
-    let last_token = Arc::new(AtomicU32::new(0));
+    let entered = Arc::new(AtomicU32::new(0));
     let crew: Vec<_> = (0..3)
         .flat_map(|_| {
-            let lock = lab.generator().generate_with(config("x", 60)).unwrap();
+            let lock = lab.generator().generate_with(config("x", 2000)).unwrap();
             [lock.clone(), lock]
         })
         .map(|lock| {
-            let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&last_token));
+            let (inside, rounds) = (Arc::clone(&inside), Arc::clone(&entered));
             spawn(move || {
                 for _ in 0..ROUNDS {
-                    let guard = lock.lock().unwrap();
-                    // Who lost its lease on a busy machine may meet others; it must know it.
+                    let _guard = lock.lock().unwrap();
                     let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                     rounds.fetch_add(1, Ordering::SeqCst);
                     std::thread::yield_now();
                     let still_alone = inside.fetch_sub(1, Ordering::SeqCst) == 1;
-                    assert!(alone && still_alone || !guard.is_valid());
+                    assert!(alone && still_alone);
                 }
             })
         })
@@ -111,7 +111,7 @@ fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
     for member in crew {
         member.join();
     }
-    assert_eq!(last_token.load(Ordering::SeqCst), 6 * ROUNDS);
+    assert_eq!(entered.load(Ordering::SeqCst), 6 * ROUNDS);
 }
 
 fn a_key_whose_handles_went_is_made_anew(lab: &Lab) {

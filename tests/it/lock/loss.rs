@@ -18,7 +18,7 @@ on_both_stores!(
 );
 
 fn everybody_hears_of_it(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 600)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let locker = lab.holder(lock.key()).unwrap().holder;
     assert!(outer.is_valid() && outer.ensure_valid().is_ok() && !outer.remaining().is_zero());
@@ -42,7 +42,7 @@ fn everybody_hears_of_it(lab: &Lab) {
 }
 
 fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 600)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let normal = [outer.lost(), inner.lost()];
     inner.unlock().unwrap();
@@ -69,7 +69,7 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
     // One journal for all tests, so a key that no other test has.
     static LOGGED: AtomicU32 = AtomicU32::new(0);
     let target = format!("logged-{}", LOGGED.fetch_add(1, Ordering::Relaxed));
-    let settings = config(&target, 300).with_reason("nightly billing");
+    let settings = config(&target, 1200).with_reason("nightly billing");
     let lock = lab.generator().generate_with(settings).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
@@ -82,8 +82,8 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
 }
 
 fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 300)).unwrap();
-    let elsewhere = lab.generator().generate_with(config("x", 300)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 1200)).unwrap();
     let guard = lock.lock().unwrap();
     let other = lock.clone();
     let waiter = spawn(move || other.lock().unwrap().unlock());
@@ -103,7 +103,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
 }
 
 fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 300)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let unguarded = lock.unguarded();
     for _ in 0..3 {
         unguarded.lock().unwrap();
@@ -119,8 +119,8 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
 
 fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
-    let metronome = generator.generate_with(config("metronome", 1500)).unwrap();
+    let lock = generator.generate_with(config("x", 1200)).unwrap();
+    let metronome = generator.generate_with(config("metronome", 2000).with_renew_at(0.1)).unwrap();
     let _ticking = metronome.lock().unwrap();
     for noticed in [true, false] {
         let guard = lock.lock().unwrap();
@@ -133,7 +133,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
         let Err(Error::LeaseLost(loss)) = guard.unlock() else { panic!("the loss stays unnoticed") };
         assert_eq!(loss.cause, LossCause::TakenOver { by: "usurper".to_owned() });
         // Whatever a thread of ours would still do, it would do now.
-        watch.wait_for_more(crate::support::watched::Kind::Probe, 8);
+        watch.wait_for_more(crate::support::watched::Kind::Extend, 4);
         let after = lab.holder(lock.key()).unwrap();
         assert_eq!(after.holder, "usurper");
         let (before, after) = (before.remaining.unwrap(), after.remaining.unwrap());
@@ -143,7 +143,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
 }
 
 fn the_lock_works_again_afterwards(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 300)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let mut last = 0;
     for _ in 0..3 {
         let guard = lock.lock().unwrap();

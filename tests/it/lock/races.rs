@@ -41,10 +41,13 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     let mut left_alive = Vec::new();
     loop {
         barrier.wait();
-        // Everybody has unlocked. A key that is alive now is alive for nobody.
+        // Everybody has unlocked. A key is alive now only if a busy machine kept its release from being answered.
         barrier.wait();
-        left_alive.extend(lab.leftovers());
-        let failed = !left_alive.is_empty() || !book.revived.lock().is_empty();
+        for key in lab.leftovers() {
+            let holder = lab.holder(&key).map(|busy| busy.holder);
+            left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
+        }
+        let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
         let done = failed || book.raced.load(Ordering::SeqCst) >= RACES;
         book.over.store(done, Ordering::SeqCst);
         barrier.wait();
@@ -53,7 +56,8 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
         }
     }
     crew.into_iter().for_each(Member::join);
-    assert_eq!(left_alive, [""; 0]);
+    assert_eq!(*book.surprises.lock(), [""; 0]);
+    assert_eq!(left_alive, [""; 0], "alive after their release");
     assert_eq!(*book.revived.lock(), [""; 0], "extended after their release");
     // Both sides have won races, or there was none.
     let (raced, late) = (book.raced.load(Ordering::SeqCst), book.refused.load(Ordering::SeqCst));
@@ -61,17 +65,22 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
 }
 
 fn race(locks: &[DistributedReentrantLock], book: &Book, barrier: &Barrier) {
+    // A panic here would leave the others at the barrier.
+    let surprise = |error: Error| book.surprises.lock().push(error.to_string());
     while !book.over.load(Ordering::SeqCst) {
         barrier.wait();
         let signs = book.signs.load(Ordering::SeqCst);
-        let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+        let guards: Vec<_> = locks.iter().filter_map(|lock| lock.lock().map_err(surprise).ok()).collect();
         let start = Instant::now();
         while book.signs.load(Ordering::SeqCst) == signs && start.elapsed() < Duration::from_millis(6) {
             std::thread::sleep(Duration::from_micros(50));
         }
         for guard in guards {
-            // A lease of 20 ms may be over on a busy machine: that is no matter here.
-            assert!(matches!(guard.unlock(), Ok(()) | Err(Error::LeaseLost(_))));
+            // On a busy machine a lease of 20 ms may be over, or an answer late: that is no matter here.
+            match guard.unlock() {
+                Ok(()) | Err(Error::LeaseLost(_) | Error::Backend { .. }) => {}
+                Err(error) => surprise(error),
+            }
         }
         barrier.wait();
         barrier.wait();
@@ -91,6 +100,8 @@ struct Book {
     raced: AtomicUsize,
     /// Those of them that came too late.
     refused: AtomicUsize,
+    /// What no thread should have been told.
+    surprises: Mutex<Vec<String>>,
     /// Lockers that were extended although their release had been answered before the extension was sent.
     revived: Mutex<Vec<String>>,
 }
@@ -124,7 +135,7 @@ impl LockProcessor for Referee {
         let results = self.store.batch(requests, limit);
         let ending = self.book.ending.lock();
         for ((request, result), ended) in requests.iter().zip(&results).zip(ended) {
-            if !ending.contains(locker(request)) {
+            if !matches!(request, Request::Extend(_)) || !ending.contains(locker(request)) {
                 continue;
             }
             self.book.raced.fetch_add(1, Ordering::SeqCst);
@@ -168,8 +179,10 @@ impl LockProcessor for Referee {
 
 fn locker<'a>(request: &Request<'a>) -> &'a str {
     match request {
+        Request::Acquire(request) => request.locker,
+        Request::Poll(request) => request.locker,
         Request::Extend(request) => request.locker,
         Request::Release(request) => request.locker,
-        other => unreachable!("nobody waits, and nothing is probed: {other:?}"),
+        Request::Probe(request) => request.locker,
     }
 }

@@ -19,7 +19,7 @@ on_both_stores!(
 fn a_hold_outlives_ten_leases(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(200);
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 200).with_renew_at(0.5)).unwrap();
+    let lock = generator.generate_with(config("x", 200).with_renew_at(0.25)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 200)).unwrap();
     let guard = lock.lock().unwrap();
     let over = Arc::new(AtomicBool::new(false));
@@ -109,7 +109,7 @@ fn it_keeps_all_that_is_due_in_one_round_trip(lab: &Lab) {
 
 fn it_lets_go_of_what_was_unlocked(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let [lock, metronome] = ["x", "metronome"].map(|target| generator.generate_with(config(target, 300)).unwrap());
+    let [lock, metronome] = ["x", "metronome"].map(|target| generator.generate_with(config(target, 1200)).unwrap());
     let ticking = metronome.lock().unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Probe, 3);
