@@ -291,8 +291,7 @@ impl Client {
                 let known = self.known_key(key);
                 if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
                     // Given up while the grant was on its way, or the grant of a time long gone.
-                    self.cleanup.add(key, &Arc::from(locker.as_str()), MIN_LEASE, Ending::GivenUp);
-                    self.wake_cleanup();
+                    self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
             }
             Message::Contended { key, locker } => {
@@ -305,9 +304,27 @@ impl Client {
         }
     }
 
-    /// Lets the retry thread ask for every waited-for key now.
+    /// Releases a locker that was given a key and that nobody here wants.
+    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
+        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
+        self.wake_cleanup();
+    }
+
+    /// Whether waiters are handed the lock: by messages between processes, by one another within this one.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.listener.is_enabled()
+    }
+
+    /// Lets the retry thread ask for every waited-for key now, and holders take others to wait: the inbox is open again,
+    /// and what was said before is lost.
     pub(crate) fn retry_all_now(&self) {
         let now = self.clock.now();
+        let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
+        for key in keys {
+            if let crate::tenure::Phase::Held(tenure) = &mut key.state().phase {
+                tenure.others_wait(1, now);
+            }
+        }
         self.waiting.lock().hasten(now);
         self.retry_thread.wake_by(now);
     }

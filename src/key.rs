@@ -237,6 +237,9 @@ impl Key {
         let mut state = self.state();
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
+                if let Phase::Releasing { ending, .. } = &mut state.phase {
+                    *ending = Some(Arc::clone(&tenure.locker));
+                }
                 client.forget_kept(self);
                 self.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
@@ -258,7 +261,7 @@ impl Key {
         if self.hold.leave_inner() {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
-        if !self.pass_on(client) {
+        if !client.hands_over() || !self.pass_on(client) {
             return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
         }
         drop(client.leaving());
@@ -318,7 +321,7 @@ impl Key {
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
     /// the store's queue when threads of it wait.
     fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { about: None })?;
+        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ending: None, about: None })?;
         let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();
@@ -384,6 +387,15 @@ impl Key {
             }
         }
         receiver
+    }
+}
+
+impl Key {
+    /// Gives up a grant that was heard and that nobody takes.
+    pub(crate) fn give_up_grant(&self, locker: &Arc<str>) {
+        if let Some(client) = self.client.upgrade() {
+            client.give_up_grant(&self.name, locker);
+        }
     }
 }
 

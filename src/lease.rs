@@ -111,7 +111,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
             tenure.renewed(sent_at);
-            tenure.others_wait(waiting, now);
+            tenure.others_waited(waiting, sent_at, now);
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);
             }

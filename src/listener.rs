@@ -57,6 +57,11 @@ impl Listener {
         Self { enabled, desk: Arc::default(), started: AtomicBool::new(false), thread: Mutex::new(None) }
     }
 
+    /// Whether the client listens at all.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     /// Whether grants are heard: then threads may wait in the store's queue.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.desk.subscribed.load(Ordering::Acquire)
@@ -110,7 +115,9 @@ impl Desk {
     /// Puts the inbox's breaker where the stopping thread finds it; `false` when it is stopped already.
     fn attend(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
-        state.breaker = Some(inbox.breaker());
+        if !state.stop {
+            state.breaker = Some(inbox.breaker());
+        }
         !state.stop
     }
 
@@ -125,6 +132,22 @@ impl Desk {
     }
 }
 
+/// The time of a subscription; also a panic ends it.
+struct Subscribed<'a>(&'a Desk);
+
+impl<'a> Subscribed<'a> {
+    fn on(desk: &'a Desk) -> Self {
+        desk.subscribed.store(true, Ordering::Release);
+        Self(desk)
+    }
+}
+
+impl Drop for Subscribed<'_> {
+    fn drop(&mut self) {
+        self.0.subscribed.store(false, Ordering::Release);
+    }
+}
+
 fn listen(desk: &Desk, client: &Weak<Client>) {
     let mut failures = 0;
     loop {
@@ -133,12 +156,12 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
         match opened {
             Ok(mut inbox) if desk.attend(&*inbox) => {
                 failures = 0;
-                desk.subscribed.store(true, Ordering::Release);
+                let subscribed = Subscribed::on(desk);
                 // What was granted or freed while nobody listened.
                 strong.retry_all_now();
                 drop(strong);
                 let broken = hear(&mut *inbox, client);
-                desk.subscribed.store(false, Ordering::Release);
+                drop(subscribed);
                 if let Some(error) = broken {
                     log::info!("{error}; subscribing again");
                 }

@@ -26,7 +26,7 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let heard = turn.key().state().take_heard();
+        let heard = turn.key().state().heard();
         let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
         unwanted.extend(turn.end_retry(client, answer));
     }

@@ -123,6 +123,13 @@ impl Tenure {
         }
     }
 
+    /// Takes in how many wait, as an extension says that was sent then: "nobody" is older than a message heard since.
+    pub(crate) fn others_waited(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
+        if waiting > 0 || self.contended.is_none_or(|(since, _)| since < sent_at) {
+            self.others_wait(waiting, now);
+        }
+    }
+
     /// Whether the hold may be passed on to a thread of this process, and counts that it is. Without an inbox nobody would
     /// tell that others wait: then they are taken to.
     pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
@@ -229,7 +236,7 @@ pub(crate) enum Phase {
     Asking { turn: Option<u64>, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
-    Releasing { about: Option<About> },
+    Releasing { ending: Option<Arc<str>>, about: Option<About> },
 }
 
 /// What the mutex of a key protects.
@@ -288,15 +295,23 @@ impl State {
 
     /// Notes that a question is about this locker, of which the inbox may hear before the answer comes.
     pub(crate) fn ask_about(&mut self, locker: &Arc<str>) {
-        if let Phase::Asking { about, .. } = &mut self.phase {
+        if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
+            && about.as_ref().is_none_or(|about| about.locker != *locker)
+        {
             *about = Some(About { locker: Arc::clone(locker), heard: None });
         }
     }
 
-    /// What the inbox has heard of the question that was answered now.
-    pub(crate) fn take_heard(&mut self) -> Option<Grant> {
-        match &mut self.phase {
-            Phase::Asking { about, .. } | Phase::Releasing { about } => about.take().and_then(|about| about.heard),
+    /// What the inbox has heard of the question that is under way. It stays there: more may be heard until the phase
+    /// changes.
+    pub(crate) fn heard(&self) -> Option<Grant> {
+        self.about().and_then(|about| about.heard)
+    }
+
+    /// What the question under way is about.
+    pub(crate) fn about(&self) -> Option<&About> {
+        match &self.phase {
+            Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_ref(),
             _ => None,
         }
     }

@@ -40,7 +40,14 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if self.mine {
-            let next = self.key.state().pass_turn();
+            let mut state = self.key.state();
+            // Heard of, and not taken up: nobody will.
+            let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
+            let next = state.pass_turn();
+            drop(state);
+            if let Some(locker) = orphan {
+                self.key.give_up_grant(&locker);
+            }
             if let Some(waiter) = next {
                 waiter.parked.notify_one();
             }
@@ -74,7 +81,7 @@ impl Key {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
             let result = client.run(&question.request(&self.name), limit);
-            let heard = if question.wait { self.state().take_heard() } else { None };
+            let heard = if question.wait { self.state().heard() } else { None };
             match question.answer(&self.name, result, sent_at, heard, client) {
                 Answer::Acquired(tenure) => {
                     client.note_trip(client.clock.now().since(sent_at));
@@ -109,10 +116,10 @@ impl Key {
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = self.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    let warning = self.wait_more(client, &mut state, answer);
+                    let settled = self.wait_more(client, &mut state, answer);
                     turn.end();
                     drop(state);
-                    warn(warning);
+                    settled.tell();
                     return Ok(Asked::Queued(waiter));
                 }
             }
@@ -145,8 +152,7 @@ impl Key {
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
     /// again. Returns what the log should say, for when the mutex is released.
-    #[must_use]
-    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) -> Option<String> {
+    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) -> Settled {
         let now = client.clock.now();
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
@@ -158,7 +164,9 @@ impl Key {
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
-                (now + pause.min(ends), unsettled)
+                // Outside the store's queue only because the inbox was not open yet: now it is.
+                let late = unsettled.is_none() && client.is_listening();
+                (if late { now } else { now + pause.min(ends) }, unsettled)
             }
             Answer::Failed { error, unsettled } => {
                 state.failures = state.failures.saturating_add(1);
@@ -170,9 +178,20 @@ impl Key {
             }
             Answer::Gone | Answer::Acquired(_) => (now, None),
         };
+        if let (Some(unsettled), Some(About { locker, heard: Some(grant) })) = (&unsettled, state.about())
+            && unsettled.locker == *locker
+        {
+            // The grant came after the answer was read: whoever is first in the queue has it.
+            let Unsettled { locker, settings, counts_from, .. } = unsettled.clone();
+            let tenure = Tenure::new(locker, settings, *grant, counts_from);
+            if let Some(waiter) = state.queue.pop() {
+                self.grant(client, state, tenure, waiter.thread);
+                return Settled { warning, granted: Some(waiter) };
+            }
+        }
         state.phase = Phase::Waiting { unsettled };
         client.retry_at(self, due);
-        warning
+        Settled { warning, granted: None }
     }
 
     /// The retry thread's turn: takes it if there is still somebody to ask for.
@@ -203,7 +222,7 @@ impl Turn {
         match answer {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
-                    state.phase = Phase::Releasing { about: None };
+                    state.phase = Phase::Releasing { ending: Some(Arc::clone(&tenure.locker)), about: None };
                     drop(state);
                     return Some((self, tenure));
                 };
@@ -218,10 +237,10 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let warning = key.wait_more(client, &mut state, answer);
+                let settled = key.wait_more(client, &mut state, answer);
                 self.end();
                 drop(state);
-                warn(warning);
+                settled.tell();
             }
         }
         None
@@ -239,9 +258,7 @@ impl Key {
         let mut state = self.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let locker = client.next_locker();
-        if let Phase::Releasing { about } = &mut state.phase {
-            *about = Some(About { locker: Arc::clone(&locker), heard: None });
-        }
+        state.ask_about(&locker);
         Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
     }
 
@@ -264,7 +281,7 @@ impl Key {
             next: Some((&next.locker, next.settings.lease())),
         };
         let outcome = client.processor.release(&request, client.processor.command_limit());
-        let heard = self.state().take_heard();
+        let heard = self.state().heard();
         let (released, answer) = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
                 let counts_from = next.counts_from;
@@ -322,7 +339,9 @@ impl Key {
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) => *tenure.locker == *locker,
-            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about) }
+            // Its release is under way, and is repeated by its own rules.
+            Phase::Releasing { ending: Some(ending), .. } if **ending == *locker => true,
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
                 if *about.locker == *locker =>
             {
                 about.heard = Some(grant);
@@ -343,9 +362,22 @@ impl Key {
     }
 }
 
-fn warn(text: Option<String>) {
-    if let Some(text) = text {
-        log::warn!("{text}");
+/// What is to be done after settling in `Waiting`, when the mutex is released.
+#[must_use]
+struct Settled {
+    warning: Option<String>,
+    /// Who is to be woken, because the lock came at the last moment.
+    granted: Option<Arc<Waiter>>,
+}
+
+impl Settled {
+    fn tell(self) {
+        if let Some(waiter) = self.granted {
+            waiter.parked.notify_one();
+        }
+        if let Some(warning) = self.warning {
+            log::warn!("{warning}");
+        }
     }
 }
 
