@@ -84,7 +84,7 @@ impl DLockConfig {
     /// other processes wait. Defaults to 16; more gives throughput, fewer gives the others shorter waits.
     ///
     /// While nobody else waits they pass it on without end, and without the store. When others wait, it goes to them after 10 ms of
-    /// passing in any case.
+    /// passing in any case. Only with the preview [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener).
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
         self

@@ -62,8 +62,9 @@
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
 //!
-//! A thread that waits for another thread of its generator is handed the lock by it. One that waits for another process hears that it was
-//! given the lock; should the message be lost, a retry thread asks after lease/10, then every lease/6, and when the holder's lease ends. Choose the lease by how long a dead
+//! A thread that waits for another thread of its generator is woken by it. One that waits for another process hears that it was
+//! given the lock with the preview [`GeneratorBuilder::listener`]; without it, or should the message be lost, a retry thread asks after lease/10, then
+//! every lease/6, and when the holder's lease ends: a released lock is had up to lease/6 late. Choose the lease by that, and by how long a dead
 //! holder may keep others out; but above ten round trips to the server, or it cannot be renewed in time.
 //!
 //! ```

@@ -7,7 +7,7 @@ use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crate::support::{LONG, RedisServer};
 use parking_lot::Mutex;
-use redis_dlock::{CancelToken, DLockGenerator};
+use redis_dlock::{CancelToken, DLockGenerator, RedisLockProcessor};
 use std::sync::Arc;
 
 const HOUR: u64 = 3_600_000;
@@ -113,7 +113,10 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
 #[test]
 fn a_listener_that_was_cut_off_subscribes_again_and_nobody_waits_in_vain() {
     let server = RedisServer::start();
-    let [holder, waiting] = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
+    let [holder, waiting] = [(); 2].map(|()| {
+        let processor = RedisLockProcessor::connect(&server.url()).unwrap();
+        DLockGenerator::builder().listener(true).build(processor).unwrap()
+    });
     let held = holder.generate_with(config("x", 600)).unwrap();
     let lock = waiting.generate_with(config("x", 600)).unwrap();
     let subscribers = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count();
