@@ -77,8 +77,8 @@ impl Question {
                 self.about.counts_from = sent_at;
                 self.acquired(grant)
             }
-            // Whatever the answer says, it says of the time before the grant; "gone" says that the grant is over already,
-            // which is found out when the lease, counted from before the grant, is looked at.
+            // The grant stands whatever the answer says: "busy" was said before it, and after "gone" the lease, which counts
+            // from before the grant, is looked at before anybody is told.
             (_, Some(grant)) => self.acquired(grant),
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
@@ -106,7 +106,6 @@ impl Question {
     }
 
     fn acquired(self, grant: Grant) -> Answer {
-        let Unsettled { locker, settings, counts_from, .. } = self.about;
-        Answer::Acquired(Tenure::new(locker, settings, grant, counts_from))
+        Answer::Acquired(self.about.granted(grant))
     }
 }

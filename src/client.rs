@@ -13,7 +13,7 @@ use crate::listener::Listener;
 use crate::locker::ClientId;
 use crate::processor::{LockProcessor, Message, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
-use crate::tenure::{Tenure, Unsettled};
+use crate::tenure::{Phase, Tenure, Unsettled};
 use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
 use parking_lot::Mutex;
@@ -321,7 +321,7 @@ impl Client {
         let now = self.clock.now();
         let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
         for key in keys {
-            if let crate::tenure::Phase::Held(tenure) = &mut key.state().phase {
+            if let Phase::Held(tenure) = &mut key.state().phase {
                 tenure.others_wait(1, now);
             }
         }

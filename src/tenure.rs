@@ -222,6 +222,13 @@ pub(crate) struct Unsettled {
     pub(crate) counts_from: Moment,
 }
 
+impl Unsettled {
+    /// The tenure that it becomes when it is given the key.
+    pub(crate) fn granted(self, grant: Grant) -> Tenure {
+        Tenure::new(self.locker, self.settings, grant, self.counts_from)
+    }
+}
+
 /// What a question that may lead to the store's queue is about, and what was heard of it before its answer.
 #[derive(Debug)]
 pub(crate) struct About {

@@ -182,8 +182,7 @@ impl Key {
             && unsettled.locker == *locker
         {
             // The grant came after the answer was read: whoever is first in the queue has it.
-            let Unsettled { locker, settings, counts_from, .. } = unsettled.clone();
-            let tenure = Tenure::new(locker, settings, *grant, counts_from);
+            let tenure = unsettled.clone().granted(*grant);
             if let Some(waiter) = state.queue.pop() {
                 self.grant(client, state, tenure, waiter.thread);
                 return Settled { warning, granted: Some(waiter) };
@@ -284,8 +283,7 @@ impl Key {
         let heard = self.state().heard();
         let (released, answer) = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
-                let counts_from = next.counts_from;
-                (Ok(()), Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from)))
+                (Ok(()), Answer::Acquired(next.granted(grant)))
             }
             (Ok(ReleaseOutcome::Queued(busy)), None) => {
                 next.answered = true;
@@ -302,10 +300,7 @@ impl Key {
             }
             (Err(error), heard) if is_unknown(&error) => {
                 let answer = match heard {
-                    Some(grant) => {
-                        let counts_from = next.counts_from;
-                        Answer::Acquired(Tenure::new(next.locker, next.settings, grant, counts_from))
-                    }
+                    Some(grant) => Answer::Acquired(next.granted(grant)),
                     // What became of it a poll tells.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
@@ -351,8 +346,7 @@ impl Key {
                 let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
                 let Some(waiter) = state.queue.pop() else { return false };
                 client.forget_retry(self);
-                let tenure = Tenure::new(granted.locker, granted.settings, grant, granted.counts_from);
-                self.grant(client, &mut state, tenure, waiter.thread);
+                self.grant(client, &mut state, granted.granted(grant), waiter.thread);
                 drop(state);
                 waiter.parked.notify_one();
                 true
