@@ -10,7 +10,8 @@ use crate::hold::current_thread;
 use crate::key::Key;
 use crate::processor::{Grant, ReleaseOutcome, ReleaseRequest};
 use crate::queue::Waiter;
-use crate::tenure::{About, Phase, State, Tenure, Unsettled};
+use crate::state::{About, Phase, State};
+use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 use std::time::Duration;
 
