@@ -6,14 +6,13 @@
 use crate::activity::Activity;
 use crate::cleanup::{Cleanup, Ending, Leftover};
 use crate::clock::{Clock, Moment};
-use crate::config::MIN_LEASE;
+use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::locker::ClientId;
-use crate::processor::{LockProcessor, Message, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
+use crate::processor::{LockProcessor, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
-use crate::state::Phase;
 use crate::tenure::{Tenure, Unsettled};
 use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
@@ -130,8 +129,14 @@ impl Client {
         self.id.as_str()
     }
 
-    pub(crate) fn next_locker(&self) -> Arc<str> {
-        self.id.next_locker().into()
+    /// Whether a locker is one of this client.
+    pub(crate) fn is_ours(&self, locker: &str) -> bool {
+        locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    /// A fresh locker for a tenure with these settings.
+    pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
+        self.id.next_locker(self.hands_over() && !settings.linger().is_zero()).into()
     }
 
     /// The key of that name, shared by all its handles.
@@ -144,6 +149,16 @@ impl Client {
         let key = Arc::new(Key::new(id, name.to_owned(), Weak::clone(&self.this)));
         keys.insert(name.to_owned(), Arc::downgrade(&key));
         key
+    }
+
+    /// The key of that name, if it is in use.
+    pub(crate) fn known_key(&self, name: &str) -> Option<Arc<Key>> {
+        self.keys.lock().get(name).and_then(Weak::upgrade)
+    }
+
+    /// All keys in use.
+    pub(crate) fn known_keys(&self) -> Vec<Arc<Key>> {
+        self.keys.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Forgets a key whose last handle went, unless a new one of the same name was made since.
@@ -253,6 +268,12 @@ impl Client {
         drop(removed);
     }
 
+    /// Makes every waited-for key due now.
+    pub(crate) fn hasten_retries(&self, now: Moment) {
+        self.waiting.lock().hasten(now);
+        self.retry_thread.wake_by(now);
+    }
+
     pub(crate) fn take_due_retries(&self, now: Moment) -> Vec<Arc<Key>> {
         self.waiting.lock().take_due(now, usize::MAX)
     }
@@ -273,6 +294,11 @@ impl Client {
 
 /// The inbox.
 impl Client {
+    /// Whether waiters are handed the lock: by messages between processes, by one another within this one.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.listener.is_enabled()
+    }
+
     /// Whether grants are heard.
     pub(crate) fn is_listening(&self) -> bool {
         self.listener.is_subscribed()
@@ -283,60 +309,6 @@ impl Client {
         if let Err(error) = self.listener.start(&self.this) {
             log::error!("grants will not be heard: {error}");
         }
-    }
-
-    /// Takes in a message.
-    pub(crate) fn hear(&self, message: &Message) {
-        match message {
-            Message::Granted { key, locker, grant } => {
-                let known = self.known_key(key);
-                if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
-                    // Given up while the grant was on its way, or the grant of a time long gone.
-                    self.give_up_grant(key, &Arc::from(locker.as_str()));
-                }
-            }
-            Message::Contended { key, locker } => {
-                if let Some(key) = self.known_key(key)
-                    && let Some(tenure) = key.state().live_tenure(locker)
-                {
-                    tenure.others_wait(1, self.clock.now());
-                }
-            }
-        }
-    }
-
-    /// Releases a locker that was given a key and that nobody here wants.
-    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
-        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
-        self.wake_cleanup();
-    }
-
-    /// Whether waiters are handed the lock: by messages between processes, by one another within this one.
-    pub(crate) fn hands_over(&self) -> bool {
-        self.listener.is_enabled()
-    }
-
-    /// Lets the retry thread ask for every waited-for key now, and holders take others to wait: the inbox is open again,
-    /// and what was said before is lost.
-    pub(crate) fn retry_all_now(&self) {
-        let now = self.clock.now();
-        let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
-        for key in keys {
-            if let Phase::Held(tenure) = &mut key.state().phase {
-                tenure.others_wait(1, now);
-            }
-        }
-        self.waiting.lock().hasten(now);
-        self.retry_thread.wake_by(now);
-    }
-
-    fn known_key(&self, name: &str) -> Option<Arc<Key>> {
-        self.keys.lock().get(name).and_then(Weak::upgrade)
-    }
-
-    /// Whether a locker is one of this client.
-    pub(crate) fn is_ours(&self, locker: &str) -> bool {
-        locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
@@ -430,14 +402,20 @@ impl Client {
     /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
     pub(crate) fn close(&self) {
         if self.activity.close() {
-            let keys: Vec<_> = self.keys.lock().values().filter_map(Weak::upgrade).collect();
-            for key in keys {
+            for key in self.known_keys() {
                 key.nudge_all();
             }
         }
+        self.end_lingering();
         if self.activity.wait_until_left() {
             self.shut_down();
         }
+    }
+
+    /// Gives back what nobody holds. After the closing nothing comes to linger.
+    fn end_lingering(&self) {
+        let over: Vec<_> = self.known_keys().iter().filter_map(|key| key.end_linger(self, true)).collect();
+        retry::release(self, over, self.processor.command_limit());
     }
 
     /// Ends both threads and lets go of the store, once.
@@ -446,6 +424,7 @@ impl Client {
         if std::mem::replace(&mut *is_down, true) {
             return;
         }
+        self.end_lingering();
         self.retry_thread.stop();
         // Before the leftovers: a grant heard at the last moment is one of them.
         self.listener.stop();

@@ -36,6 +36,7 @@ pub struct DLockConfig {
     renew_at: f64,
     probe: bool,
     local_passes: u32,
+    linger: Duration,
     reason: Option<String>,
 }
 
@@ -55,6 +56,7 @@ impl DLockConfig {
             renew_at: DEFAULT_RENEW_AT,
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
+            linger: Duration::ZERO,
             reason: None,
         }
     }
@@ -84,9 +86,26 @@ impl DLockConfig {
     /// other processes wait. Defaults to 16; more gives throughput, fewer gives the others shorter waits.
     ///
     /// While nobody else waits they pass it on without end, and without the store. When others wait, it goes to them after 10 ms of
-    /// passing in any case. Only with the preview [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener).
+    /// passing in any case. Not with [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given
+    /// back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
+        self
+    }
+
+    /// Sets for how long this process keeps the lock after its last hold, in case a thread of it wants it again: that
+    /// thread then gets it without the store. Defaults to zero: the lock is given back at once.
+    ///
+    /// For work that comes in bursts to the same process (lock caching with revocation, as distributed file systems have it).
+    /// Whoever waits for the lock elsewhere ends the lingering at once, by a message; so does [`try_lock`](crate::DistributedReentrantLock::try_lock)
+    /// there, which waits for that up to 5 ms, or five round trips if they take longer.
+    ///
+    /// The price: meanwhile the lock counts as [locked](crate::DistributedReentrantLock::is_locked); if the process dies, the others
+    /// wait for the rest of its lease although nobody was inside; and JVM processes, which can only ask, may starve beside a
+    /// process that takes it again and again. The lease is renewed while it lingers, and [`close`](crate::DLockGenerator::close) gives the lock back.
+    /// Lingering needs the [listener](crate::GeneratorBuilder::listener); while its subscription is broken, nothing lingers.
+    pub fn with_linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
         self
     }
 
@@ -114,6 +133,10 @@ impl DLockConfig {
 
     pub(crate) fn local_passes(&self) -> u32 {
         self.local_passes
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        self.linger
     }
 
     pub(crate) fn probe(&self) -> bool {

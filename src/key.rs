@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::hold::{Hold, Reentry, current_thread};
+use crate::passing::Lingering;
 use crate::queue::Waiter;
 use crate::state::{Phase, State};
 use crate::tenure::Tenure;
@@ -87,7 +88,21 @@ impl Key {
             return Ok(None);
         }
         client.start_lease_thread()?;
+        if !settings.linger().is_zero() {
+            // Who lingers has to hear when others wait.
+            client.listen();
+        }
         let mut state = self.state();
+        match self.take_up(client, &mut state) {
+            Lingering::No => {}
+            Lingering::Taken => return Ok(Some(self.hold.token())),
+            Lingering::Over(tenure) => {
+                drop(state);
+                client.release_later(&self.name, &tenure);
+                drop(Turn::of(self));
+                state = self.state();
+            }
+        }
         let mut asked = if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
@@ -146,7 +161,11 @@ impl Key {
 
     /// Gives the hold to a thread. From `Asking`.
     pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, mut tenure: Tenure, thread: u64) {
-        tenure.begin(client.clock.now());
+        let now = client.clock.now();
+        tenure.begin(now);
+        if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
+            tenure.others_wait(1, now);
+        }
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
@@ -262,7 +281,7 @@ impl Key {
         if self.hold.leave_inner() {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
-        if !client.hands_over() || !self.pass_on(client) {
+        if !client.hands_over() || !self.keep_tenure(client) {
             return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
         }
         drop(client.leaving());

@@ -78,10 +78,7 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 /// What a due key needs, if its tenure is still live.
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
     let mut state = key.state();
-    let tenure = match &mut state.phase {
-        Phase::Held(tenure) if !tenure.is_lost() => tenure,
-        _ => return None,
-    };
+    let tenure = state.kept().filter(|tenure| !tenure.is_lost())?;
     if now >= tenure.deadline() {
         let at = tenure.deadline();
         notice_loss(client, &key, state, LossCause::Deadline, at);
@@ -118,6 +115,9 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
             }
             key.hold.renew(tenure.deadline());
             client.keep_until(key, tenure, tenure.due(client.trip()));
+            if state.is_recalled() {
+                client.retry_at(key, now);
+            }
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
             tenure.checked(sent_at);
@@ -150,6 +150,9 @@ pub(crate) fn notice_deadline(client: &Client, key: &Arc<Key>) {
 
 /// Marks the live tenure of a key lost, and tells everybody who wants to know.
 fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    if matches!(state.phase, Phase::Lingering { .. }) {
+        return key.lose_lingering(client, state, &cause);
+    }
     let Phase::Held(tenure) = &mut state.phase else { return };
     if !tenure.lose(cause, at) {
         return;

@@ -1,63 +1,178 @@
 //! What becomes of a tenure when its hold ends: it is passed on in this process, kept for a while, or given back.
+//!
+//! | the last hold ends, and | then |
+//! |---|---|
+//! | threads of this process wait; others do not, or only since a moment ago | the first of them has the next hold |
+//! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
+//! | else | it is released; with threads waiting here, this client stands at the end of the store's queue again |
 
+use crate::ask::Answer;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::{Error, LossCause};
+use crate::hold::current_thread;
 use crate::key::Key;
+use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::{Phase, State};
-use crate::turn::Turn;
+use crate::tenure::{Tenure, Unsettled};
+use crate::turn::{Turn, is_unknown};
+use parking_lot::MutexGuard;
 use std::sync::Arc;
 
+/// What a lingering tenure is to an arriving thread.
+pub(crate) enum Lingering {
+    /// There is none, or others want it.
+    No,
+    /// The calling thread has the next hold.
+    Taken,
+    /// Its deadline has passed: it is to be released, and the turn to ask is the caller's.
+    Over(Tenure),
+}
+
 impl Key {
-    /// Passes the hold of the calling thread to the first thread that waits in this process, without the store; `false`
-    /// when nobody waits, or others have to be let in.
-    pub(crate) fn pass_on(self: &Arc<Self>, client: &Client) -> bool {
+    /// Keeps the tenure of the calling thread's hold, which ends: for the first thread that waits in this process, or for
+    /// the next one that comes. `false` when it has to be given back.
+    pub(crate) fn keep_tenure(self: &Arc<Self>, client: &Client) -> bool {
         let mut state = self.state();
-        if self.needs_numbers(&state) {
-            let (locker, limit) = (self.held_locker(&state), client.processor.command_limit());
+        if Self::needs_numbers(&state, client) {
+            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
-                crate::lease::extend_now(client, self, &locker, true, limit);
+                crate::lease::extend_now(client, self, &locker, true, client.processor.command_limit());
             }
             state = self.state();
         }
         let now = client.clock.now();
-        let State { phase, queue, watchers, .. } = &mut *state;
-        let Phase::Held(tenure) = phase else { return false };
-        if queue.is_empty()
-            || tenure.is_lost()
-            || now >= tenure.deadline()
-            || client.is_closed()
-            || !tenure.may_pass(now, client.is_listening())
-            || !tenure.tokens().advance()
-        {
+        match &state.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && now < tenure.deadline() && !client.is_closed() => {}
+            _ => return false,
+        }
+        if state.queue.is_empty() { self.linger(client, state, now) } else { self.pass_on(client, state, now) }
+    }
+
+    /// Passes the hold on to the first waiting thread, unless others have to be let in.
+    fn pass_on(&self, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
+        if !tenure.may_pass(now, client.is_listening()) || !tenure.tokens().advance() {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
         let ended = std::mem::take(watchers);
-        let (token, deadline) = (tenure.token(), tenure.deadline());
         self.hold.end();
-        self.hold.begin(waiter.thread, token, deadline);
+        self.hold.begin(waiter.thread, tenure.token(), tenure.deadline());
         drop(state);
         waiter.parked.notify_one();
         drop(ended);
         true
     }
 
-    /// Whether the tokens run out while threads of this process wait: once in 1024 holds, and then in ten million.
-    fn needs_numbers(&self, state: &State) -> bool {
+    /// Keeps the tenure for whoever comes next, if it may linger.
+    fn linger(self: &Arc<Self>, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         match &state.phase {
-            Phase::Held(tenure) => !state.queue.is_empty() && tenure.needs_numbers(),
+            Phase::Held(tenure) if tenure.may_linger(client.is_listening()) && !tenure.needs_numbers() => {}
+            _ => return false,
+        }
+        if client.start_retry_thread().is_err() {
+            return false;
+        }
+        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        let until = now + tenure.settings.linger();
+        if !std::mem::replace(&mut tenure.watched, true) {
+            // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
+            client.retry_at(self, until);
+        }
+        state.phase = Phase::Lingering { tenure, until };
+        self.hold.end();
+        let ended = std::mem::take(&mut state.watchers);
+        drop(state);
+        drop(ended);
+        true
+    }
+
+    /// Whether the tokens run out while the tenure may be kept: once in 1024 holds, and then in ten million.
+    fn needs_numbers(state: &State, client: &Client) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) if tenure.needs_numbers() => {
+                !state.queue.is_empty() || tenure.may_linger(client.is_listening())
+            }
             _ => false,
         }
     }
+}
 
-    fn held_locker(&self, state: &State) -> Option<Arc<str>> {
-        match &state.phase {
-            Phase::Held(tenure) => Some(Arc::clone(&tenure.locker)),
-            _ => None,
+/// Lingering tenures.
+impl Key {
+    /// Takes up a lingering tenure for the calling thread.
+    pub(crate) fn take_up(&self, client: &Client, state: &mut State) -> Lingering {
+        let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
+        let is_over = client.clock.now() >= tenure.deadline();
+        if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
+            return Lingering::No;
+        }
+        let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
+        let Phase::Lingering { tenure, .. } = lingering else { return Lingering::No };
+        if is_over {
+            client.forget_kept(self);
+            return Lingering::Over(tenure);
+        }
+        self.hold.begin(current_thread(), tenure.token(), tenure.deadline());
+        state.phase = Phase::Held(tenure);
+        Lingering::Taken
+    }
+
+    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once`. It is to be released before
+    /// the turn is dropped. For a key that came out of the retry thread's book.
+    pub(crate) fn end_linger(self: &Arc<Self>, client: &Client, at_once: bool) -> Option<(Turn, Tenure)> {
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Lingering { tenure, until } => {
+                if !at_once && client.clock.now() < *until && !tenure.is_contended() {
+                    client.retry_at(self, *until);
+                    return None;
+                }
+            }
+            Phase::Held(tenure) => {
+                tenure.watched = false;
+                return None;
+            }
+            _ => return None,
+        }
+        let tenure = self.leave_lingering(client, &mut state, |tenure| Phase::Releasing {
+            ending: Some(Arc::clone(&tenure.locker)),
+            about: None,
+        })?;
+        Some((Turn::of(self), tenure))
+    }
+
+    /// Ends a lingering tenure that was lost: nobody has to be told, and whoever waits asks.
+    pub(crate) fn lose_lingering(
+        self: &Arc<Self>,
+        client: &Client,
+        mut state: MutexGuard<'_, State>,
+        cause: &LossCause,
+    ) {
+        let left = self.leave_lingering(client, &mut state, |_| Phase::Asking { turn: None, about: None });
+        drop(state);
+        if let Some(tenure) = left {
+            log::debug!("lock {:?}: lost while nobody held it: {cause}", self.name);
+            client.release_later(&self.name, &tenure);
+            drop(Turn::of(self));
         }
     }
 
+    fn leave_lingering(&self, client: &Client, state: &mut State, to: impl FnOnce(&Tenure) -> Phase) -> Option<Tenure> {
+        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
+        let next = to(tenure);
+        client.forget_kept(self);
+        match std::mem::replace(&mut state.phase, next) {
+            Phase::Lingering { tenure, .. } => Some(tenure),
+            _ => None,
+        }
+    }
+}
+
+/// The end of a tenure.
+impl Key {
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
     /// the store's queue when threads of it wait.
     pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
@@ -87,5 +202,86 @@ impl Key {
         }
         drop(rest);
         Some(released)
+    }
+}
+
+/// Release with a next locker.
+impl Key {
+    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
+    /// grant.
+    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
+        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
+            return None;
+        }
+        let mut state = self.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let locker = client.next_locker(&settings);
+        state.ask_about(&locker);
+        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
+    }
+
+    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::give_back`].
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        client: &Client,
+        turn: Turn,
+        tenure: &Tenure,
+        mut next: Unsettled,
+    ) -> Result<(), Error> {
+        let request = ReleaseRequest {
+            key: &self.name,
+            locker: &tenure.locker,
+            lease: tenure.lease(),
+            next: Some((&next.locker, next.settings.lease())),
+        };
+        let outcome = client.processor.release(&request, client.processor.command_limit());
+        let heard = self.state().heard();
+        let (released, answer) = match (outcome, heard) {
+            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
+                (Ok(()), Answer::Acquired(next.granted(grant)))
+            }
+            (Ok(ReleaseOutcome::Queued(busy)), None) => {
+                next.answered = true;
+                (Ok(()), Answer::Busy { busy, unsettled: Some(next) })
+            }
+            // The next locker is known to the store only if the tenure was ours.
+            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                drop(turn);
+                return client.not_ours(&self.name, tenure, other);
+            }
+            (Ok(ReleaseOutcome::Released { .. }), _) => {
+                drop(turn);
+                return Ok(());
+            }
+            (Err(error), heard) if is_unknown(&error) => {
+                let answer = match heard {
+                    Some(grant) => Answer::Acquired(next.granted(grant)),
+                    // What became of it a poll tells.
+                    None => Answer::Failed { error, unsettled: Some(next) },
+                };
+                self.settle(client, turn, answer);
+                // Repeated without a next locker it is safe, whatever became of it.
+                return client.release(&self.name, tenure, true);
+            }
+            (Err(_), _) => {
+                // Not executed.
+                let released = client.give_back(&self.name, tenure);
+                drop(turn);
+                return released;
+            }
+        };
+        self.settle(client, turn, answer);
+        released
+    }
+
+    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
+        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
+            let _ = client.give_back(&self.name, &unwanted);
+            drop(turn);
+        }
     }
 }

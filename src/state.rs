@@ -1,24 +1,29 @@
 //! The state machine of one key in one client: who asks, who waits, who holds.
 //!
 //! ```text
-//!            arrive                answer: acquired
-//!   Idle ───────────────▶ Asking ───────────────────▶ Held ──────┐
-//!    ▲  ▲                 │ ▲  ▲                        │ unlock   │ lost: the
-//!    │  │ answer: busy,   │ │  │ turn passed on         ▼          │ hold stays,
-//!    │  │ nobody waits    │ │  └────────────────── Releasing ◀─────┘ invalid
-//!    │  └─────────────────┤ │                        │
-//!    │     answer: busy   ▼ │ due                    │ nobody waits
-//!    └─────────────── Waiting                         │
-//!      the last gives up                              │
-//!    ◀────────────────────────────────────────────────┘
+//!                arrive              acquired                  unlock, local
+//!         Idle ─────────▶  Asking  ────────────▶   Held  ◀──┐ threads wait:
+//!          ▲              │   ▲  ▲                │ │  ▲ └──┘ passed on
+//!          │              │   │  │ turn           │ │  │
+//!          │        busy, │   │  │ passed  unlock │ │  │ arrive
+//!          │   nobody     │   │  │ on             │ │  │
+//!          │   waits      │   │  └─ Releasing ◀───┘ │  │
+//!          │◀─────────────┤   │      │  ▲           ▼  │
+//!          │         busy │   │ due  │  └────── Lingering
+//!          │              ▼   │      │      over, or others want it
+//!          │◀────────── Waiting ─────┼───────────────────▶ Held
+//!          │  the last               │           granted by a message
+//!          │  gives up               │ nobody waits
+//!          └─────────────────────────┘
 //! ```
 //!
 //! | phase | in the store | who may leave it | threads parked |
 //! |---|---|---|---|
 //! | `Idle` | nothing of ours | an arriving thread | none |
 //! | `Asking` | perhaps a question under way | the asker: the thread whose turn it is, or the retry thread | any |
-//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread when due; the last waiter that gives up | at least one |
+//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread when due; the listener, by a grant; the last waiter that gives up | at least one |
 //! | `Held` | our locker, unless lost | the owner's last unlock | any |
+//! | `Lingering` | our locker | an arriving thread, unless others want the key; the retry thread, when it is over or others want the key; who notices its loss; who closes the client | those that arrived after others wanted the key |
 //! | `Releasing` | perhaps a release under way | who released | any |
 //!
 //! Invariants, all under the key's mutex:
@@ -26,13 +31,16 @@
 //! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
 //! 2. A thread owns the hold if and only if the phase is `Held`.
 //! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
-//! 4. `Waiting` if and only if the retry thread has the key in its book; both change under the key's mutex, but that the
-//!    retry thread takes the key out first.
+//! 4. In `Waiting` and `Lingering` the retry thread has the key in its book; both change under the key's mutex, but that the
+//!    retry thread takes the key out first. In `Held` it has it only if the tenure says so (`watched`), and does nothing about it.
 //! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
 //!    parked, or of the retry thread.
 //! 6. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
-//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
+//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out. One that is lost while it
+//!    lingers has no owner, and ends at once.
+//! 8. In `Lingering` there is a token for the next hold.
 
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::processor::Grant;
 use crate::queue::{Queue, Waiter};
@@ -45,6 +53,8 @@ use std::sync::Arc;
 pub(crate) struct About {
     pub(crate) locker: Arc<str>,
     pub(crate) heard: Option<Grant>,
+    /// Whether others were heard to wait for it: the message of the grant, or the answer, was overtaken or lost.
+    pub(crate) contended: bool,
 }
 
 /// See the module's table.
@@ -54,6 +64,7 @@ pub(crate) enum Phase {
     Asking { turn: Option<u64>, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
+    Lingering { tenure: Tenure, until: Moment },
     Releasing { ending: Option<Arc<str>>, about: Option<About> },
 }
 
@@ -116,7 +127,7 @@ impl State {
         if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
             && about.as_ref().is_none_or(|about| about.locker != *locker)
         {
-            *about = Some(About { locker: Arc::clone(locker), heard: None });
+            *about = Some(About { locker: Arc::clone(locker), heard: None, contended: false });
         }
     }
 
@@ -134,12 +145,22 @@ impl State {
         }
     }
 
-    /// The tenure with this locker, if it is held and not lost.
-    pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
+    /// The tenure that is kept, for a hold or for the next one.
+    pub(crate) fn kept(&mut self) -> Option<&mut Tenure> {
         match &mut self.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && &*tenure.locker == locker => Some(tenure),
+            Phase::Held(tenure) | Phase::Lingering { tenure, .. } => Some(tenure),
             _ => None,
         }
+    }
+
+    /// The tenure with this locker, if it is kept and not lost.
+    pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
+        self.kept().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)
+    }
+
+    /// Whether the tenure is kept for nobody while others want it.
+    pub(crate) fn is_recalled(&self) -> bool {
+        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
     }
 
     fn rest(&mut self) {

@@ -36,6 +36,8 @@ pub(crate) struct Tenure {
     checked_at: Moment,
     /// Whether a thread was told of this hold: until then its loss is no news to anybody.
     pub(crate) told: bool,
+    /// Whether the retry thread has the key in its book, to see the end of a linger.
+    pub(crate) watched: bool,
     loss: Option<(LossCause, Moment)>,
 }
 
@@ -51,6 +53,7 @@ impl Tenure {
             renewed_at: counts_from,
             checked_at: counts_from,
             told: false,
+            watched: false,
             loss: None,
         }
     }
@@ -93,6 +96,16 @@ impl Tenure {
         if waiting > 0 || self.contended.is_none_or(|(since, _)| since < sent_at) {
             self.others_wait(waiting, now);
         }
+    }
+
+    /// Whether others are known to wait.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended.is_some()
+    }
+
+    /// Whether the tenure is kept when nobody of this process wants it. Without an inbox nobody would tell that others do.
+    pub(crate) fn may_linger(&self, listening: bool) -> bool {
+        !self.settings.linger().is_zero() && listening && !self.is_contended()
     }
 
     /// Whether the hold may be passed on to a thread of this process, and counts that it is. Without an inbox nobody would

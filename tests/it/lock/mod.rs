@@ -6,6 +6,7 @@ mod giving_up;
 mod granted;
 mod handles;
 mod late_answers;
+mod lingering;
 mod looking;
 mod loss;
 mod loss_causes;

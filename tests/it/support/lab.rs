@@ -54,11 +54,9 @@ impl Lab {
         let (other, cancel) = (lock.clone(), CancelToken::new());
         let token = cancel.clone();
         let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-        eventually("the inbox is open", || watch.inboxes() == 1);
+        eventually("the inbox is open", || watch.listening() == 1);
         cancel.cancel();
         assert!(!waiter.join());
-        // The thread that has opened it has to say so.
-        thread::sleep(Duration::from_millis(100));
         (generator, watch)
     }
 

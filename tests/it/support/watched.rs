@@ -4,9 +4,9 @@ use super::crew::{HANG, eventually};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, Inspection,
-    LockProcessor, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
-    ReleaseRequest, Request, SystemClock,
+    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker,
+    Inspection, LockProcessor, Message, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest,
+    ReleaseOutcome, ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,8 @@ pub(crate) struct Watch {
     calls: Mutex<(Vec<Call>, usize)>,
     gates: Mutex<Vec<Arc<Turnstile>>>,
     deaf: Mutex<Vec<Kind>>,
-    inboxes: AtomicUsize,
+    listening: AtomicUsize,
+    heard: AtomicUsize,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -107,7 +108,8 @@ impl Watch {
             calls: Mutex::new((Vec::new(), 0)),
             gates: Mutex::new(Vec::new()),
             deaf: Mutex::new(Vec::new()),
-            inboxes: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            heard: AtomicUsize::new(0),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -140,9 +142,14 @@ impl Watch {
         eventually("calls of the store", || self.count_of(kind) >= enough);
     }
 
-    /// How many inboxes were opened until now.
-    pub(crate) fn inboxes(&self) -> usize {
-        self.inboxes.load(Ordering::SeqCst)
+    /// How many inboxes were listened to until now: threads may wait in the store's queue then.
+    pub(crate) fn listening(&self) -> usize {
+        self.listening.load(Ordering::SeqCst)
+    }
+
+    /// How many messages were heard until now, and acted upon.
+    pub(crate) fn heard(&self) -> usize {
+        self.heard.load(Ordering::SeqCst)
     }
 
     /// Stops the next call of a kind.
@@ -299,11 +306,9 @@ impl LockProcessor for Watched {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        let inbox = self.inner.open_inbox(client, limit)?;
-        if let Some(watch) = &self.watch {
-            watch.inboxes.fetch_add(1, Ordering::SeqCst);
-        }
-        Ok(inbox)
+        let inner = self.inner.open_inbox(client, limit)?;
+        let Some(watch) = &self.watch else { return Ok(inner) };
+        Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
     }
 
     fn command_limit(&self) -> Duration {
@@ -326,5 +331,31 @@ fn describe<'a>(request: &Request<'a>) -> (Kind, &'a str, &'a str) {
         Request::Extend(request) => (Kind::Extend, request.key, request.locker),
         Request::Release(request) => (Kind::Release, request.key, request.locker),
         Request::Probe(request) => (Kind::Probe, request.key, request.locker),
+    }
+}
+
+/// An inbox that is watched. Who asks it for the next message has acted upon the one before.
+struct WatchedInbox {
+    inner: Box<dyn Inbox>,
+    watch: Arc<Watch>,
+    begun: bool,
+    told: bool,
+}
+
+impl Inbox for WatchedInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.watch.listening.fetch_add(1, Ordering::SeqCst);
+        }
+        if std::mem::take(&mut self.told) {
+            self.watch.heard.fetch_add(1, Ordering::SeqCst);
+        }
+        let message = self.inner.next(limit)?;
+        self.told = message.is_some();
+        Ok(message)
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        self.inner.breaker()
     }
 }
