@@ -18,7 +18,7 @@ use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(crate) struct Client {
     held: Mutex<Held>,
     lease_thread: Worker,
     listener: Listener,
+    /// Whether messages may be sent, or somebody is about to find out.
+    is_checked: AtomicBool,
     /// The slowest round trip of late, in nanoseconds.
     trip: AtomicU64,
     activity: Activity,
@@ -119,6 +121,7 @@ impl Client {
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
             listener: Listener::new(listen),
+            is_checked: AtomicBool::new(false),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
@@ -314,7 +317,29 @@ impl Client {
 
 /// The lease thread's book.
 impl Client {
-    pub(crate) fn start_lease_thread(&self) -> Result<(), Error> {
+    /// Prepares for the first lock: the lease thread, and the right to tell others. Both once; cheap afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`] when messages may not be sent, [`Error::Backend`] when the operating system refuses a thread. That the
+    /// store cannot be reached is not looked at here.
+    pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
+        self.start_lease_thread()?;
+        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) || self.is_checked.swap(true, Ordering::AcqRel)
+        {
+            return Ok(());
+        }
+        let checked = self.processor.check_inbox(self.id(), limit());
+        if checked.is_err() {
+            self.is_checked.store(false, Ordering::Release);
+        }
+        match checked {
+            Err(error @ Error::Denied { .. }) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn start_lease_thread(&self) -> Result<(), Error> {
         self.lease_thread.start(&self.this, lease::round)
     }
 

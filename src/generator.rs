@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes locks of one store: one client with its identity, and two threads however many locks it makes (three with [`listener`](GeneratorBuilder::listener)). JVM: `DLockGenerator`.
+/// Makes locks of one store: one client with its identity, and three threads however many locks it makes. JVM: `DLockGenerator`.
 ///
 /// Make one for a program and keep it. Handles of the same key made by the same generator are one lock; those of two
 /// generators, even in one process, exclude each other through the store like two processes. The threads (`dlock-retry`,
@@ -127,15 +127,16 @@ pub struct GeneratorBuilder {
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: false }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true }
     }
 
-    /// Sets whether waiters are *handed* the lock: threads of this process pass it on among themselves, and other
-    /// processes are given it by the releasing script call and hear of it in an inbox (a connection and a thread of its own). Without,
-    /// each asks: at lease/10, then every lease/6, and when the holder's lease ends.
+    /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
+    /// processes are given it by the releasing script call, in the order of their waiting, and hear of it in an inbox (a connection and a
+    /// thread of its own, from the first time that a thread waits).
     ///
-    /// A preview: defaults to `false` until it has been through all that it has to show. All processes of a lock should have the same
-    /// setting: those that only ask may starve beside those that hand over.
+    /// Without, each process asks: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
+    /// channel rights on the server. All processes of a lock should have the same setting: those that only ask may starve beside those that
+    /// hand over, as JVM processes may.
     pub fn listener(mut self, on: bool) -> Self {
         self.listener = on;
         self

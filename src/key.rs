@@ -87,7 +87,7 @@ impl Key {
         if patience.is_cancelled() {
             return Ok(None);
         }
-        client.start_lease_thread()?;
+        client.prepare(|| patience.limit(client.clock.now(), client.processor.command_limit()))?;
         if !settings.linger().is_zero() {
             // Who lingers has to hear when others wait.
             client.listen();

@@ -311,6 +311,10 @@ impl LockProcessor for Watched {
         Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
     }
 
+    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        self.inner.check_inbox(client, limit)
+    }
+
     fn command_limit(&self) -> Duration {
         self.inner.command_limit()
     }
