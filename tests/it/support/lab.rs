@@ -5,6 +5,7 @@ use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store};
 use redis_dlock::{
     Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
+    RedisLockProcessor,
 };
 use std::sync::Arc;
 use std::thread;
@@ -95,6 +96,11 @@ impl Lab {
 /// Whether the clients of this run hear of grants: not with `DLOCK_TEST_LISTENER=off`.
 pub(crate) fn is_listener_on() -> bool {
     std::env::var_os("DLOCK_TEST_LISTENER").is_none_or(|value| value != "off")
+}
+
+/// A new client of the server at `url`.
+pub(crate) fn connect(url: &str) -> DLockGenerator {
+    builder().build(RedisLockProcessor::connect(url).unwrap()).unwrap()
 }
 
 /// What all clients of these tests have in common.
