@@ -13,12 +13,12 @@ use crate::listener::Listener;
 use crate::locker::ClientId;
 use crate::processor::{LockProcessor, Message, NotOurs, Outcome, ReleaseOutcome, ReleaseRequest, Request, run};
 use crate::schedule::Schedule;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use crate::tenure::{Phase, Tenure, Unsettled};
 use crate::worker::Worker;
 use crate::{backoff::Backoff, lease, retry};
-use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ impl Client {
                         self.release_later(key, tenure);
                         return Err(error);
                     }
-                    std::thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
+                    thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
                 }
             }
         }

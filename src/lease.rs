@@ -10,9 +10,9 @@ use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
+use crate::sync::MutexGuard;
 use crate::tenure::{Phase, State, Tenure};
 use crossbeam_channel::Sender;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::Duration;
 

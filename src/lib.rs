@@ -205,12 +205,15 @@ mod listener;
 mod lock;
 mod locker;
 mod memory;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
 mod processor;
 mod properties;
 mod queue;
 mod redis;
 mod retry;
 mod schedule;
+mod sync;
 mod tenure;
 mod tokens;
 mod turn;

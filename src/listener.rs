@@ -8,10 +8,10 @@ use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker};
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long the thread listens before it looks whether it is still needed. Stopping does not wait for that.
