@@ -13,7 +13,10 @@
 //! | `deadline` | who begins a hold or renews it, under the key's mutex | everybody |
 
 use crate::clock::Moment;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::thread_local;
+// For the numbers of threads also in the model: it only counts, and outlives the model's executions.
+use std::sync::atomic::AtomicU64 as Counter;
 
 /// As many holds of one thread as `java.util.concurrent` allows.
 const MAX_COUNT: u32 = i32::MAX as u32;
@@ -23,7 +26,7 @@ const NOBODY: u64 = 0;
 /// A number for the calling thread that no other thread of this process ever has. (`std::thread::ThreadId` costs
 /// fifteen times as much to read.)
 pub(crate) fn current_thread() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(NOBODY);
+    static LAST: Counter = Counter::new(NOBODY);
     thread_local! {
         static NUMBER: u64 = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     }

@@ -11,9 +11,9 @@ use crate::error::{Error, LossCause};
 use crate::key::Key;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
 use crate::state::{Phase, State};
+use crate::sync::MutexGuard;
 use crate::tenure::Tenure;
 use crossbeam_channel::Sender;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -206,6 +206,8 @@ mod listener;
 mod lock;
 mod locker;
 mod memory;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
 mod passing;
 mod processor;
 mod properties;
@@ -215,6 +217,7 @@ mod redis;
 mod retry;
 mod schedule;
 mod state;
+mod sync;
 mod tenure;
 mod tokens;
 mod turn;

@@ -14,9 +14,9 @@ use crate::hold::current_thread;
 use crate::key::Key;
 use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::{Phase, State};
+use crate::sync::MutexGuard;
 use crate::tenure::{Tenure, Unsettled};
 use crate::turn::{Turn, is_unknown};
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 
 /// What a lingering tenure is to an arriving thread.

@@ -4,7 +4,7 @@
 //! given the hold, or the turn to ask. Everything here happens under the key's mutex.
 
 use crate::config::DLockConfig;
-use parking_lot::Condvar;
+use crate::sync::Condvar;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

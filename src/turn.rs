@@ -12,9 +12,10 @@ use crate::locker;
 use crate::queue::Waiter;
 use crate::recall::Recall;
 use crate::state::{About, Phase, State};
+use crate::sync::thread;
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
-use std::thread;
+
 use std::time::Duration;
 
 /// The longest pause between two tries to reach a store that does not answer.

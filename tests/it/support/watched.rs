@@ -9,7 +9,7 @@ use redis_dlock::{
     ReleaseOutcome, ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What was asked of the store.
@@ -72,6 +72,7 @@ pub(crate) struct Watch {
     deaf: Mutex<Vec<Kind>>,
     listening: AtomicUsize,
     heard: AtomicUsize,
+    inbox_panics: AtomicBool,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -110,6 +111,7 @@ impl Watch {
             deaf: Mutex::new(Vec::new()),
             listening: AtomicUsize::new(0),
             heard: AtomicUsize::new(0),
+            inbox_panics: AtomicBool::new(false),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -150,6 +152,11 @@ impl Watch {
     /// How many messages were heard until now, and acted upon.
     pub(crate) fn heard(&self) -> usize {
         self.heard.load(Ordering::SeqCst)
+    }
+
+    /// The next message makes its inbox panic.
+    pub(crate) fn panic_at_next_message(&self) {
+        self.inbox_panics.store(true, Ordering::SeqCst);
     }
 
     /// Stops the next call of a kind.
@@ -356,6 +363,7 @@ impl Inbox for WatchedInbox {
         }
         let message = self.inner.next(limit)?;
         self.told = message.is_some();
+        assert!(!self.told || !self.watch.inbox_panics.swap(false, Ordering::SeqCst), "the test wants it so");
         Ok(message)
     }
 
