@@ -43,7 +43,7 @@ fn release(client: &Client, unwanted: &[(Turn, Tenure)]) {
         .iter()
         .map(|(turn, tenure)| {
             let (key, locker, lease) = (turn.key().name.as_str(), &*tenure.locker, tenure.lease());
-            Request::Release(ReleaseRequest { key, locker, lease, next: None })
+            Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None })
         })
         .collect();
     // A thread that closes the client waits for this one: then the clean-up list has to do.

@@ -278,6 +278,7 @@ impl Key {
             locker: &tenure.locker,
             lease: tenure.lease(),
             next: Some((&next.locker, next.settings.lease())),
+            gap: None,
         };
         let outcome = client.processor.release(&request, client.processor.command_limit());
         let heard = self.state().heard();
