@@ -204,7 +204,8 @@ impl Client {
     ///
     /// As [`give_back`](Self::give_back).
     pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
-        let request = ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None };
+        let request =
+            ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None, gap: tenure.gap };
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself: there is nothing to wait for then.

@@ -37,6 +37,7 @@ pub struct DLockConfig {
     probe: bool,
     local_passes: u32,
     linger: Duration,
+    poller_gap: Option<Duration>,
     reason: Option<String>,
 }
 
@@ -57,6 +58,7 @@ impl DLockConfig {
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
             linger: Duration::ZERO,
+            poller_gap: None,
             reason: None,
         }
     }
@@ -109,6 +111,19 @@ impl DLockConfig {
         self
     }
 
+    /// Lets processes that only poll, such as those of JVM DLock, in between those that hand the lock over: at most this
+    /// often, for all processes together, a release leaves the lock free for a sixth of its lease, the time after which a
+    /// poller asks again, and nobody of ours takes it meanwhile. Defaults to never; then pollers may starve.
+    ///
+    /// From the lease to 24 days, in whole milliseconds (a rest is dropped). In a gap that no poller uses nobody is inside, and
+    /// `try_lock` finds the lock taken: with a gap after every lease, that is up to a sixth of the time. Pollers are expected to
+    /// have the same lease as this lock. Give it to all processes; what the last gap was made with counts. The server keeps
+    /// a small key for each lock name that had a gap, for as long.
+    pub fn with_poller_gap(mut self, every: Duration) -> Self {
+        self.poller_gap = Some(every);
+        self
+    }
+
     /// Says what the lock is for; the log's lines about it say so too. Never leaves the process. Defaults to nothing.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -139,6 +154,11 @@ impl DLockConfig {
         self.linger
     }
 
+    /// How much time passes between two gaps, in whole milliseconds once checked; `None` for no gaps.
+    pub(crate) fn poller_gap(&self) -> Option<Duration> {
+        self.poller_gap
+    }
+
     pub(crate) fn probe(&self) -> bool {
         self.probe
     }
@@ -164,9 +184,23 @@ impl DLockConfig {
                 "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
             ));
         }
-        self.lease = Duration::from_millis(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
+        if let Some(every) = self.poller_gap
+            && !(self.lease..=MAX_LEASE).contains(&every)
+        {
+            return Err(Error::invalid(
+                "poller_gap",
+                format!("{every:?}"),
+                "give a time from the lease to 2147483647 ms (24 days): a gap takes a sixth of the lease",
+            ));
+        }
+        self.lease = whole_milliseconds(self.lease);
+        self.poller_gap = self.poller_gap.map(whole_milliseconds);
         Ok(self)
     }
+}
+
+fn whole_milliseconds(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Checks a lease.
@@ -212,6 +246,24 @@ mod tests {
             let message = message(ok().with_renew_at(part));
             assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");
         }
+    }
+
+    #[test]
+    fn gaps_for_pollers_are_no_more_frequent_than_leases() {
+        let config =
+            |every| DLockConfig::new("T", "x").with_lease(Duration::from_secs(5)).with_poller_gap(every).checked();
+        for (every, text) in [
+            (Duration::ZERO, "0ns"),
+            (Duration::from_micros(4_999_999), "4.999999s"),
+            (MAX_LEASE + Duration::from_millis(1), "2147483.648s"),
+        ] {
+            let message = config(every).expect_err("must be refused").to_string();
+            assert!(message.contains("poller_gap") && message.contains(text), "{message}");
+        }
+        let kept = |every| config(every).expect("valid").poller_gap();
+        assert_eq!(kept(Duration::from_micros(5_000_999)), Some(Duration::from_secs(5)));
+        assert_eq!(kept(MAX_LEASE), Some(MAX_LEASE));
+        assert_eq!(DLockConfig::new("T", "x").checked().expect("valid").poller_gap(), None);
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Key {
     pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, mut tenure: Tenure, thread: u64) {
         let now = client.clock.now();
         tenure.begin(now);
+        state.tenure_begins(now);
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
             tenure.others_wait(1, now);
         }
@@ -258,10 +259,11 @@ impl Key {
     pub(crate) fn end_hold(&self, client: &Client, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
         let mut state = self.state();
         match std::mem::replace(&mut state.phase, phase) {
-            Phase::Held(tenure) => {
+            Phase::Held(mut tenure) => {
                 if let Phase::Releasing { ending, .. } = &mut state.phase {
                     *ending = Some(Arc::clone(&tenure.locker));
                 }
+                state.tenure_ends(&mut tenure, client.clock.now());
                 client.forget_kept(self);
                 self.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))

@@ -234,7 +234,7 @@ pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder};
 pub use memory::MemoryLockProcessor;
 pub use processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, InboxBreaker, Inspection,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
     LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
     ReleaseRequest, Request,
 };

@@ -47,6 +47,9 @@ impl Key {
             Phase::Held(tenure) if !tenure.is_lost() && now < tenure.deadline() && !client.is_closed() => {}
             _ => return false,
         }
+        if state.gap_is_due(now) {
+            return false;
+        }
         if state.queue.is_empty() { self.linger(client, state, now) } else { self.pass_on(client, state, now) }
     }
 
@@ -57,6 +60,7 @@ impl Key {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
+        tenure.kept_on = true;
         let ended = std::mem::take(watchers);
         self.hold.end();
         self.hold.begin(waiter.thread, tenure.token(), tenure.deadline());
@@ -76,6 +80,7 @@ impl Key {
             return false;
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        tenure.kept_on = true;
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) {
             // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
@@ -137,10 +142,13 @@ impl Key {
             }
             _ => return None,
         }
-        let tenure = self.leave_lingering(client, &mut state, |tenure| Phase::Releasing {
+        let mut tenure = self.leave_lingering(client, &mut state, |tenure| Phase::Releasing {
             ending: Some(Arc::clone(&tenure.locker)),
             about: None,
         })?;
+        if !at_once {
+            state.tenure_ends(&mut tenure, client.clock.now());
+        }
         Some((Turn::of(self), tenure))
     }
 
@@ -237,6 +245,7 @@ impl Key {
             locker: &tenure.locker,
             lease: tenure.lease(),
             next: Some((&next.locker, next.settings.lease())),
+            gap: tenure.gap,
         };
         let outcome = client.processor.release(&request, client.processor.command_limit());
         let heard = self.state().heard();

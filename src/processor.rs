@@ -58,7 +58,24 @@ pub struct ReleaseRequest<'a> {
     pub lease: Duration,
     /// A fresh locker that takes the key if nobody waits, and else stands at the queue's end; with its lease.
     pub next: Option<(&'a str, Duration)>,
+    /// Whether to leave the key free for a while instead, if that was not done of late.
+    pub gap: Option<Gap>,
 }
+
+/// A while in which a released key is free, but not for us: whoever knows no queue and only asks now and then whether
+/// the key is free, as JVM DLock does, finds it so. Both are whole milliseconds, at least one.
+///
+/// Where waiters hand a key over to one another it is never free, and such a poller would starve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// How long the key stays free: a little more than a poller lets pass between two questions, so that one falls into it.
+    pub length: Duration,
+    /// How much time passes from the beginning of this gap to that of the key's next one, whoever asks for that.
+    pub every: Duration,
+}
+
+/// Who holds a key in a gap: what is answered in place of a locker to those that have to wait for the gap's end.
+pub(crate) const POLLERS: &str = "(free for pollers)";
 
 /// Asks whether a key still carries a locker: [`LockProcessor::probe`].
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +98,9 @@ pub struct Grant {
 /// The key is somebody else's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// The holder's locker, of whatever shape.
+    /// The holder's locker, of whatever shape; `(free for pollers)` in a [`Gap`].
     pub holder: String,
-    /// When the holder's lease ends unless extended; `None` for a key without a time to live.
+    /// When the holder's lease ends unless extended, or when the gap ends; `None` for a key without a time to live.
     pub remaining: Option<Duration>,
 }
 
@@ -92,7 +109,7 @@ pub struct Busy {
 pub enum AcquireOutcome {
     /// The key was free, nobody waited: it is the asker's now.
     Acquired(Grant),
-    /// The key is somebody else's. With `wait`, the asker stands in the queue.
+    /// The key is somebody else's, or free in a [`Gap`]. With `wait`, the asker stands in the queue.
     Busy(Busy),
 }
 
@@ -126,14 +143,14 @@ pub enum ExtendOutcome {
 /// What [`LockProcessor::release`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The key is free, or with the first live waiter.
+    /// The key is free, in a [`Gap`] or because nobody waits; or it is with the first live waiter.
     Released {
         /// How many tenures wait in the queue.
         waiting: u64,
     },
     /// Nobody waited: the key is with the next locker.
     Passed(Grant),
-    /// A waiter got the key; the next locker stands at the queue's end.
+    /// A waiter got the key, or it is free in a [`Gap`]; the next locker stands at the queue's end.
     Queued(Busy),
     /// The key was not this locker's. It stands in the queue no more; nothing else was changed, the next locker is unknown.
     NotOurs(NotOurs),
@@ -252,7 +269,7 @@ pub trait InboxBreaker: Send + Sync {
 /// * [`Error::ShutDown`] after [`close`](Self::close).
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Takes the key if it is free and nobody waits for it; one round trip. If it is free but others wait, the first
-    /// live one is given it before this asker is looked at.
+    /// live one is given it before this asker is looked at. In a [`Gap`] nobody is given it.
     ///
     /// Send each locker once: when the outcome is unknown, [`poll`](Self::poll) tells it. A repeated acquire could take
     /// the key a second time for a tenure that has ended.
@@ -262,8 +279,8 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// See the trait.
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error>;
 
-    /// Tells what became of a locker; gives a free key to the first live waiter, which may be this one. Safe to repeat:
-    /// a locker that holds nothing and stands nowhere is answered `Gone` and changes nothing.
+    /// Tells what became of a locker; gives a free key to the first live waiter, which may be this one, but not in a
+    /// [`Gap`]. Safe to repeat: a locker that holds nothing and stands nowhere is answered `Gone` and changes nothing.
     ///
     /// # Errors
     ///
@@ -279,6 +296,9 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
 
     /// Ends a tenure: gives the key, if it carries the locker, to the first live waiter, else to the next locker, else
     /// frees it. If it does not carry the locker, takes the locker from the queue and nothing else. Safe to repeat.
+    ///
+    /// With a [`Gap`] that is due, frees it instead, and leaves the queue as it is, but for the next locker at its end. Until
+    /// the gap is over, the key is given to nobody by acquire, poll and release; then the next of them hands it over as ever.
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@
 
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::processor::Grant;
+use crate::processor::{Gap, Grant};
 use crate::queue::{Queue, Waiter};
 use crate::tenure::{Tenure, Unsettled};
 use crossbeam_channel::Sender;
@@ -79,13 +79,23 @@ pub(crate) struct State {
     pub(crate) asked: u32,
     /// Failures in a row.
     pub(crate) failures: u32,
+    /// When the key was last left free for pollers; before that, when it was first ours.
+    gap_at: Option<Moment>,
     /// Who is told of the loss of the current hold.
     pub(crate) watchers: Vec<Sender<()>>,
 }
 
 impl State {
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Idle, queue: Queue::default(), failure: None, asked: 0, failures: 0, watchers: Vec::new() }
+        Self {
+            phase: Phase::Idle,
+            queue: Queue::default(),
+            failure: None,
+            asked: 0,
+            failures: 0,
+            gap_at: None,
+            watchers: Vec::new(),
+        }
     }
 
     /// Gives the turn to the first waiter, who is to be woken, or rests when nobody waits. From `Asking` or `Releasing`.
@@ -101,6 +111,31 @@ impl State {
             self.rest();
         }
         next
+    }
+
+    /// Whether it is time to leave the key free for pollers, at the end of the tenure that is kept.
+    pub(crate) fn gap_is_due(&self, now: Moment) -> bool {
+        match &self.phase {
+            Phase::Held(tenure) => self.gap(tenure, now).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Notes that a tenure has begun.
+    pub(crate) fn tenure_begins(&mut self, now: Moment) {
+        self.gap_at.get_or_insert(now);
+    }
+
+    /// Lets the release of a tenure that ends leave the key free for pollers, if it is time to.
+    pub(crate) fn tenure_ends(&mut self, tenure: &mut Tenure, now: Moment) {
+        tenure.gap = self.gap(tenure, now);
+        if tenure.gap.is_some() {
+            self.gap_at = Some(now);
+        }
+    }
+
+    fn gap(&self, tenure: &Tenure, now: Moment) -> Option<Gap> {
+        tenure.gap(self.gap_at?, !self.queue.is_empty(), now)
     }
 
     /// Takes a waiter that gives up out of the queue. When it was the last one and only the retry thread would still

@@ -3,13 +3,18 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
-use crate::processor::Grant;
+use crate::processor::{Gap, Grant};
 use crate::tokens::Tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// For how long the threads of this process may go on among themselves when others wait.
 const LOCAL_TIME: Duration = Duration::from_millis(10);
+
+/// A poller asks every sixth of the lease. So long is the key left free for it, and a little longer.
+const GAP_PART: u32 = 6;
+const GAP_SPARE_PART: u32 = 60;
+const GAP_SPARE: Duration = Duration::from_millis(3);
 
 /// So many round trips must fit between an extension and the deadline: three attempts of two trips.
 const TRIPS_LEFT: u32 = 6;
@@ -36,6 +41,10 @@ pub(crate) struct Tenure {
     checked_at: Moment,
     /// Whether a thread was told of this hold: until then its loss is no news to anybody.
     pub(crate) told: bool,
+    /// Whether a hold followed on another, or may: by passing or lingering.
+    pub(crate) kept_on: bool,
+    /// Whether its release is to leave the key free for pollers.
+    pub(crate) gap: Option<Gap>,
     /// Whether the retry thread has the key in its book, to see the end of a linger.
     pub(crate) watched: bool,
     loss: Option<(LossCause, Moment)>,
@@ -53,6 +62,8 @@ impl Tenure {
             renewed_at: counts_from,
             checked_at: counts_from,
             told: false,
+            kept_on: false,
+            gap: None,
             watched: false,
             loss: None,
         }
@@ -96,6 +107,16 @@ impl Tenure {
         if waiting > 0 || self.contended.is_none_or(|(since, _)| since < sent_at) {
             self.others_wait(waiting, now);
         }
+    }
+
+    /// The gap for pollers that its release is to make, where the time for one has come since the last one or the first
+    /// tenure. Not when the key was ours for one hold alone that nobody else waited for: then pollers find it free anyway.
+    pub(crate) fn gap(&self, last: Moment, others_wait: bool, now: Moment) -> Option<Gap> {
+        let every = self.settings.poller_gap()?;
+        let due = now >= last + every && (self.kept_on || self.is_contended() || others_wait);
+        // A poller oversleeps a little.
+        let length = self.lease() / GAP_PART + (self.lease() / GAP_SPARE_PART).max(GAP_SPARE);
+        due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })
     }
 
     /// Whether others are known to wait.

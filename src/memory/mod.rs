@@ -255,7 +255,7 @@ mod tests {
         for n in 0..100_000 {
             let key = format!("DLOCK_T_{n}");
             take(&processor, &key, "a-1");
-            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None };
+            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap: None };
             processor.release(&request, LEASE).expect("never fails");
             processor.inspect(&key, LEASE).expect("never fails");
             assert_eq!(entries(&processor), 0);

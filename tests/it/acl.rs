@@ -33,7 +33,8 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
     let key = "DLOCK_ACL_test";
     let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
-    let release = |locker: &str, next| store.release(&ReleaseRequest { key, locker, lease: LEASE, next }, LIMIT);
+    let release =
+        |locker: &str, next| store.release(&ReleaseRequest { key, locker, lease: LEASE, next, gap: None }, LIMIT);
     let mut inbox = store.open_inbox("b", LIMIT)?;
 
     assert!(matches!(acquire("a-1", false)?, AcquireOutcome::Acquired(_)));

@@ -20,7 +20,7 @@ pub(super) fn poll<'a>(key: &'a str, locker: &'a str) -> PollRequest<'a> {
 }
 
 pub(super) fn release<'a>(key: &'a str, locker: &'a str, next: Option<&'a str>) -> ReleaseRequest<'a> {
-    ReleaseRequest { key, locker, lease: LEASE, next: next.map(|next| (next, LEASE)) }
+    ReleaseRequest { key, locker, lease: LEASE, next: next.map(|next| (next, LEASE)), gap: None }
 }
 
 pub(super) fn extend<'a>(key: &'a str, locker: &'a str, fresh_numbers: bool) -> ExtendRequest<'a> {

@@ -79,7 +79,7 @@ impl Suite {
     /// Releases every locker and looks what the store still keeps.
     pub(crate) fn assert_nothing_is_left(&self) {
         for (key, locker, lease) in self.tenures.lock().drain(..) {
-            let request = ReleaseRequest { key: &key, locker: &locker, lease, next: None };
+            let request = ReleaseRequest { key: &key, locker: &locker, lease, next: None, gap: None };
             self.processors[0].release(&request, PATIENCE).unwrap();
         }
         assert_eq!(self.store.leftovers(), [""; 0], "left in the store");
@@ -182,7 +182,7 @@ impl Tenure {
 
     pub(crate) fn release_request<'a>(&'a self, next: Option<&'a Tenure>) -> ReleaseRequest<'a> {
         let next = next.map(|next| (&*next.locker, next.lease));
-        ReleaseRequest { key: &self.key, locker: &self.locker, lease: self.lease, next }
+        ReleaseRequest { key: &self.key, locker: &self.locker, lease: self.lease, next, gap: None }
     }
 
     pub(crate) fn probe_request(&self) -> ProbeRequest<'_> {
