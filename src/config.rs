@@ -37,6 +37,7 @@ pub struct DLockConfig {
     probe: bool,
     local_passes: u32,
     linger: Duration,
+    max_hold: Option<Duration>,
     poller_gap: Option<Duration>,
     reason: Option<String>,
 }
@@ -58,6 +59,7 @@ impl DLockConfig {
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
             linger: Duration::ZERO,
+            max_hold: None,
             poller_gap: None,
             reason: None,
         }
@@ -111,6 +113,16 @@ impl DLockConfig {
         self
     }
 
+    /// Sets for how long one thread may hold the lock, reentries included. Defaults to without end.
+    ///
+    /// When that time is over, the holder is told as of a lost lease, with the cause [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is
+    /// extended no more. The store still keeps the key for what is left of the lease, a quarter of it at least: so long the
+    /// holder has to stop before anybody else is inside.
+    pub fn with_max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = Some(limit);
+        self
+    }
+
     /// Lets processes that only poll, such as those of JVM DLock, in between those that hand the lock over: at most this
     /// often, for all processes together, a release leaves the lock free for a sixth of its lease, the time after which a
     /// poller asks again, and nobody of ours takes it meanwhile. Defaults to never; then pollers may starve.
@@ -150,6 +162,10 @@ impl DLockConfig {
         self.local_passes
     }
 
+    pub(crate) fn max_hold(&self) -> Option<Duration> {
+        self.max_hold
+    }
+
     pub(crate) fn linger(&self) -> Duration {
         self.linger
     }
@@ -182,6 +198,13 @@ impl DLockConfig {
                 "renew_at",
                 self.renew_at.to_string(),
                 "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
+            ));
+        }
+        if self.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(Error::invalid(
+                "max_hold",
+                "0ns",
+                "give a time greater than zero, or leave it out for no limit",
             ));
         }
         if let Some(every) = self.poller_gap
@@ -242,6 +265,7 @@ mod tests {
             let message = message(ok().with_lease(lease));
             assert!(message.contains("lease") && message.contains(text), "{message}");
         }
+        assert!(message(ok().with_max_hold(Duration::ZERO)).contains("max_hold"));
         for part in [f64::NAN, -1.0, 0.0, 1.0, f64::INFINITY] {
             let message = message(ok().with_renew_at(part));
             assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");

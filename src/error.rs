@@ -138,6 +138,9 @@ pub enum LossCause {
     },
     /// The key is gone: deleted, evicted, or not there after a failover.
     Deleted,
+    /// It was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key for
+    /// what is left of its lease, but it is not extended any more.
+    HeldTooLong,
 }
 
 impl fmt::Display for LossCause {
@@ -146,6 +149,7 @@ impl fmt::Display for LossCause {
             Self::Deadline => f.write_str("it was not extended before its deadline"),
             Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
             Self::Deleted => f.write_str("the key was deleted from the store"),
+            Self::HeldTooLong => f.write_str("it was held for longer than max_hold, and is not extended any more"),
         }
     }
 }

@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease};
-use crate::error::Error;
+use crate::error::{Error, LeaseLoss};
 use crate::lock::DistributedReentrantLock;
+use crate::loss_hook::LossHook;
 use crate::processor::LockProcessor;
 use crate::properties::{self, Leases};
 use crate::redis::RedisLockProcessor;
@@ -123,11 +124,12 @@ pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
     listener: bool,
+    on_lost: Option<LossHook>,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true, on_lost: None }
     }
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
@@ -164,6 +166,23 @@ impl GeneratorBuilder {
         Ok(self)
     }
 
+    /// Sets a function that is told of every hold whose lease is lost, at once, with the key, the locker and the cause: for metrics, an
+    /// alarm, or stopping the work, where not every guard is watched. It runs on a thread of its own (`dlock-lost`, started by the
+    /// first loss), one loss after another: a slow one delays no renewal. A panic in it is logged. Losses that it has
+    /// not been told of when the generator ends are told afterwards.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// let generator = DLockGenerator::builder()
+    ///     .on_lost(|loss| eprintln!("stop the work on {}: {}", loss.key, loss.cause))
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
+        self.on_lost = Some(LossHook::new(told));
+        self
+    }
+
     /// Sets the source of local time, for tests. Defaults to [`SystemClock`].
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -176,6 +195,7 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        Ok(DLockGenerator { client: Client::new(Box::new(processor), self.clock, self.listener)?, leases: self.leases })
+        let client = Client::new(Box::new(processor), self.clock, self.listener, self.on_lost)?;
+        Ok(DLockGenerator { client, leases: self.leases })
     }
 }

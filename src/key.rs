@@ -163,6 +163,7 @@ impl Key {
     pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, mut tenure: Tenure, thread: u64) {
         let now = client.clock.now();
         tenure.begin(now);
+        tenure.hold_begins(now);
         state.tenure_begins(now);
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
             tenure.others_wait(1, now);
@@ -171,7 +172,7 @@ impl Key {
         state.failures = 0;
         state.failure = None;
         client.keep(self, &tenure);
-        let (token, deadline) = (tenure.token(), tenure.deadline());
+        let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         self.hold.begin(thread, token, deadline);
     }

@@ -79,9 +79,8 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
     let mut state = key.state();
     let tenure = state.kept().filter(|tenure| !tenure.is_lost())?;
-    if now >= tenure.deadline() {
-        let at = tenure.deadline();
-        notice_loss(client, &key, state, LossCause::Deadline, at);
+    if let Some((cause, at)) = tenure.overdue(now) {
+        notice_loss(client, &key, state, cause, at);
         return None;
     }
     if now < tenure.due(client.trip()) {
@@ -101,10 +100,9 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
     let now = client.clock.now();
     let mut state = key.state();
     let Some(tenure) = state.live_tenure(locker) else { return };
-    if now >= tenure.deadline() {
+    if let Some((cause, at)) = tenure.overdue(now) {
         // Too late, even if it was extended: who looked in between was told that the hold is invalid, and that is final.
-        let at = tenure.deadline();
-        return notice_loss(client, key, state, LossCause::Deadline, at);
+        return notice_loss(client, key, state, cause, at);
     }
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
@@ -113,7 +111,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);
             }
-            key.hold.renew(tenure.deadline());
+            key.hold.renew(tenure.valid_until());
             client.keep_until(key, tenure, tenure.due(client.trip()));
             if state.is_recalled() {
                 client.retry_at(key, now);
@@ -141,10 +139,9 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
 pub(crate) fn notice_deadline(client: &Client, key: &Arc<Key>) {
     let state = key.state();
     if let Phase::Held(tenure) = &state.phase
-        && client.clock.now() >= tenure.deadline()
+        && let Some((cause, at)) = tenure.overdue(client.clock.now())
     {
-        let at = tenure.deadline();
-        notice_loss(client, key, state, LossCause::Deadline, at);
+        notice_loss(client, key, state, cause, at);
     }
 }
 
@@ -162,11 +159,11 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);
-    tell(&key.name, &lost, watchers);
+    tell(client, &key.name, &lost, watchers);
 }
 
 /// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
-pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+pub(crate) fn tell(client: &Client, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
@@ -176,5 +173,10 @@ pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     }
     for watcher in watchers {
         let _ = watcher.try_send(());
+    }
+    if tenure.told
+        && let Some(loss) = tenure.loss_of(key, *at)
+    {
+        client.report(loss);
     }
 }

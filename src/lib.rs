@@ -205,6 +205,7 @@ mod lease;
 mod listener;
 mod lock;
 mod locker;
+mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;

@@ -44,7 +44,7 @@ impl Key {
         }
         let now = client.clock.now();
         match &state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && now < tenure.deadline() && !client.is_closed() => {}
+            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !client.is_closed() => {}
             _ => return false,
         }
         if state.gap_is_due(now) {
@@ -61,9 +61,10 @@ impl Key {
         }
         let Some(waiter) = queue.pop() else { return false };
         tenure.kept_on = true;
+        tenure.hold_begins(now);
         let ended = std::mem::take(watchers);
         self.hold.end();
-        self.hold.begin(waiter.thread, tenure.token(), tenure.deadline());
+        self.hold.begin(waiter.thread, tenure.token(), tenure.valid_until());
         drop(state);
         waiter.parked.notify_one();
         drop(ended);
@@ -81,6 +82,7 @@ impl Key {
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.kept_on = true;
+        tenure.hold_ended();
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) {
             // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
@@ -108,19 +110,25 @@ impl Key {
 /// Lingering tenures.
 impl Key {
     /// Takes up a lingering tenure for the calling thread.
-    pub(crate) fn take_up(&self, client: &Client, state: &mut State) -> Lingering {
+    pub(crate) fn take_up(self: &Arc<Self>, client: &Client, state: &mut State) -> Lingering {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
-        let is_over = client.clock.now() >= tenure.deadline();
+        let now = client.clock.now();
+        let is_over = now >= tenure.deadline();
         if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
-        let Phase::Lingering { tenure, .. } = lingering else { return Lingering::No };
+        let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
             client.forget_kept(self);
             return Lingering::Over(tenure);
         }
-        self.hold.begin(current_thread(), tenure.token(), tenure.deadline());
+        tenure.hold_begins(now);
+        if tenure.settings.max_hold().is_some() {
+            // Its end may come before the lease thread would look.
+            client.keep(self, &tenure);
+        }
+        self.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         Lingering::Taken
     }
@@ -189,9 +197,8 @@ impl Key {
         let turn = Turn::of(self);
         let now = client.clock.now();
         let known = tenure.is_lost();
-        if !known && now >= tenure.deadline() {
-            let at = tenure.deadline();
-            tenure.lose(LossCause::Deadline, at);
+        if !known && let Some((cause, at)) = tenure.overdue(now) {
+            tenure.lose(cause, at);
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
         // Without a next locker the first waiter gets its turn when all is said about this hold.
@@ -206,7 +213,7 @@ impl Key {
             released = Err(loss);
         }
         if !known {
-            crate::lease::tell(&self.name, &tenure, watchers);
+            crate::lease::tell(client, &self.name, &tenure, watchers);
         }
         drop(rest);
         Some(released)

@@ -39,6 +39,8 @@ pub(crate) struct Tenure {
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
     checked_at: Moment,
+    /// When the current hold has lasted for as long as it may.
+    hold_ends: Moment,
     /// Whether a thread was told of this hold: until then its loss is no news to anybody.
     pub(crate) told: bool,
     /// Whether a hold followed on another, or may: by passing or lingering.
@@ -61,6 +63,7 @@ impl Tenure {
             contended: None,
             renewed_at: counts_from,
             checked_at: counts_from,
+            hold_ends: Moment::NEVER,
             told: false,
             kept_on: false,
             gap: None,
@@ -76,6 +79,31 @@ impl Tenure {
     /// The client has heard of the tenure: what is known of others counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.others_wait(self.waiting, now);
+    }
+
+    /// A hold begins.
+    pub(crate) fn hold_begins(&mut self, now: Moment) {
+        self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
+    }
+
+    /// The hold has ended, the tenure is kept.
+    pub(crate) fn hold_ended(&mut self) {
+        self.hold_ends = Moment::NEVER;
+    }
+
+    /// Until when the current hold is certainly valid if nothing is done.
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.deadline().min(self.hold_ends)
+    }
+
+    /// What by now has ended the hold without anybody's doing, and when.
+    pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
+        let over = if self.hold_ends < self.deadline() {
+            (LossCause::HeldTooLong, self.hold_ends)
+        } else {
+            (LossCause::Deadline, self.deadline())
+        };
+        (now >= over.1).then_some(over)
     }
 
     /// The token of this tenure's current hold.
@@ -166,7 +194,7 @@ impl Tenure {
     /// When the lease thread has to look at this tenure next.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
-        self.extend_at(trip).min(probe).min(self.deadline())
+        self.extend_at(trip).min(probe).min(self.valid_until())
     }
 
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
@@ -189,13 +217,16 @@ impl Tenure {
 
     /// The loss as an error, if there is one.
     pub(crate) fn loss_error(&self, key: &str, now: Moment) -> Option<Error> {
-        self.loss.as_ref().map(|(cause, at)| {
-            Error::LeaseLost(Box::new(LeaseLoss {
-                key: key.to_owned(),
-                locker: self.locker.to_string(),
-                cause: cause.clone(),
-                ago: now.since(*at),
-            }))
+        self.loss_of(key, now).map(|loss| Error::LeaseLost(Box::new(loss)))
+    }
+
+    /// The loss in full, if there is one.
+    pub(crate) fn loss_of(&self, key: &str, now: Moment) -> Option<LeaseLoss> {
+        self.loss.as_ref().map(|(cause, at)| LeaseLoss {
+            key: key.to_owned(),
+            locker: self.locker.to_string(),
+            cause: cause.clone(),
+            ago: now.since(*at),
         })
     }
 

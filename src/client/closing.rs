@@ -86,6 +86,9 @@ impl Client {
         self.listener.stop();
         self.release_leftovers();
         self.lease_thread.stop();
+        if let Some(hook) = &self.on_lost {
+            hook.end();
+        }
         self.processor.close();
     }
 }

@@ -18,10 +18,11 @@ use crate::activity::Activity;
 use crate::cleanup::Cleanup;
 use crate::clock::Clock;
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error};
+use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::locker::ClientId;
+use crate::loss_hook::LossHook;
 use crate::processor::{LockProcessor, Outcome, Request, run};
 use crate::schedule::Schedule;
 use crate::sync::Mutex;
@@ -46,6 +47,7 @@ pub(crate) struct Client {
     held: Mutex<Held>,
     lease_thread: Worker,
     listener: Listener,
+    on_lost: Option<LossHook>,
     /// Whether messages may be sent, or somebody is about to find out.
     is_checked: AtomicBool,
     /// The slowest round trip of late, in nanoseconds.
@@ -60,6 +62,7 @@ impl Client {
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
         listen: bool,
+        on_lost: Option<LossHook>,
     ) -> Result<Arc<Self>, Error> {
         let id = ClientId::draw()?;
         Ok(Arc::new_cyclic(|this| Self {
@@ -75,6 +78,7 @@ impl Client {
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
             listener: Listener::new(listen),
+            on_lost,
             is_checked: AtomicBool::new(false),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
@@ -123,6 +127,13 @@ impl Client {
         let mut keys = self.keys.lock();
         if keys.get(name).is_some_and(|key| key.strong_count() == 0) {
             keys.remove(name);
+        }
+    }
+
+    /// Tells the program of a lost lease, if it wants to know.
+    pub(crate) fn report(&self, loss: LeaseLoss) {
+        if let Some(hook) = &self.on_lost {
+            hook.tell(loss);
         }
     }
 

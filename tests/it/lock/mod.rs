@@ -10,6 +10,8 @@ mod lingering;
 mod looking;
 mod loss;
 mod loss_causes;
+mod loss_hook;
+mod max_hold;
 mod order;
 mod outages;
 mod ownership;

@@ -104,7 +104,7 @@ pub(crate) fn connect(url: &str) -> DLockGenerator {
 }
 
 /// What all clients of these tests have in common.
-fn builder() -> GeneratorBuilder {
+pub(crate) fn builder() -> GeneratorBuilder {
     DLockGenerator::builder().listener(is_listener_on())
 }
 
