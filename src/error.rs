@@ -77,6 +77,11 @@ pub enum Error {
     /// The generator that made this lock was closed; make a new one.
     #[error("the lock generator was closed: no new holds; make a new generator")]
     ShutDown,
+
+    /// The process was forked after the generator was made. Its threads and its connection are the parent's alone, and so is
+    /// what it held: nothing was sent.
+    #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
+    Forked,
 }
 
 /// What is known of a command that failed.

@@ -69,6 +69,10 @@ impl Key {
             // As on the JVM, being cancelled comes before reentry.
             return if patience.is_cancelled() { Ok(None) } else { self.reenter(client).map(Some) };
         }
+        let lingers = !settings.linger().is_zero();
+        if !lingers {
+            client.check_process()?;
+        }
         let inside = client.enter()?;
         let token = self.lock_first(client, settings, patience)?;
         if let Some(token) = token {
@@ -88,12 +92,15 @@ impl Key {
             return Ok(None);
         }
         client.prepare(|| patience.limit(client.clock.now(), client.processor.command_limit()))?;
-        if !settings.linger().is_zero() {
+        let lingers = !settings.linger().is_zero();
+        if lingers {
             // Who lingers has to hear when others wait.
             client.listen();
         }
         let mut state = self.state();
         match self.take_up(client, &mut state) {
+            // Not sooner: it costs more than all the rest of taking up what lingers.
+            Lingering::No if lingers => client.check_process()?,
             Lingering::No => {}
             Lingering::Taken => return Ok(Some(self.hold.token())),
             Lingering::Over(tenure) => {
@@ -305,6 +312,9 @@ impl Key {
     /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
     /// later cannot make valid what was called invalid.
     pub(crate) fn is_valid(self: &Arc<Self>, client: &Client, token: u64) -> bool {
+        if client.is_forked() {
+            return false;
+        }
         if self.hold.is_valid(token, client.clock.now()) {
             return true;
         }
@@ -316,6 +326,9 @@ impl Key {
 
     /// Why the hold with this token is not valid.
     pub(crate) fn why_invalid(&self, client: &Client, token: u64) -> Error {
+        if client.is_forked() {
+            return Error::Forked;
+        }
         if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.clone() } }
     }
 

@@ -187,6 +187,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod activity;
 mod ask;
 mod backoff;

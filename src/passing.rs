@@ -192,6 +192,11 @@ impl Key {
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
     /// the store's queue when threads of it wait.
     pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
+        if let Err(forked) = client.check_process() {
+            // The parent's hold goes on; this copy of it is over.
+            self.end_hold(client, Phase::Idle)?;
+            return Some(Err(forked));
+        }
         let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ending: None, about: None })?;
         let _leaving = client.leaving();
         let turn = Turn::of(self);

@@ -57,6 +57,9 @@ impl Client {
 
     /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
     pub(crate) fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         if self.activity.close() {
             for key in self.known_keys() {
                 key.nudge_all();
@@ -115,7 +118,10 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.activity.close();
-        self.shut_down();
+        // In a child there is nothing to end: the threads and what is in the store are the parent's.
+        if !self.is_forked() {
+            self.activity.close();
+            self.shut_down();
+        }
     }
 }

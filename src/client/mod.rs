@@ -39,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cleanup: Cleanup,
     id: ClientId,
+    /// The process that has the threads and the connection.
+    pid: u32,
     this: Weak<Self>,
     keys: Mutex<HashMap<String, Weak<Key>>>,
     last_key: AtomicU64,
@@ -69,6 +71,7 @@ impl Client {
             processor,
             cleanup: Cleanup::new(Arc::clone(&clock)),
             id,
+            pid: std::process::id(),
             this: Weak::clone(this),
             keys: Mutex::new(HashMap::new()),
             last_key: AtomicU64::new(0),
@@ -128,6 +131,21 @@ impl Client {
         if keys.get(name).is_some_and(|key| key.strong_count() == 0) {
             keys.remove(name);
         }
+    }
+
+    /// Whether this is a child of the process that made the client, with a copy of its memory. Costs a system call.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// Makes sure that this process may use the client: a child would talk on its parent's connection, and wait for threads
+    /// that it does not have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`].
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
     /// Tells the program of a lost lease, if it wants to know.
