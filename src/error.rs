@@ -146,6 +146,9 @@ pub enum LossCause {
     /// It was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key for
     /// what is left of its lease, but it is not extended any more.
     HeldTooLong,
+    /// The thread that held it has ended without unlocking. The lease is not extended any more; others get the lock when it
+    /// has run out.
+    ThreadEnded,
 }
 
 impl fmt::Display for LossCause {
@@ -154,6 +157,7 @@ impl fmt::Display for LossCause {
             Self::Deadline => f.write_str("it was not extended before its deadline"),
             Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
             Self::Deleted => f.write_str("the key was deleted from the store"),
+            Self::ThreadEnded => f.write_str("the thread that held it has ended without unlocking"),
             Self::HeldTooLong => f.write_str("it was held for longer than max_hold, and is not extended any more"),
         }
     }

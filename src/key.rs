@@ -8,7 +8,8 @@ use crate::cancel::Patience;
 use crate::client::Client;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::hold::{Hold, Reentry, current_thread};
+use crate::hold::{Hold, Reentry};
+use crate::owner::{self, current_thread};
 use crate::passing::Lingering;
 use crate::queue::Waiter;
 use crate::state::{Phase, State};
@@ -77,6 +78,7 @@ impl Key {
         let token = self.lock_first(client, settings, patience)?;
         if let Some(token) = token {
             inside.begin_hold();
+            owner::hold_begins();
             log::trace!("lock {:?}: held, token {token}", self.name);
         }
         Ok(token)
@@ -293,6 +295,7 @@ impl Key {
         if self.hold.leave_inner() {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
+        owner::hold_ends();
         if !client.hands_over() || !self.keep_tenure(client) {
             return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
         }

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
+use crate::owner;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
 use crate::state::{Phase, State};
 use crate::sync::MutexGuard;
@@ -77,8 +78,16 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 
 /// What a due key needs, if its tenure is still live.
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
+    if owner::has_ended(key.hold.owner()) {
+        key.end_orphan(client);
+        return None;
+    }
     let mut state = key.state();
-    let tenure = state.kept().filter(|tenure| !tenure.is_lost())?;
+    let tenure = state.kept()?;
+    if tenure.is_lost() {
+        client.keep_no_more(&key, now + tenure.lease() / 6);
+        return None;
+    }
     if let Some((cause, at)) = tenure.overdue(now) {
         notice_loss(client, &key, state, cause, at);
         return None;
@@ -155,7 +164,7 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
         return;
     }
     key.hold.lose();
-    client.keep_no_more(key);
+    client.keep_no_more(key, client.clock.now() + tenure.lease() / 6);
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);

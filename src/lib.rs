@@ -211,6 +211,7 @@ mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
+mod owner;
 mod passing;
 mod processor;
 mod properties;

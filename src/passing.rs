@@ -10,8 +10,8 @@ use crate::ask::Answer;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
-use crate::hold::current_thread;
 use crate::key::Key;
+use crate::owner::current_thread;
 use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::{Phase, State};
 use crate::sync::MutexGuard;
@@ -189,6 +189,21 @@ impl Key {
 
 /// The end of a tenure.
 impl Key {
+    /// Ends the hold of a thread that has ended, and its tenure: not by a release, for nobody can say what that thread has
+    /// left half done. The lease runs out; until then this process waits like the others.
+    pub(crate) fn end_orphan(self: &Arc<Self>, client: &Client) {
+        let owner = self.hold.owner();
+        let Some((mut tenure, watchers)) = self.end_hold(client, Phase::Asking { turn: None, about: None }) else {
+            return;
+        };
+        let (_leaving, turn) = (client.leaving(), Turn::of(self));
+        crate::owner::forget_hold(owner);
+        if tenure.lose(LossCause::ThreadEnded, client.clock.now()) {
+            crate::lease::tell(client, &self.name, &tenure, watchers);
+        }
+        drop(turn);
+    }
+
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
     /// the store's queue when threads of it wait.
     pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {

@@ -97,11 +97,13 @@ impl Client {
     }
 
     /// Ends the care for a tenure that was lost. The book keeps its key until the hold ends: a stale hold has to be found
-    /// again by its thread.
-    pub(crate) fn keep_no_more(&self, key: &Arc<Key>) {
+    /// again by its thread, and now and then it is looked whether that is still there.
+    pub(crate) fn keep_no_more(&self, key: &Arc<Key>, look: Moment) {
         let mut held = self.held.lock();
         held.deadlines.remove(key.id);
-        held.schedule.put(key.id, Moment::NEVER, Arc::clone(key));
+        held.schedule.put(key.id, look, Arc::clone(key));
+        drop(held);
+        self.lease_thread.wake_by(look);
     }
 
     /// Takes the tenure of a hold that ends out of the book.

@@ -37,19 +37,19 @@ fn in_child(work: impl FnOnce()) -> bool {
     }
 }
 
-fn is_forked<T>(result: Result<T, Error>) -> bool {
+fn is_forked<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Forked))
 }
 
 /// What a child finds that goes on as if nothing had happened.
 fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, url: &str) {
     let lock = generator.generate_with(config("other")).unwrap();
-    assert!(is_forked(lock.lock()));
-    assert!(is_forked(lock.try_lock()));
-    assert!(is_forked(lock.try_lock_for(Duration::from_secs(5))));
+    assert!(is_forked(&lock.lock()));
+    assert!(is_forked(&lock.try_lock()));
+    assert!(is_forked(&lock.try_lock_for(Duration::from_secs(5))));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert!(is_forked(guard.ensure_valid()));
-    assert!(is_forked(guard.unlock()));
+    assert!(is_forked(&guard.ensure_valid()));
+    assert!(is_forked(&guard.unlock()));
     generator.close();
     drop((lock, generator));
     let own = connect(url);

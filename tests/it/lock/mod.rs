@@ -13,6 +13,7 @@ mod loss_causes;
 mod loss_hook;
 mod max_hold;
 mod order;
+mod orphans;
 mod outages;
 mod ownership;
 mod passing;
