@@ -41,15 +41,16 @@
 //!   the command that set or renewed the lease was first sent. Local time is monotonic and counts suspend (see [`Clock`]).
 //! * A key that was deleted, overwritten, or lost by a failover is noticed within lease/6 and a round trip ([`DLockConfig::with_probe`]).
 //! * [Fencing tokens](#fencing-tokens) rise with every hold of a key.
-//! * Threads of one generator get the lock in the order in which they asked for it.
+//! * Processes are given the lock in the order in which they began to wait, and so are the threads of one generator among themselves.
+//!   A process whose threads wait goes to the queue's end after 16 more holds or 10 ms ([`DLockConfig::with_local_passes`]).
 //! * When a reply is lost, the store is asked what became of the command. What nobody waits for any more is released until it certainly holds nothing.
 //!
 //! # What is not guaranteed
 //!
 //! * A holder that is stopped past its lease may go on without knowing. Only a token, checked by what the lock protects, helps.
 //! * Redis replicates asynchronously: a promoted replica may give a held key to somebody else. So may a server whose clock steps forward.
-//! * In this release, a waiter of another process *asks* for the lock (see [Waiting](#waiting)): there is no order and no fairness between processes.
-//!   Sentinel and Redis Cluster are not supported yet; a Cluster node is refused with [`Error::Unsupported`].
+//! * Processes that only poll, such as those of JVM DLock, may starve beside processes that hand the lock over: see [`DLockConfig::with_poller_gap`].
+//! * Sentinel and Redis Cluster are not supported yet; a Cluster node is refused with [`Error::Unsupported`].
 //!
 //! The README has these at length.
 //!
@@ -62,10 +63,12 @@
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
 //!
-//! A thread that waits for another thread of its generator is woken by it. One that waits for another process hears that it was
-//! given the lock with the preview [`GeneratorBuilder::listener`]; without it, or should the message be lost, a retry thread asks after lease/10, then
-//! every lease/6, and when the holder's lease ends: a released lock is had up to lease/6 late. Choose the lease by that, and by how long a dead
-//! holder may keep others out; but above ten round trips to the server, or it cannot be renewed in time.
+//! Who waits is *given* the lock: by the thread that unlocks, without the store, where both are threads of one generator; else by the script call
+//! that releases it, which names the process that has waited longest and sends it a message. A message is a hint: should it be lost, or be switched off
+//! ([`GeneratorBuilder::listener`]), a retry thread asks after lease/10, then every lease/6, and when the holder's lease ends. Choose the lease by that, and by how
+//! long a dead holder may keep others out; but above ten round trips to the server, or it cannot be renewed in time.
+//!
+//! Work that comes in bursts to the same process may [keep the lock](DLockConfig::with_linger) between them.
 //!
 //! ```
 //! # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -94,7 +97,7 @@
 //! | `Conflict` | the key holds something that no lock wrote | fails at once |
 //! | `Unsupported` | older than 7.0, a Cluster node, a Sentinel | fails at once |
 //! | `LeaseLost` | the hold was not exclusive to its end | fails when the thread holds it already, and lost it |
-//! | `NotHeld`, `TooManyHolds`, `ShutDown` | wrong thread, 2,147,483,647 holds, closed generator | |
+//! | `NotHeld`, `TooManyHolds`, `ShutDown`, `Forked` | wrong thread, 2,147,483,647 holds, closed generator, wrong process | |
 //!
 //! # Losing a lease
 //!
@@ -117,7 +120,8 @@
 //! ```
 //!
 //! A hold that was lost stays lost: an extension that comes in late does not make it valid again. It still keeps the other
-//! threads of its process out until it is unlocked. A guard that is leaked is renewed for as long as its generator lives.
+//! threads of its process out until it is unlocked. [`GeneratorBuilder::on_lost`] is told of every loss. [`DLockConfig::with_max_hold`] limits how long
+//! a thread may hold; a hold whose thread has ended without unlocking is noticed, and not extended any more.
 //!
 //! # Fencing tokens
 //!
@@ -152,9 +156,12 @@
 //! # Threads and sockets
 //!
 //! A generator has a thread `dlock-lease` (extends and probes what is held), started by the first lock, and a thread `dlock-retry` (asks
-//! for what is waited for, and cleans up), started when first needed. Both end with [`DLockGenerator::close`] and the last hold, or when the generator
-//! and all its locks are gone; both are joined. They have no part in an uncontended lock shorter than lease/6. On Redis, all threads share
-//! one connection.
+//! for what is waited for, and cleans up) and a thread `dlock-listen` (hears that a lock was granted, or is wanted), both started when a thread first waits.
+//! They end with [`DLockGenerator::close`] and the last hold, or when the generator
+//! and all its locks are gone; they are joined. They have no part in an uncontended lock shorter than lease/6. A thread `dlock-lost` runs
+//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share one connection, and `dlock-listen` has one of its own.
+//!
+//! A child made by `fork` has none of them: it must make a generator of its own ([`Error::Forked`]).
 //!
 //! # Log levels
 //!
