@@ -127,6 +127,12 @@ impl Cleanup {
 
 impl Leftover {
     pub(crate) fn request(&self) -> Request<'_> {
-        Request::Release(ReleaseRequest { key: &self.key, locker: &self.locker, lease: self.lease, next: None, gap: None })
+        Request::Release(ReleaseRequest {
+            key: &self.key,
+            locker: &self.locker,
+            lease: self.lease,
+            next: None,
+            gap: None,
+        })
     }
 }

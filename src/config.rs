@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn gaps_for_pollers_are_no_more_frequent_than_leases() {
-        let config = |every| DLockConfig::new("T", "x").with_lease(Duration::from_secs(5)).with_poller_gap(every).checked();
+        let config =
+            |every| DLockConfig::new("T", "x").with_lease(Duration::from_secs(5)).with_poller_gap(every).checked();
         for (every, text) in [
             (Duration::ZERO, "0ns"),
             (Duration::from_micros(4_999_999), "4.999999s"),
