@@ -72,6 +72,7 @@ fn poller(server: &RedisServer, guarded: &Arc<Guarded>, stop: &Arc<AtomicBool>) 
 }
 
 /// So many clients of ours with so many threads each, and one poller, all in a loop. Ours pause after each hold.
+#[allow(clippy::print_stdout, reason = "the figures are what one wants to read")]
 fn contend(name: &str, (clients, threads): (usize, usize), pause: Duration, config: &DLockConfig) -> Tally {
     let server = RedisServer::start();
     let (guarded, stop) = (Arc::new(Guarded::default()), Arc::new(AtomicBool::new(false)));
