@@ -5,8 +5,8 @@
 //! the rest if no hold is on then; else the last hold does. A thread that only wanted to wait for a while never has to.
 
 use crate::error::Error;
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use crate::sync::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {

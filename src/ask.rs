@@ -4,10 +4,9 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::processor::{AcquireOutcome, AcquireRequest, Grant, Outcome, PollOutcome, PollRequest, Request};
+use crate::processor::{AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request};
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// One question: the first about a fresh locker (acquire), or a later one about an unsettled locker (poll).
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(crate) enum Answer {
     /// The key is ours.
     Acquired(Tenure),
     /// Somebody holds it; ask again when the lease ends, or at the next turn.
-    Busy { remaining: Option<Duration>, unsettled: Option<Unsettled> },
+    Busy { busy: Busy, unsettled: Option<Unsettled> },
     /// The store knows nothing of the locker: ask at once with a fresh one.
     Gone,
     /// No answer, or a refusal.
@@ -83,7 +82,7 @@ impl Question {
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
-                Answer::Busy { remaining: busy.remaining, unsettled: self.wait.then_some(self.about) }
+                Answer::Busy { busy, unsettled: self.wait.then_some(self.about) }
             }
             (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
                 if !self.about.answered {

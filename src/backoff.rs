@@ -1,6 +1,6 @@
 //! Pauses between failed attempts: doubling, capped, and jittered, so that many clients do not come back as one.
 
-use std::hash::{BuildHasher, RandomState};
+use crate::sync::die;
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(10);
@@ -20,10 +20,8 @@ impl Backoff {
     /// The pause after so many failures in a row: between half and all of the step.
     pub(crate) fn after(self, failures: u32) -> Duration {
         let step = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
-        // A hash under fresh random keys is as good a die as is needed here.
-        let die = RandomState::new().hash_one(failures) >> 32;
         let half = step / 2;
-        half + Duration::from_secs_f64(half.as_secs_f64() * (die as f64 / f64::from(u32::MAX)))
+        half + Duration::from_secs_f64(half.as_secs_f64() * (f64::from(die(failures)) / f64::from(u32::MAX)))
     }
 }
 

@@ -4,9 +4,9 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::Key;
 use crate::queue::Waiter;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The shortest time a command is given: less could not even be sent.

@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::schedule::Schedule;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -36,6 +36,8 @@ pub struct DLockConfig {
     renew_at: f64,
     probe: bool,
     local_passes: u32,
+    linger: Duration,
+    max_hold: Option<Duration>,
     poller_gap: Option<Duration>,
     reason: Option<String>,
 }
@@ -56,6 +58,8 @@ impl DLockConfig {
             renew_at: DEFAULT_RENEW_AT,
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
+            linger: Duration::ZERO,
+            max_hold: None,
             poller_gap: None,
             reason: None,
         }
@@ -86,9 +90,36 @@ impl DLockConfig {
     /// other processes wait. Defaults to 16; more gives throughput, fewer gives the others shorter waits.
     ///
     /// While nobody else waits they pass it on without end, and without the store. When others wait, it goes to them after 10 ms of
-    /// passing in any case. Only with the preview [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener).
+    /// passing in any case. Not with [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given
+    /// back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
+        self
+    }
+
+    /// Sets for how long this process keeps the lock after its last hold, in case a thread of it wants it again: that
+    /// thread then gets it without the store. Defaults to zero: the lock is given back at once.
+    ///
+    /// For work that comes in bursts to the same process (lock caching with revocation, as distributed file systems have it).
+    /// Whoever waits for the lock elsewhere ends the lingering at once, by a message; so does [`try_lock`](crate::DistributedReentrantLock::try_lock)
+    /// there, which waits for that up to 5 ms, or five round trips if they take longer.
+    ///
+    /// The price: meanwhile the lock counts as [locked](crate::DistributedReentrantLock::is_locked); if the process dies, the others
+    /// wait for the rest of its lease although nobody was inside; and JVM processes, which can only ask, may starve beside a
+    /// process that takes it again and again. The lease is renewed while it lingers, and [`close`](crate::DLockGenerator::close) gives the lock back.
+    /// Lingering needs the [listener](crate::GeneratorBuilder::listener); while its subscription is broken, nothing lingers.
+    pub fn with_linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets for how long one thread may hold the lock, reentries included. Defaults to without end.
+    ///
+    /// When that time is over, the holder is told as of a lost lease, with the cause [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is
+    /// extended no more. The store still keeps the key for what is left of the lease, a quarter of it at least: so long the
+    /// holder has to stop before anybody else is inside.
+    pub fn with_max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = Some(limit);
         self
     }
 
@@ -131,8 +162,15 @@ impl DLockConfig {
         self.local_passes
     }
 
+    pub(crate) fn max_hold(&self) -> Option<Duration> {
+        self.max_hold
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        self.linger
+    }
+
     /// How much time passes between two gaps, in whole milliseconds once checked; `None` for no gaps.
-    #[cfg_attr(not(test), expect(dead_code, reason = "releases do not ask for gaps yet"))]
     pub(crate) fn poller_gap(&self) -> Option<Duration> {
         self.poller_gap
     }
@@ -160,6 +198,13 @@ impl DLockConfig {
                 "renew_at",
                 self.renew_at.to_string(),
                 "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
+            ));
+        }
+        if self.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(Error::invalid(
+                "max_hold",
+                "0ns",
+                "give a time greater than zero, or leave it out for no limit",
             ));
         }
         if let Some(every) = self.poller_gap
@@ -220,6 +265,7 @@ mod tests {
             let message = message(ok().with_lease(lease));
             assert!(message.contains("lease") && message.contains(text), "{message}");
         }
+        assert!(message(ok().with_max_hold(Duration::ZERO)).contains("max_hold"));
         for part in [f64::NAN, -1.0, 0.0, 1.0, f64::INFINITY] {
             let message = message(ok().with_renew_at(part));
             assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");

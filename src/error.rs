@@ -77,6 +77,11 @@ pub enum Error {
     /// The generator that made this lock was closed; make a new one.
     #[error("the lock generator was closed: no new holds; make a new generator")]
     ShutDown,
+
+    /// The process was forked after the generator was made. Its threads and its connection are the parent's alone, and so is
+    /// what it held: nothing was sent.
+    #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
+    Forked,
 }
 
 /// What is known of a command that failed.
@@ -138,6 +143,12 @@ pub enum LossCause {
     },
     /// The key is gone: deleted, evicted, or not there after a failover.
     Deleted,
+    /// It was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key for
+    /// what is left of its lease, but it is not extended any more.
+    HeldTooLong,
+    /// The thread that held it has ended without unlocking. The lease is not extended any more; others get the lock when it
+    /// has run out.
+    ThreadEnded,
 }
 
 impl fmt::Display for LossCause {
@@ -146,6 +157,8 @@ impl fmt::Display for LossCause {
             Self::Deadline => f.write_str("it was not extended before its deadline"),
             Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
             Self::Deleted => f.write_str("the key was deleted from the store"),
+            Self::ThreadEnded => f.write_str("the thread that held it has ended without unlocking"),
+            Self::HeldTooLong => f.write_str("it was held for longer than max_hold, and is not extended any more"),
         }
     }
 }

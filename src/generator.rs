@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease};
-use crate::error::Error;
+use crate::error::{Error, LeaseLoss};
 use crate::lock::DistributedReentrantLock;
+use crate::loss_hook::LossHook;
 use crate::processor::LockProcessor;
 use crate::properties::{self, Leases};
 use crate::redis::RedisLockProcessor;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes locks of one store: one client with its identity, and two threads however many locks it makes (three with [`listener`](GeneratorBuilder::listener)). JVM: `DLockGenerator`.
+/// Makes locks of one store: one client with its identity, and three threads however many locks it makes. JVM: `DLockGenerator`.
 ///
 /// Make one for a program and keep it. Handles of the same key made by the same generator are one lock; those of two
 /// generators, even in one process, exclude each other through the store like two processes. The threads (`dlock-retry`,
@@ -123,19 +124,21 @@ pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
     listener: bool,
+    on_lost: Option<LossHook>,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: false }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true, on_lost: None }
     }
 
-    /// Sets whether waiters are *handed* the lock: threads of this process pass it on among themselves, and other
-    /// processes are given it by the releasing script call and hear of it in an inbox (a connection and a thread of its own). Without,
-    /// each asks: at lease/10, then every lease/6, and when the holder's lease ends.
+    /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
+    /// processes are given it by the releasing script call, in the order of their waiting, and hear of it in an inbox (a connection and a
+    /// thread of its own, from the first time that a thread waits).
     ///
-    /// A preview: defaults to `false` until it has been through all that it has to show. All processes of a lock should have the same
-    /// setting: those that only ask may starve beside those that hand over.
+    /// Without, each process asks: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
+    /// channel rights on the server. All processes of a lock should have the same setting: those that only ask may starve beside those that
+    /// hand over, as JVM processes may.
     pub fn listener(mut self, on: bool) -> Self {
         self.listener = on;
         self
@@ -163,6 +166,23 @@ impl GeneratorBuilder {
         Ok(self)
     }
 
+    /// Sets a function that is told of every hold whose lease is lost, at once, with the key, the locker and the cause: for metrics, an
+    /// alarm, or stopping the work, where not every guard is watched. It runs on a thread of its own (`dlock-lost`, started by the
+    /// first loss), one loss after another: a slow one delays no renewal. A panic in it is logged. Losses that it has
+    /// not been told of when the generator ends are told afterwards.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// let generator = DLockGenerator::builder()
+    ///     .on_lost(|loss| eprintln!("stop the work on {}: {}", loss.key, loss.cause))
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
+        self.on_lost = Some(LossHook::new(told));
+        self
+    }
+
     /// Sets the source of local time, for tests. Defaults to [`SystemClock`].
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -175,6 +195,7 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        Ok(DLockGenerator { client: Client::new(Box::new(processor), self.clock, self.listener)?, leases: self.leases })
+        let client = Client::new(Box::new(processor), self.clock, self.listener, self.on_lost)?;
+        Ok(DLockGenerator { client, leases: self.leases })
     }
 }

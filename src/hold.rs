@@ -13,22 +13,11 @@
 //! | `deadline` | who begins a hold or renews it, under the key's mutex | everybody |
 
 use crate::clock::Moment;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::owner::NOBODY;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// As many holds of one thread as `java.util.concurrent` allows.
 const MAX_COUNT: u32 = i32::MAX as u32;
-
-const NOBODY: u64 = 0;
-
-/// A number for the calling thread that no other thread of this process ever has. (`std::thread::ThreadId` costs
-/// fifteen times as much to read.)
-pub(crate) fn current_thread() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(NOBODY);
-    thread_local! {
-        static NUMBER: u64 = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    }
-    NUMBER.with(|number| *number)
-}
 
 /// What a reentrant call found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +48,11 @@ impl Hold {
             lost: AtomicBool::new(false),
             deadline: AtomicU64::new(0),
         }
+    }
+
+    /// The owner's number; [`NOBODY`] without a hold.
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_owned_by(&self, thread: u64) -> bool {
@@ -140,15 +134,7 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thread_numbers_differ() {
-        let mine = current_thread();
-        assert_eq!(mine, current_thread());
-        let other = std::thread::spawn(current_thread).join().expect("thread");
-        assert_ne!(mine, other);
-        assert_ne!(mine, NOBODY);
-    }
+    use crate::owner::current_thread;
 
     #[test]
     fn the_count_stops_at_the_limit() {

@@ -1,19 +1,22 @@
 //! One lock key in one client: its hold, its local FIFO, and how threads come to the hold.
 //!
 //! All handles of a key made by one generator share one `Key`. The rules of who may do what are those of
-//! [`tenure`](crate::tenure); this module carries them out: it talks to the store with the mutex released, and wakes
+//! [`state`](crate::state); this module carries them out: it talks to the store with the mutex released, and wakes
 //! threads after it has released it.
 
 use crate::cancel::Patience;
 use crate::client::Client;
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error, LossCause};
-use crate::hold::{Hold, Reentry, current_thread};
+use crate::error::{BackendFailure, Error};
+use crate::hold::{Hold, Reentry};
+use crate::owner::{self, current_thread};
+use crate::passing::Lingering;
 use crate::queue::Waiter;
-use crate::tenure::{Phase, State, Tenure};
+use crate::state::{Phase, State};
+use crate::sync::{Mutex, MutexGuard, mutant};
+use crate::tenure::Tenure;
 use crate::turn::{Asked, Turn};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -67,10 +70,15 @@ impl Key {
             // As on the JVM, being cancelled comes before reentry.
             return if patience.is_cancelled() { Ok(None) } else { self.reenter(client).map(Some) };
         }
+        let lingers = !settings.linger().is_zero();
+        if !lingers {
+            client.check_process()?;
+        }
         let inside = client.enter()?;
         let token = self.lock_first(client, settings, patience)?;
         if let Some(token) = token {
             inside.begin_hold();
+            owner::hold_begins();
             log::trace!("lock {:?}: held, token {token}", self.name);
         }
         Ok(token)
@@ -85,8 +93,25 @@ impl Key {
         if patience.is_cancelled() {
             return Ok(None);
         }
-        client.start_lease_thread()?;
+        client.prepare(|| patience.limit(client.clock.now(), client.processor.command_limit()))?;
+        let lingers = !settings.linger().is_zero();
+        if lingers {
+            // Who lingers has to hear when others wait.
+            client.listen();
+        }
         let mut state = self.state();
+        match self.take_up(client, &mut state) {
+            // Not sooner: it costs more than all the rest of taking up what lingers.
+            Lingering::No if lingers => client.check_process()?,
+            Lingering::No => {}
+            Lingering::Taken => return Ok(Some(self.hold.token())),
+            Lingering::Over(tenure) => {
+                drop(state);
+                client.release_later(&self.name, &tenure);
+                drop(Turn::of(self));
+                state = self.state();
+            }
+        }
         let mut asked = if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
@@ -145,12 +170,18 @@ impl Key {
 
     /// Gives the hold to a thread. From `Asking`.
     pub(crate) fn grant(self: &Arc<Self>, client: &Client, state: &mut State, mut tenure: Tenure, thread: u64) {
-        tenure.begin(client.clock.now());
+        let now = client.clock.now();
+        tenure.begin(now);
+        tenure.hold_begins(now);
+        state.tenure_begins(now);
+        if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
+            tenure.others_wait(1, now);
+        }
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
         client.keep(self, &tenure);
-        let (token, deadline) = (tenure.token(), tenure.deadline());
+        let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         self.hold.begin(thread, token, deadline);
     }
@@ -185,7 +216,9 @@ impl Key {
     /// Wakes a parked thread so that it looks at its patience, or at whether the client is closed, again.
     pub(crate) fn nudge(&self, waiter: &Waiter) {
         // With the mutex: between its look and its parking, the thread would not hear this.
-        drop(self.state());
+        if !mutant!(NudgesWithoutMutex) {
+            drop(self.state());
+        }
         waiter.parked.notify_one();
     }
 
@@ -233,13 +266,14 @@ impl Key {
     }
 
     /// Ends the hold of the calling thread; the tenure, and who watched the hold.
-    fn end_hold(&self, client: &Client, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+    pub(crate) fn end_hold(&self, client: &Client, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
         let mut state = self.state();
         match std::mem::replace(&mut state.phase, phase) {
-            Phase::Held(tenure) => {
+            Phase::Held(mut tenure) => {
                 if let Phase::Releasing { ending, .. } = &mut state.phase {
                     *ending = Some(Arc::clone(&tenure.locker));
                 }
+                state.tenure_ends(&mut tenure, client.clock.now());
                 client.forget_kept(self);
                 self.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
@@ -261,92 +295,12 @@ impl Key {
         if self.hold.leave_inner() {
             return if self.hold.is_lost() { Err(self.loss_error(client)) } else { Ok(()) };
         }
-        if !client.hands_over() || !self.pass_on(client) {
+        owner::hold_ends();
+        if !client.hands_over() || !self.keep_tenure(client) {
             return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
         }
         drop(client.leaving());
         Ok(())
-    }
-
-    /// Passes the hold of the calling thread to the first thread that waits in this process, without the store; `false`
-    /// when nobody waits, or others have to be let in.
-    fn pass_on(self: &Arc<Self>, client: &Client) -> bool {
-        let mut state = self.state();
-        if self.needs_numbers(&state) {
-            let (locker, limit) = (self.held_locker(&state), client.processor.command_limit());
-            drop(state);
-            if let Some(locker) = locker {
-                crate::lease::extend_now(client, self, &locker, true, limit);
-            }
-            state = self.state();
-        }
-        let now = client.clock.now();
-        let State { phase, queue, watchers, .. } = &mut *state;
-        let Phase::Held(tenure) = phase else { return false };
-        if queue.is_empty()
-            || tenure.is_lost()
-            || now >= tenure.deadline()
-            || client.is_closed()
-            || !tenure.may_pass(now, client.is_listening())
-            || !tenure.tokens().advance()
-        {
-            return false;
-        }
-        let Some(waiter) = queue.pop() else { return false };
-        let ended = std::mem::take(watchers);
-        let (token, deadline) = (tenure.token(), tenure.deadline());
-        self.hold.end();
-        self.hold.begin(waiter.thread, token, deadline);
-        drop(state);
-        waiter.parked.notify_one();
-        drop(ended);
-        true
-    }
-
-    /// Whether the tokens run out while threads of this process wait: once in 1024 holds, and then in ten million.
-    fn needs_numbers(&self, state: &State) -> bool {
-        match &state.phase {
-            Phase::Held(tenure) => !state.queue.is_empty() && tenure.needs_numbers(),
-            _ => false,
-        }
-    }
-
-    fn held_locker(&self, state: &State) -> Option<Arc<str>> {
-        match &state.phase {
-            Phase::Held(tenure) => Some(Arc::clone(&tenure.locker)),
-            _ => None,
-        }
-    }
-
-    /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
-    /// the store's queue when threads of it wait.
-    fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ending: None, about: None })?;
-        let _leaving = client.leaving();
-        let turn = Turn::of(self);
-        let now = client.clock.now();
-        let known = tenure.is_lost();
-        if !known && now >= tenure.deadline() {
-            let at = tenure.deadline();
-            tenure.lose(LossCause::Deadline, at);
-        }
-        let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
-        // Without a next locker the first waiter gets its turn when all is said about this hold.
-        let (mut released, rest) = match next {
-            Some(next) => (self.hand_over(client, turn, &tenure, next), None),
-            None => (client.give_back(&self.name, &tenure), Some(turn)),
-        };
-        if let Err(Error::LeaseLost(loss)) = &released {
-            tenure.lose(loss.cause.clone(), now);
-        }
-        if let Some(loss) = tenure.loss_error(&self.name, now) {
-            released = Err(loss);
-        }
-        if !known {
-            crate::lease::tell(&self.name, &tenure, watchers);
-        }
-        drop(rest);
-        Some(released)
     }
 
     /// The loss of the current hold, which the caller has seen marked.
@@ -361,6 +315,9 @@ impl Key {
     /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
     /// later cannot make valid what was called invalid.
     pub(crate) fn is_valid(self: &Arc<Self>, client: &Client, token: u64) -> bool {
+        if client.is_forked() {
+            return false;
+        }
         if self.hold.is_valid(token, client.clock.now()) {
             return true;
         }
@@ -372,6 +329,9 @@ impl Key {
 
     /// Why the hold with this token is not valid.
     pub(crate) fn why_invalid(&self, client: &Client, token: u64) -> Error {
+        if client.is_forked() {
+            return Error::Forked;
+        }
         if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.clone() } }
     }
 

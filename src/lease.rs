@@ -9,10 +9,12 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
+use crate::owner;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
-use crate::tenure::{Phase, State, Tenure};
+use crate::state::{Phase, State};
+use crate::sync::MutexGuard;
+use crate::tenure::Tenure;
 use crossbeam_channel::Sender;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,14 +78,18 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 
 /// What a due key needs, if its tenure is still live.
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
+    if owner::has_ended(key.hold.owner()) {
+        key.end_orphan(client);
+        return None;
+    }
     let mut state = key.state();
-    let tenure = match &mut state.phase {
-        Phase::Held(tenure) if !tenure.is_lost() => tenure,
-        _ => return None,
-    };
-    if now >= tenure.deadline() {
-        let at = tenure.deadline();
-        notice_loss(client, &key, state, LossCause::Deadline, at);
+    let tenure = state.kept()?;
+    if tenure.is_lost() {
+        client.keep_no_more(&key, now + tenure.lease() / 6);
+        return None;
+    }
+    if let Some((cause, at)) = tenure.overdue(now) {
+        notice_loss(client, &key, state, cause, at);
         return None;
     }
     if now < tenure.due(client.trip()) {
@@ -103,10 +109,9 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
     let now = client.clock.now();
     let mut state = key.state();
     let Some(tenure) = state.live_tenure(locker) else { return };
-    if now >= tenure.deadline() {
+    if let Some((cause, at)) = tenure.overdue(now) {
         // Too late, even if it was extended: who looked in between was told that the hold is invalid, and that is final.
-        let at = tenure.deadline();
-        return notice_loss(client, key, state, LossCause::Deadline, at);
+        return notice_loss(client, key, state, cause, at);
     }
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
@@ -115,8 +120,11 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);
             }
-            key.hold.renew(tenure.deadline());
+            key.hold.renew(tenure.valid_until());
             client.keep_until(key, tenure, tenure.due(client.trip()));
+            if state.is_recalled() {
+                client.retry_at(key, now);
+            }
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
             tenure.checked(sent_at);
@@ -140,29 +148,31 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
 pub(crate) fn notice_deadline(client: &Client, key: &Arc<Key>) {
     let state = key.state();
     if let Phase::Held(tenure) = &state.phase
-        && client.clock.now() >= tenure.deadline()
+        && let Some((cause, at)) = tenure.overdue(client.clock.now())
     {
-        let at = tenure.deadline();
-        notice_loss(client, key, state, LossCause::Deadline, at);
+        notice_loss(client, key, state, cause, at);
     }
 }
 
 /// Marks the live tenure of a key lost, and tells everybody who wants to know.
 fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    if matches!(state.phase, Phase::Lingering { .. }) {
+        return key.lose_lingering(client, state, &cause);
+    }
     let Phase::Held(tenure) = &mut state.phase else { return };
     if !tenure.lose(cause, at) {
         return;
     }
     key.hold.lose();
-    client.keep_no_more(key);
+    client.keep_no_more(key, client.clock.now() + tenure.lease() / 6);
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);
-    tell(&key.name, &lost, watchers);
+    tell(client, &key.name, &lost, watchers);
 }
 
 /// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
-pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+pub(crate) fn tell(client: &Client, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
@@ -172,5 +182,10 @@ pub(crate) fn tell(key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     }
     for watcher in watchers {
         let _ = watcher.try_send(());
+    }
+    if tenure.told
+        && let Some(loss) = tenure.loss_of(key, *at)
+    {
+        client.report(loss);
     }
 }

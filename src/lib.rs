@@ -187,6 +187,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod activity;
 mod ask;
 mod backoff;
@@ -198,19 +200,28 @@ mod config;
 mod error;
 mod generator;
 mod guard;
+mod hear;
 mod hold;
 mod key;
 mod lease;
 mod listener;
 mod lock;
 mod locker;
+mod loss_hook;
 mod memory;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
+mod owner;
+mod passing;
 mod processor;
 mod properties;
 mod queue;
+mod recall;
 mod redis;
 mod retry;
 mod schedule;
+mod state;
+mod sync;
 mod tenure;
 mod tokens;
 mod turn;

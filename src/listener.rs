@@ -8,10 +8,10 @@ use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker};
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, contain};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long the thread listens before it looks whether it is still needed. Stopping does not wait for that.
@@ -160,10 +160,13 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
                 // What was granted or freed while nobody listened.
                 strong.retry_all_now();
                 drop(strong);
-                let broken = hear(&mut *inbox, client);
+                let broken = contain(|| hear(&mut *inbox, client));
                 drop(subscribed);
-                if let Some(error) = broken {
-                    log::info!("{error}; subscribing again");
+                match broken {
+                    Ok(Some(error)) => log::info!("{error}; subscribing again"),
+                    Ok(None) => {}
+                    // Of a store or of the log. What was not heard is asked for when it is subscribed again.
+                    Err(_) => log::error!("the thread dlock-listen has caught a panic; please report it"),
                 }
             }
             Ok(_) => return,

@@ -1,7 +1,8 @@
 //! Locker strings: who holds a key, and for which tenure.
 //!
-//! `{host}-{pid}-{random}-{n}`: the part before the last `-` is the client id, `n` counts the client's tenures. A locker
-//! is never used twice, so a late or repeated command can only ever touch the tenure it was meant for.
+//! `{host}-{pid}-{random}-{n}`, with an `L` at the end when the tenure may linger: the part before the last `-` is the client
+//! id, `n` counts the client's tenures. A locker is never used twice, so a late or repeated command can only ever touch the
+//! tenure it was meant for.
 
 use crate::error::{BackendFailure, Error};
 use std::fmt::Write as _;
@@ -42,11 +43,20 @@ impl ClientId {
         &self.text
     }
 
-    /// A locker that was never returned before.
-    pub(crate) fn next_locker(&self) -> String {
+    /// A locker that was never returned before, for a tenure that may linger or not.
+    pub(crate) fn next_locker(&self, may_linger: bool) -> String {
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
-        format!("{}-{n}", self.text)
+        let mark = if may_linger { "L" } else { "" };
+        format!("{}-{n}{mark}", self.text)
     }
+}
+
+/// Whether a holder's locker says that its tenure may linger, and so be recalled.
+pub(crate) fn may_linger(locker: &str) -> bool {
+    locker
+        .rsplit_once('-')
+        .and_then(|(_, count)| count.strip_suffix('L'))
+        .is_some_and(|count| !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// A host name as it may stand in a locker: no blanks, no control characters, not empty, not long.
@@ -66,14 +76,23 @@ mod tests {
     #[test]
     fn lockers_share_the_client_id_and_never_repeat() {
         let id = ClientId::draw().expect("random bytes");
-        let (a, b) = (id.next_locker(), id.next_locker());
-        assert_ne!(a, b);
+        let (a, b) = (id.next_locker(false), id.next_locker(true));
+        assert_ne!(a.strip_suffix('L'), b.strip_suffix('L'));
+        assert_eq!([&a, &b].map(|locker| may_linger(locker)), [false, true]);
         for locker in [&a, &b] {
             assert_eq!(locker.rsplit_once('-').expect("a dash").0, id.as_str());
         }
         let random = id.as_str().rsplit_once('-').expect("a dash").1;
         assert_eq!(random.len(), 2 * RANDOM_BYTES);
         assert_ne!(id.as_str(), ClientId::draw().expect("random bytes").as_str());
+    }
+
+    #[test]
+    fn foreign_holders_do_not_linger() {
+        for holder in ["", "L", "-L", "host-1-L", "host-1-7l", "host-1-7XL", "uuid:7L", "host-1-7", "7L"] {
+            assert!(!may_linger(holder), "{holder:?}");
+        }
+        assert!(may_linger("host-1-ff-7L"));
     }
 
     #[test]

@@ -339,6 +339,16 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// See the trait.
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error>;
 
+    /// Sends one message to a client's own inbox, open or not. Called once before a client first asks for a lock, so that a
+    /// missing right to send messages fails then and by name, and not as a waiter that is never told. The default does nothing.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// How long a single command may take when the caller sets no other limit. The default is one second.
     fn command_limit(&self) -> Duration {
         Duration::from_secs(1)

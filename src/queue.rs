@@ -4,14 +4,14 @@
 //! given the hold, or the turn to ask. Everything here happens under the key's mutex.
 
 use crate::config::DLockConfig;
-use parking_lot::Condvar;
+use crate::sync::Condvar;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One parked thread.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The thread, by [`current_thread`](crate::hold::current_thread): a thread waits in one place at a time.
+    /// The thread, by [`current_thread`](crate::owner::current_thread): a thread waits in one place at a time.
     pub(crate) thread: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,

@@ -1,4 +1,5 @@
-//! The retry thread: asks again for every key that threads of this client wait for, and works off the clean-up list.
+//! The retry thread: asks again for every key that threads of this client wait for, gives back what has lingered, and
+//! works off the clean-up list.
 //!
 //! First after lease/10, then every lease/6, and when the holder's lease ends, whichever is first (the JVM's
 //! `RetryLockThread` has the same two figures). All that is due goes to the store in one batch. Messages only make this
@@ -7,18 +8,26 @@
 use crate::cleanup::{Ending, Leftover};
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::processor::{ReleaseRequest, Request};
+use crate::error::Error;
+use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::tenure::Tenure;
 use crate::turn::Turn;
 use std::time::Duration;
 
-/// One round: asks for the keys that are due, and releases the leftovers that are due.
+/// One round: asks for the keys that are due, releases what has lingered, and the leftovers that are due.
 pub(crate) fn round(client: &Client, now: Moment) -> Moment {
-    let turns: Vec<_> = client.take_due_retries(now).iter().filter_map(|key| key.begin_retry(client)).collect();
+    let (mut turns, mut over) = (Vec::new(), Vec::new());
+    for key in client.take_due_retries(now) {
+        match key.end_linger(client, false) {
+            Some(lingered) => over.push(lingered),
+            None => turns.extend(key.begin_retry(client)),
+        }
+    }
     let leftovers = client.cleanup.take_due(now);
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name))
+        .chain(over.iter().map(|(turn, tenure)| release_of(turn, tenure)))
         .chain(leftovers.iter().map(Leftover::request))
         .collect();
     let sent_at = client.clock.now();
@@ -30,29 +39,36 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
         let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
         unwanted.extend(turn.end_retry(client, answer));
     }
+    for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
+        released(client, &turn, &tenure, &result);
+    }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
         client.cleanup.put_back(leftover, &result);
     }
-    release(client, &unwanted);
+    // A thread that closes the client waits for this one: then the clean-up list has to do.
+    let limit = if client.is_closed() { Duration::ZERO } else { client.processor.command_limit() };
+    release(client, unwanted, limit);
     client.next_retry()
 }
 
-/// Releases tenures that came when nobody waited any more. After all answers were handed out: nobody waits for this.
-fn release(client: &Client, unwanted: &[(Turn, Tenure)]) {
-    let requests: Vec<_> = unwanted
-        .iter()
-        .map(|(turn, tenure)| {
-            let (key, locker, lease) = (turn.key().name.as_str(), &*tenure.locker, tenure.lease());
-            Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None })
-        })
-        .collect();
-    // A thread that closes the client waits for this one: then the clean-up list has to do.
-    let limit = if client.is_closed() { Duration::ZERO } else { client.processor.command_limit() };
+/// Releases tenures that nobody wants any more, and passes their turns on.
+pub(crate) fn release(client: &Client, unwanted: Vec<(Turn, Tenure)>, limit: Duration) {
+    let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(turn, tenure)).collect();
     let results = client.batch(&requests, limit);
-    for ((turn, tenure), result) in unwanted.iter().zip(results) {
-        if result.is_err() {
-            let ending = Ending::ReleaseUnanswered(tenure.deadline());
-            client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
-        }
+    drop(requests);
+    for ((turn, tenure), result) in unwanted.into_iter().zip(results) {
+        released(client, &turn, &tenure, &result);
+    }
+}
+
+fn release_of<'a>(turn: &'a Turn, tenure: &'a Tenure) -> Request<'a> {
+    let (key, locker, lease) = (turn.key().name.as_str(), &*tenure.locker, tenure.lease());
+    Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: tenure.gap })
+}
+
+fn released(client: &Client, turn: &Turn, tenure: &Tenure, result: &Result<Outcome, Error>) {
+    if result.is_err() {
+        let ending = Ending::ReleaseUnanswered(tenure.deadline());
+        client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
     }
 }

@@ -1,50 +1,20 @@
-//! The state machine of one key in one client: who asks, who waits, who holds.
-//!
-//! ```text
-//!            arrive                answer: acquired
-//!   Idle ───────────────▶ Asking ───────────────────▶ Held ──────┐
-//!    ▲  ▲                 │ ▲  ▲                        │ unlock   │ lost: the
-//!    │  │ answer: busy,   │ │  │ turn passed on         ▼          │ hold stays,
-//!    │  │ nobody waits    │ │  └────────────────── Releasing ◀─────┘ invalid
-//!    │  └─────────────────┤ │                        │
-//!    │     answer: busy   ▼ │ due                    │ nobody waits
-//!    └─────────────── Waiting                         │
-//!      the last gives up                              │
-//!    ◀────────────────────────────────────────────────┘
-//! ```
-//!
-//! | phase | in the store | who may leave it | threads parked |
-//! |---|---|---|---|
-//! | `Idle` | nothing of ours | an arriving thread | none |
-//! | `Asking` | perhaps a question under way | the asker: the thread whose turn it is, or the retry thread | any |
-//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread when due; the last waiter that gives up | at least one |
-//! | `Held` | our locker, unless lost | the owner's last unlock | any |
-//! | `Releasing` | perhaps a release under way | who released | any |
-//!
-//! Invariants, all under the key's mutex:
-//!
-//! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
-//! 2. A thread owns the hold if and only if the phase is `Held`.
-//! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
-//! 4. `Waiting` if and only if the retry thread has the key in its book; both change under the key's mutex, but that the
-//!    retry thread takes the key out first.
-//! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
-//!    parked, or of the retry thread.
-//! 6. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
-//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out.
+//! One tenure: its lease, its deadline, its tokens, and when others have to be let in.
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
-use crate::processor::Grant;
-use crate::queue::{Queue, Waiter};
+use crate::processor::{Gap, Grant};
 use crate::tokens::Tokens;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// For how long the threads of this process may go on among themselves when others wait.
 const LOCAL_TIME: Duration = Duration::from_millis(10);
+
+/// A poller asks every sixth of the lease. So long is the key left free for it, and a little longer.
+const GAP_PART: u32 = 6;
+const GAP_SPARE_PART: u32 = 60;
+const GAP_SPARE: Duration = Duration::from_millis(3);
 
 /// So many round trips must fit between an extension and the deadline: three attempts of two trips.
 const TRIPS_LEFT: u32 = 6;
@@ -69,8 +39,16 @@ pub(crate) struct Tenure {
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
     checked_at: Moment,
+    /// When the current hold has lasted for as long as it may.
+    hold_ends: Moment,
     /// Whether a thread was told of this hold: until then its loss is no news to anybody.
     pub(crate) told: bool,
+    /// Whether a hold followed on another, or may: by passing or lingering.
+    pub(crate) kept_on: bool,
+    /// Whether its release is to leave the key free for pollers.
+    pub(crate) gap: Option<Gap>,
+    /// Whether the retry thread has the key in its book, to see the end of a linger.
+    pub(crate) watched: bool,
     loss: Option<(LossCause, Moment)>,
 }
 
@@ -85,7 +63,11 @@ impl Tenure {
             contended: None,
             renewed_at: counts_from,
             checked_at: counts_from,
+            hold_ends: Moment::NEVER,
             told: false,
+            kept_on: false,
+            gap: None,
+            watched: false,
             loss: None,
         }
     }
@@ -97,6 +79,31 @@ impl Tenure {
     /// The client has heard of the tenure: what is known of others counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.others_wait(self.waiting, now);
+    }
+
+    /// A hold begins.
+    pub(crate) fn hold_begins(&mut self, now: Moment) {
+        self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
+    }
+
+    /// The hold has ended, the tenure is kept.
+    pub(crate) fn hold_ended(&mut self) {
+        self.hold_ends = Moment::NEVER;
+    }
+
+    /// Until when the current hold is certainly valid if nothing is done.
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.deadline().min(self.hold_ends)
+    }
+
+    /// What by now has ended the hold without anybody's doing, and when.
+    pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
+        let over = if self.hold_ends < self.deadline() {
+            (LossCause::HeldTooLong, self.hold_ends)
+        } else {
+            (LossCause::Deadline, self.deadline())
+        };
+        (now >= over.1).then_some(over)
     }
 
     /// The token of this tenure's current hold.
@@ -128,6 +135,26 @@ impl Tenure {
         if waiting > 0 || self.contended.is_none_or(|(since, _)| since < sent_at) {
             self.others_wait(waiting, now);
         }
+    }
+
+    /// The gap for pollers that its release is to make, where the time for one has come since the last one or the first
+    /// tenure. Not when the key was ours for one hold alone that nobody else waited for: then pollers find it free anyway.
+    pub(crate) fn gap(&self, last: Moment, others_wait: bool, now: Moment) -> Option<Gap> {
+        let every = self.settings.poller_gap()?;
+        let due = now >= last + every && (self.kept_on || self.is_contended() || others_wait);
+        // A poller oversleeps a little.
+        let length = self.lease() / GAP_PART + (self.lease() / GAP_SPARE_PART).max(GAP_SPARE);
+        due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })
+    }
+
+    /// Whether others are known to wait.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended.is_some()
+    }
+
+    /// Whether the tenure is kept when nobody of this process wants it. Without an inbox nobody would tell that others do.
+    pub(crate) fn may_linger(&self, listening: bool) -> bool {
+        !self.settings.linger().is_zero() && listening && !self.is_contended()
     }
 
     /// Whether the hold may be passed on to a thread of this process, and counts that it is. Without an inbox nobody would
@@ -167,7 +194,7 @@ impl Tenure {
     /// When the lease thread has to look at this tenure next.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
-        self.extend_at(trip).min(probe).min(self.deadline())
+        self.extend_at(trip).min(probe).min(self.valid_until())
     }
 
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
@@ -190,13 +217,16 @@ impl Tenure {
 
     /// The loss as an error, if there is one.
     pub(crate) fn loss_error(&self, key: &str, now: Moment) -> Option<Error> {
-        self.loss.as_ref().map(|(cause, at)| {
-            Error::LeaseLost(Box::new(LeaseLoss {
-                key: key.to_owned(),
-                locker: self.locker.to_string(),
-                cause: cause.clone(),
-                ago: now.since(*at),
-            }))
+        self.loss_of(key, now).map(|loss| Error::LeaseLost(Box::new(loss)))
+    }
+
+    /// The loss in full, if there is one.
+    pub(crate) fn loss_of(&self, key: &str, now: Moment) -> Option<LeaseLoss> {
+        self.loss.as_ref().map(|(cause, at)| LeaseLoss {
+            key: key.to_owned(),
+            locker: self.locker.to_string(),
+            cause: cause.clone(),
+            ago: now.since(*at),
         })
     }
 
@@ -226,115 +256,6 @@ impl Unsettled {
     /// The tenure that it becomes when it is given the key.
     pub(crate) fn granted(self, grant: Grant) -> Tenure {
         Tenure::new(self.locker, self.settings, grant, self.counts_from)
-    }
-}
-
-/// What a question that may lead to the store's queue is about, and what was heard of it before its answer.
-#[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) locker: Arc<str>,
-    pub(crate) heard: Option<Grant>,
-}
-
-/// See the module's table.
-#[derive(Debug)]
-pub(crate) enum Phase {
-    Idle,
-    Asking { turn: Option<u64>, about: Option<About> },
-    Waiting { unsettled: Option<Unsettled> },
-    Held(Tenure),
-    Releasing { ending: Option<Arc<str>>, about: Option<About> },
-}
-
-/// What the mutex of a key protects.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
-    pub(crate) queue: Queue,
-    /// Why the last question had no answer; `None` when it had one.
-    pub(crate) failure: Option<Error>,
-    /// Questions since the key was last ours or nobody waited: the first wait is shorter than the others.
-    pub(crate) asked: u32,
-    /// Failures in a row.
-    pub(crate) failures: u32,
-    /// Who is told of the loss of the current hold.
-    pub(crate) watchers: Vec<Sender<()>>,
-}
-
-impl State {
-    pub(crate) fn new() -> Self {
-        Self { phase: Phase::Idle, queue: Queue::default(), failure: None, asked: 0, failures: 0, watchers: Vec::new() }
-    }
-
-    /// Gives the turn to the first waiter, who is to be woken, or rests when nobody waits. From `Asking` or `Releasing`.
-    #[must_use]
-    pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
-        debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
-        let next = self.queue.pop();
-        self.phase = match &next {
-            Some(waiter) => Phase::Asking { turn: Some(waiter.thread), about: None },
-            None => Phase::Idle,
-        };
-        if next.is_none() {
-            self.rest();
-        }
-        next
-    }
-
-    /// Takes a waiter that gives up out of the queue. When it was the last one and only the retry thread would still
-    /// ask, returns to `Idle`; the second value then is the locker that must be cleaned up.
-    pub(crate) fn give_up(&mut self, thread: u64) -> (bool, Option<Unsettled>) {
-        self.queue.remove(thread);
-        if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
-            return (false, None);
-        }
-        self.rest();
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Waiting { unsettled } => (true, unsettled),
-            _ => (true, None),
-        }
-    }
-
-    /// Whether it is this thread's turn to ask.
-    pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
-        matches!(self.phase, Phase::Asking { turn: Some(t), .. } if t == thread)
-    }
-
-    /// Notes that a question is about this locker, of which the inbox may hear before the answer comes.
-    pub(crate) fn ask_about(&mut self, locker: &Arc<str>) {
-        if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
-            && about.as_ref().is_none_or(|about| about.locker != *locker)
-        {
-            *about = Some(About { locker: Arc::clone(locker), heard: None });
-        }
-    }
-
-    /// What the inbox has heard of the question that is under way. It stays there: more may be heard until the phase
-    /// changes.
-    pub(crate) fn heard(&self) -> Option<Grant> {
-        self.about().and_then(|about| about.heard)
-    }
-
-    /// What the question under way is about.
-    pub(crate) fn about(&self) -> Option<&About> {
-        match &self.phase {
-            Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// The tenure with this locker, if it is held and not lost.
-    pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
-        match &mut self.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && &*tenure.locker == locker => Some(tenure),
-            _ => None,
-        }
-    }
-
-    fn rest(&mut self) {
-        self.failure = None;
-        self.asked = 0;
-        self.failures = 0;
     }
 }
 

@@ -6,12 +6,16 @@ use crate::cancel::Patience;
 use crate::client::Client;
 use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
-use crate::hold::current_thread;
 use crate::key::Key;
-use crate::processor::{Grant, ReleaseOutcome, ReleaseRequest};
+use crate::locker;
+use crate::owner::current_thread;
 use crate::queue::Waiter;
-use crate::tenure::{About, Phase, State, Tenure, Unsettled};
+use crate::recall::Recall;
+use crate::state::{About, Phase, State};
+use crate::sync::thread;
+use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
+
 use std::time::Duration;
 
 /// The longest pause between two tries to reach a store that does not answer.
@@ -77,6 +81,7 @@ impl Key {
         let mut question = self.first_question(client, settings, patience);
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
+        let mut recall: Option<Recall> = None;
         loop {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
@@ -89,6 +94,7 @@ impl Key {
                     turn.end();
                     return Ok(Asked::Got);
                 }
+                Answer::Gone if recall.is_some() => question = self.new_question(client, settings, false),
                 Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
                     return patience.outcome(unanswered).map(|()| Asked::No);
                 }
@@ -103,6 +109,27 @@ impl Key {
                     unanswered = Some(error);
                     question = Question::again(unsettled);
                     self.state().ask_about(question.locker());
+                }
+                Answer::Busy { busy, unsettled: None }
+                    if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
+                {
+                    let now = client.clock.now();
+                    recall = Some(Recall::begin(now, now.since(sent_at)));
+                    question = self.new_question(client, settings, true);
+                }
+                Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
+                    let pause = recall.as_mut().and_then(|recall| recall.pause(client.clock.now()));
+                    match pause {
+                        Some(pause) if locker::may_linger(&busy.holder) => {
+                            thread::sleep(pause);
+                            question = Question::again(unsettled);
+                            self.state().ask_about(question.locker());
+                        }
+                        _ => {
+                            client.abandon(&self.name, Some(unsettled));
+                            return Ok(Asked::No);
+                        }
+                    }
                 }
                 answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
                     return self.refuse(client, answer).map(|()| Asked::No);
@@ -129,11 +156,12 @@ impl Key {
     /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
     /// a grant; whoever does not listen would be dropped from the queue as dead.
     fn first_question(&self, client: &Client, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
-        let wait = !patience.is_one_attempt() && client.is_listening();
-        let question = Question::fresh(client.next_locker(), Arc::clone(settings), wait);
-        if wait {
-            self.state().ask_about(question.locker());
-        }
+        self.new_question(client, settings, !patience.is_one_attempt() && client.is_listening())
+    }
+
+    fn new_question(&self, client: &Client, settings: &Arc<DLockConfig>, wait: bool) -> Question {
+        let question = Question::fresh(client.next_locker(settings), Arc::clone(settings), wait);
+        self.state().ask_about(question.locker());
         question
     }
 
@@ -157,10 +185,10 @@ impl Key {
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
         let (due, unsettled) = match answer {
-            Answer::Busy { remaining, unsettled } => {
+            Answer::Busy { busy, unsettled } => {
                 let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
                 // Redis counts a key as gone when its millisecond is over.
-                let ends = remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));
+                let ends = busy.remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
@@ -178,7 +206,7 @@ impl Key {
             }
             Answer::Gone | Answer::Acquired(_) => (now, None),
         };
-        if let (Some(unsettled), Some(About { locker, heard: Some(grant) })) = (&unsettled, state.about())
+        if let (Some(unsettled), Some(About { locker, heard: Some(grant), .. })) = (&unsettled, state.about())
             && unsettled.locker == *locker
         {
             // The grant came after the answer was read: whoever is first in the queue has it.
@@ -200,7 +228,7 @@ impl Key {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(client.next_locker(), settings, client.is_listening()),
+            None => Question::fresh(client.next_locker(&settings), settings, client.is_listening()),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
@@ -246,117 +274,6 @@ impl Turn {
     }
 }
 
-/// Release with a next locker.
-impl Key {
-    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
-    /// grant.
-    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
-        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
-            return None;
-        }
-        let mut state = self.state();
-        let settings = Arc::clone(&state.queue.head()?.settings);
-        let locker = client.next_locker();
-        state.ask_about(&locker);
-        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
-    }
-
-    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::give_back`].
-    pub(crate) fn hand_over(
-        self: &Arc<Self>,
-        client: &Client,
-        turn: Turn,
-        tenure: &Tenure,
-        mut next: Unsettled,
-    ) -> Result<(), Error> {
-        let request = ReleaseRequest {
-            key: &self.name,
-            locker: &tenure.locker,
-            lease: tenure.lease(),
-            next: Some((&next.locker, next.settings.lease())),
-            gap: None,
-        };
-        let outcome = client.processor.release(&request, client.processor.command_limit());
-        let heard = self.state().heard();
-        let (released, answer) = match (outcome, heard) {
-            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
-                (Ok(()), Answer::Acquired(next.granted(grant)))
-            }
-            (Ok(ReleaseOutcome::Queued(busy)), None) => {
-                next.answered = true;
-                (Ok(()), Answer::Busy { remaining: busy.remaining, unsettled: Some(next) })
-            }
-            // The next locker is known to the store only if the tenure was ours.
-            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
-                drop(turn);
-                return client.not_ours(&self.name, tenure, other);
-            }
-            (Ok(ReleaseOutcome::Released { .. }), _) => {
-                drop(turn);
-                return Ok(());
-            }
-            (Err(error), heard) if is_unknown(&error) => {
-                let answer = match heard {
-                    Some(grant) => Answer::Acquired(next.granted(grant)),
-                    // What became of it a poll tells.
-                    None => Answer::Failed { error, unsettled: Some(next) },
-                };
-                self.settle(client, turn, answer);
-                // Repeated without a next locker it is safe, whatever became of it.
-                return client.release(&self.name, tenure, true);
-            }
-            (Err(_), _) => {
-                // Not executed.
-                let released = client.give_back(&self.name, tenure);
-                drop(turn);
-                return released;
-            }
-        };
-        self.settle(client, turn, answer);
-        released
-    }
-
-    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
-        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
-            let _ = client.give_back(&self.name, &unwanted);
-            drop(turn);
-        }
-    }
-}
-
-/// The inbox.
-impl Key {
-    /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
-    pub(crate) fn hear_granted(self: &Arc<Self>, client: &Client, locker: &str, grant: Grant) -> bool {
-        let mut state = self.state();
-        match &mut state.phase {
-            Phase::Held(tenure) => *tenure.locker == *locker,
-            // Its release is under way, and is repeated by its own rules.
-            Phase::Releasing { ending: Some(ending), .. } if **ending == *locker => true,
-            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-                if *about.locker == *locker =>
-            {
-                about.heard = Some(grant);
-                true
-            }
-            Phase::Waiting { unsettled } => {
-                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
-                let Some(waiter) = state.queue.pop() else { return false };
-                client.forget_retry(self);
-                self.grant(client, &mut state, granted.granted(grant), waiter.thread);
-                drop(state);
-                waiter.parked.notify_one();
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
 /// What is to be done after settling in `Waiting`, when the mutex is released.
 #[must_use]
 struct Settled {
@@ -376,7 +293,7 @@ impl Settled {
     }
 }
 
-fn is_unknown(error: &Error) -> bool {
+pub(crate) fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }
 

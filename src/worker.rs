@@ -2,11 +2,10 @@
 
 use crate::clock::{Clock, Moment};
 use crate::error::{BackendFailure, Error};
-use parking_lot::{Condvar, Mutex};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, contain};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The longest sleep: a bound on what a missed suspend of the machine can delay (sleeping does not count suspend).
@@ -123,7 +122,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round:
         }
         let Some(strong) = subject.upgrade() else { return };
         // A panic of a store or of the log. Turns are passed on and held keys are back in the book, so work goes on.
-        let next = catch_unwind(AssertUnwindSafe(|| round(&strong, clock.now()))).unwrap_or_else(|_| {
+        let next = contain(|| round(&strong, clock.now())).unwrap_or_else(|_| {
             log::error!("a round of the thread {name} ended by a panic; please report it");
             clock.now() + PAUSE_AFTER_PANIC
         });

@@ -1,9 +1,9 @@
 //! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
 
 use super::builder::RedisBuilder;
-use super::classify::{is_no_master, is_noscript};
+use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
-use super::keys::queue_key;
+use super::keys::{inbox_channel, queue_key};
 use super::link::Endpoint;
 use super::reply;
 use super::request::{self, Texts};
@@ -183,6 +183,18 @@ impl LockProcessor for RedisLockProcessor {
             return Err(Error::ShutDown);
         }
         Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit, self.io_timeout)?))
+    }
+
+    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        let channel = inbox_channel(client);
+        let mut packed = Packed::default();
+        // A word that no version of the inbox takes for a message.
+        packed.words(&["PUBLISH", &channel, "hello"]);
+        let answer = self.transport.call(packed, limit, false);
+        match answer.values.first() {
+            Some(Value::ServerError(e)) => Err(classify(e, &channel)),
+            _ => answer.failure.map_or(Ok(()), Err),
+        }
     }
 
     fn command_limit(&self) -> Duration {

@@ -38,6 +38,8 @@ pub(crate) struct Transport {
     /// The last link on which a fence number was read.
     numbered: AtomicU64,
     answered: AtomicBool,
+    /// The process that opened it.
+    pid: u32,
 }
 
 #[derive(Default)]
@@ -71,7 +73,14 @@ impl Transport {
     /// A transport that connects with its first call.
     pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         let state = Mutex::new(State::default());
-        Self { endpoint, io_timeout, state, numbered: AtomicU64::new(0), answered: AtomicBool::new(false) }
+        Self {
+            endpoint,
+            io_timeout,
+            state,
+            numbered: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
+            pid: std::process::id(),
+        }
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. With `or_break`, a limit that ends before the
@@ -130,6 +139,10 @@ impl Transport {
 
     /// Closes the connection; calls that wait fail, and so does every later one.
     pub(crate) fn close(&self) {
+        if self.pid != std::process::id() {
+            // In a child the socket is the parent's, too, and ending the connection would end the parent's.
+            return;
+        }
         let mut state = self.state.lock();
         state.closed = true;
         let (queue, session) = (std::mem::take(&mut state.queue), state.link.take());

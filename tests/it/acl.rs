@@ -3,8 +3,8 @@
 
 use crate::support::RedisServer;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Error, ExtendRequest, Gap, LockProcessor, Message, PollRequest, ProbeRequest,
-    RedisLockProcessor, ReleaseRequest,
+    AcquireOutcome, AcquireRequest, DLockGenerator, Error, ExtendRequest, Gap, LockProcessor, Message, PollRequest,
+    ProbeRequest, RedisLockProcessor, ReleaseRequest,
 };
 use std::time::Duration;
 
@@ -99,4 +99,39 @@ fn the_readmes_user_has_all_rights_it_needs_and_no_others() {
             other => panic!("without {right}: {other:?}"),
         }
     }
+}
+
+/// A user with all rights but this one.
+fn url_without(server: &RedisServer, right: &str) -> String {
+    let fewer: Vec<_> = rules().into_iter().filter(|word| word != right).collect();
+    set_user(&mut server.connection(), &fewer);
+    server.url().replace("//", "//dlock:PASSWORD@")
+}
+
+#[test]
+fn a_missing_channel_right_is_told_by_the_first_lock_and_not_by_a_waiter_that_is_forgotten() {
+    for right in ["&DLOCK:1:*", "+publish"] {
+        let server = RedisServer::start();
+        let generator = DLockGenerator::connect(&url_without(&server, right)).unwrap();
+        let lock = generator.generate("ACL", "x").unwrap();
+        for _ in 0..2 {
+            match lock.lock() {
+                Err(Error::Denied { message }) => assert!(message.contains("NOPERM"), "{message}"),
+                other => panic!("without {right}: {other:?}"),
+            }
+        }
+        assert!(matches!(lock.try_lock(), Err(Error::Denied { .. })));
+        assert!(!server.run::<bool>(&["EXISTS", lock.key()]));
+        // Whoever gets the right may go on.
+        set_user(&mut server.connection(), &rules());
+        lock.lock().unwrap().unlock().unwrap();
+    }
+}
+
+#[test]
+fn without_hand_over_no_channel_right_is_needed() {
+    let server = RedisServer::start();
+    let store = RedisLockProcessor::connect(&url_without(&server, "&DLOCK:1:*")).unwrap();
+    let generator = DLockGenerator::builder().listener(false).build(store).unwrap();
+    generator.generate("ACL", "x").unwrap().lock().unwrap().unlock().unwrap();
 }

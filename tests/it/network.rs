@@ -1,5 +1,6 @@
 //! Leases over a bad network: long round trips, and connections that fall silent.
 
+use crate::support::lab::connect;
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::thread;
@@ -14,7 +15,7 @@ fn a_lease_of_fifteen_round_trips_is_kept() {
     let server = RedisServer::start();
     let round_trip = Duration::from_millis(40);
     let proxy = Proxy::to(server.port(), round_trip);
-    let generator = DLockGenerator::connect(&proxy.url()).unwrap();
+    let generator = connect(&proxy.url());
     let guard_of = lock(&generator, "short", 15 * round_trip);
     let guard = guard_of.lock().unwrap();
     thread::sleep(6 * 15 * round_trip);
@@ -27,7 +28,7 @@ fn a_lease_of_fifteen_round_trips_is_kept() {
 fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let generator = DLockGenerator::connect(&proxy.url()).unwrap();
+    let generator = connect(&proxy.url());
     let (held, other) =
         (lock(&generator, "held", Duration::from_secs(1)), lock(&generator, "other", Duration::from_secs(60)));
     let guard = held.lock().unwrap();
@@ -48,7 +49,7 @@ fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
 fn long_leases_that_cannot_be_probed_do_not_end_a_short_one() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let generator = DLockGenerator::connect(&proxy.url()).unwrap();
+    let generator = connect(&proxy.url());
     // Fifty probes of long leases between any two looks at the short one: one of them meets the silence first.
     let long: Vec<_> = (0..50).map(|n| lock(&generator, &format!("long{n}"), Duration::from_secs(12))).collect();
     let mut guards = Vec::new();

@@ -2,7 +2,8 @@
 //! that nothing is lost between many.
 
 use crate::support::RedisServer;
-use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, Error};
+use crate::support::lab::{connect, is_listener_on};
+use redis_dlock::{DLockConfig, DLockGuard, Error};
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -75,7 +76,7 @@ fn config(lease: Duration) -> DLockConfig {
 fn worker() {
     let Ok(order) = env::var(WORKER) else { return };
     let (url, lease) = order.split_once(' ').unwrap();
-    let generator = DLockGenerator::connect(url).unwrap();
+    let generator = connect(url);
     let lock = generator.generate_with(config(Duration::from_millis(lease.parse().unwrap()))).unwrap();
     let mut guard = Some(lock.lock().unwrap());
     println!("\n@ held {}", guard.as_ref().unwrap().fencing_token());
@@ -112,7 +113,7 @@ fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
     let server = RedisServer::start();
     let lease = Duration::from_secs(6);
     let mut holder = Worker::holding(&server, lease);
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect(&server.url());
     let lock = generator.generate_with(config(lease)).unwrap();
     assert!(lock.try_lock().unwrap().is_none());
     holder.child.kill().unwrap();
@@ -132,7 +133,7 @@ fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
 #[test]
 fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
     let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect(&server.url());
     let long = generator.generate_with(config(Duration::from_secs(600))).unwrap();
     for (first_call, expected) in [
         ("is_valid", "false"),
@@ -173,6 +174,7 @@ fn prove(server: &RedisServer, further: &[&str]) -> (bool, String) {
     let output = Command::new(contend())
         .args(["--redis", &server.url(), "--processes", "4", "--threads", "8", "--rounds", "12", "--lease", "300"])
         .args(further)
+        .args((!is_listener_on()).then_some("--polling"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

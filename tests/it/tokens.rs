@@ -1,6 +1,7 @@
 //! Fencing tokens: strictly rising over everything that forgets, equal on reentry, and cheap to keep.
 
 use crate::support::RedisServer;
+use crate::support::lab::connect;
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ fn next_token(generator: &DLockGenerator, target: &str) -> u64 {
 #[test]
 fn tokens_rise_whatever_the_server_forgets() {
     let mut server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect(&server.url());
     let mut last = 0;
     let mut rises = |generator: &DLockGenerator, after: &str| {
         for _ in 0..3 {
@@ -32,7 +33,7 @@ fn tokens_rise_whatever_the_server_forgets() {
     rises(&generator, "setting the fence back");
     redis::cmd("FLUSHALL").exec(&mut server.connection()).unwrap();
     rises(&generator, "FLUSHALL");
-    let second = DLockGenerator::connect(&server.url()).unwrap();
+    let second = connect(&server.url());
     rises(&second, "a second client");
     rises(&generator, "going back to the first client");
     server.restart();
@@ -43,7 +44,7 @@ fn tokens_rise_whatever_the_server_forgets() {
 #[test]
 fn tokens_rise_over_threads_that_take_turns() {
     let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect(&server.url());
     let lock = generator.generate("T", "x").unwrap();
     let tokens = parking_lot::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -64,7 +65,7 @@ fn tokens_rise_over_threads_that_take_turns() {
 #[test]
 fn a_hundred_thousand_names_leave_one_fence_and_nothing_else() {
     let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect(&server.url());
     let names = 100_000;
     std::thread::scope(|scope| {
         for part in 0..8 {

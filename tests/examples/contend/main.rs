@@ -14,7 +14,7 @@ mod report;
 mod worker;
 
 use clap::Parser;
-use redis_dlock::{Clock, DLockGenerator, MemoryLockProcessor, RedisLockProcessor, SystemClock};
+use redis_dlock::{Clock, DLockGenerator, LockProcessor, MemoryLockProcessor, RedisLockProcessor, SystemClock};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -47,6 +47,9 @@ struct Options {
     /// Print all holds, not only the first and the last ones.
     #[arg(long)]
     all: bool,
+    /// Let waiters of other processes ask for the lock instead of handing it to them.
+    #[arg(long)]
+    polling: bool,
     /// Do the same without the lock, to see that the check can fail.
     #[arg(long)]
     no_lock: bool,
@@ -87,6 +90,10 @@ impl Options {
         }
     }
 
+    fn generator(&self, store: impl LockProcessor) -> Result<DLockGenerator> {
+        Ok(DLockGenerator::builder().listener(!self.polling).build(store)?)
+    }
+
     fn processes(&self) -> u32 {
         if self.redis.is_some() { self.processes.unwrap_or(2) } else { 1 }
     }
@@ -108,7 +115,7 @@ impl Options {
 /// All threads in this process, on the embedded store.
 fn contend_embedded(options: &Options) -> Result<bool> {
     options.announce("the embedded store");
-    let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    let generator = options.generator(MemoryLockProcessor::new())?;
     let counter = Counter::cell();
     let counters = (0..options.threads).map(|_| counter.share()).collect::<Result<_>>()?;
     let holds = worker::run(&options.job(1, "contend"), counters, (!options.no_lock).then_some(&generator))?;
@@ -170,7 +177,7 @@ fn run_workers(processes: u32, run: &str) -> Result<Vec<Hold>> {
 
 /// A worker: connects, waits for the start, contends, and tells its holds.
 fn work(options: &Options, url: &str, process: u32, run: &str) -> Result<()> {
-    let generator = DLockGenerator::new(RedisLockProcessor::connect(url)?)?;
+    let generator = options.generator(RedisLockProcessor::connect(url)?)?;
     let counters = (0..options.threads).map(|_| Counter::connect(url, run)).collect::<Result<_>>()?;
     println!("ready");
     std::io::stdout().flush()?;

@@ -17,6 +17,7 @@ on_both_stores!(
     the_dead_are_passed_over,
     who_gives_up_leaves_the_stores_queue,
     a_grant_that_crosses_with_giving_up_is_passed_on,
+    an_inbox_that_panics_is_opened_again,
 );
 
 fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &Lab) {
@@ -108,6 +109,25 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     leaving.open();
     patient.join();
     eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    for round in 1..=2 {
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        eventually("it waits", || lock.queue_length() == 1 && lab.waiting(lock.key()) == 1);
+        if round == 1 {
+            watch.panic_at_next_message();
+        }
+        guard.unlock().unwrap();
+        waiter.join();
+        eventually("it listens again", || watch.listening() == 2);
+    }
+    assert_eq!(watch.count_of(Kind::Poll), 1, "for the grant that was lost with the panic");
 }
 
 #[test]

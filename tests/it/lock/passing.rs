@@ -6,7 +6,6 @@ use crate::support::watched::Kind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 on_both_stores!(
     threads_take_turns_without_the_store_each_with_its_own_token,
@@ -56,7 +55,7 @@ fn threads_take_turns_without_the_store_each_with_its_own_token(lab: &Lab) {
 
 fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
     const PASSES: u32 = 3;
-    let (generator, _) = lab.listening_generator();
+    let (generator, told) = lab.listening_generator();
     let lock = generator.generate_with(config("x", HOUR).with_local_passes(PASSES)).unwrap();
     let (other, watch) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
@@ -73,14 +72,13 @@ fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
             member
         })
         .collect();
+    let heard = told.heard();
     let (remote, seen) = (elsewhere.clone(), Arc::clone(&entered));
     let waiter = spawn(move || {
         let _guard = remote.lock().unwrap();
         seen.load(Ordering::SeqCst)
     });
-    eventually("the other process waits", || elsewhere.queue_length() == 1);
-    // The holder is told of it.
-    std::thread::sleep(Duration::from_millis(300));
+    eventually("the other process waits, and the holder is told", || told.heard() > heard);
     guard.unlock().unwrap();
     let before = waiter.join();
     assert!(before <= PASSES as usize, "{before} holds came before");

@@ -5,6 +5,7 @@ use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
     Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
+    RedisLockProcessor,
 };
 use std::sync::Arc;
 use std::thread;
@@ -54,11 +55,9 @@ impl Lab {
         let (other, cancel) = (lock.clone(), CancelToken::new());
         let token = cancel.clone();
         let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-        eventually("the inbox is open", || watch.inboxes() == 1);
+        eventually("the inbox is open", || watch.listening() == 1);
         cancel.cancel();
         assert!(!waiter.join());
-        // The thread that has opened it has to say so.
-        thread::sleep(Duration::from_millis(100));
         (generator, watch)
     }
 
@@ -99,8 +98,13 @@ pub(crate) fn is_listener_on() -> bool {
     std::env::var_os("DLOCK_TEST_LISTENER").is_none_or(|value| value != "off")
 }
 
+/// A new client of the server at `url`.
+pub(crate) fn connect(url: &str) -> DLockGenerator {
+    builder().build(RedisLockProcessor::connect(url).unwrap()).unwrap()
+}
+
 /// What all clients of these tests have in common.
-fn builder() -> GeneratorBuilder {
+pub(crate) fn builder() -> GeneratorBuilder {
     DLockGenerator::builder().listener(is_listener_on())
 }
 

@@ -4,12 +4,12 @@ use super::crew::{HANG, eventually};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, Inspection,
-    LockProcessor, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
-    ReleaseRequest, Request, SystemClock,
+    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker,
+    Inspection, LockProcessor, Message, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest,
+    ReleaseOutcome, ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What was asked of the store.
@@ -70,7 +70,9 @@ pub(crate) struct Watch {
     calls: Mutex<(Vec<Call>, usize)>,
     gates: Mutex<Vec<Arc<Turnstile>>>,
     deaf: Mutex<Vec<Kind>>,
-    inboxes: AtomicUsize,
+    listening: AtomicUsize,
+    heard: AtomicUsize,
+    inbox_panics: AtomicBool,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -107,7 +109,9 @@ impl Watch {
             calls: Mutex::new((Vec::new(), 0)),
             gates: Mutex::new(Vec::new()),
             deaf: Mutex::new(Vec::new()),
-            inboxes: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            heard: AtomicUsize::new(0),
+            inbox_panics: AtomicBool::new(false),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -140,9 +144,19 @@ impl Watch {
         eventually("calls of the store", || self.count_of(kind) >= enough);
     }
 
-    /// How many inboxes were opened until now.
-    pub(crate) fn inboxes(&self) -> usize {
-        self.inboxes.load(Ordering::SeqCst)
+    /// How many inboxes were listened to until now: threads may wait in the store's queue then.
+    pub(crate) fn listening(&self) -> usize {
+        self.listening.load(Ordering::SeqCst)
+    }
+
+    /// How many messages were heard until now, and acted upon.
+    pub(crate) fn heard(&self) -> usize {
+        self.heard.load(Ordering::SeqCst)
+    }
+
+    /// The next message makes its inbox panic.
+    pub(crate) fn panic_at_next_message(&self) {
+        self.inbox_panics.store(true, Ordering::SeqCst);
     }
 
     /// Stops the next call of a kind.
@@ -299,11 +313,13 @@ impl LockProcessor for Watched {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        let inbox = self.inner.open_inbox(client, limit)?;
-        if let Some(watch) = &self.watch {
-            watch.inboxes.fetch_add(1, Ordering::SeqCst);
-        }
-        Ok(inbox)
+        let inner = self.inner.open_inbox(client, limit)?;
+        let Some(watch) = &self.watch else { return Ok(inner) };
+        Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
+    }
+
+    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        self.inner.check_inbox(client, limit)
     }
 
     fn command_limit(&self) -> Duration {
@@ -326,5 +342,32 @@ fn describe<'a>(request: &Request<'a>) -> (Kind, &'a str, &'a str) {
         Request::Extend(request) => (Kind::Extend, request.key, request.locker),
         Request::Release(request) => (Kind::Release, request.key, request.locker),
         Request::Probe(request) => (Kind::Probe, request.key, request.locker),
+    }
+}
+
+/// An inbox that is watched. Who asks it for the next message has acted upon the one before.
+struct WatchedInbox {
+    inner: Box<dyn Inbox>,
+    watch: Arc<Watch>,
+    begun: bool,
+    told: bool,
+}
+
+impl Inbox for WatchedInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.watch.listening.fetch_add(1, Ordering::SeqCst);
+        }
+        if std::mem::take(&mut self.told) {
+            self.watch.heard.fetch_add(1, Ordering::SeqCst);
+        }
+        let message = self.inner.next(limit)?;
+        self.told = message.is_some();
+        assert!(!self.told || !self.watch.inbox_panics.swap(false, Ordering::SeqCst), "the test wants it so");
+        Ok(message)
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        self.inner.breaker()
     }
 }

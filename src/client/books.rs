@@ -1,0 +1,146 @@
+//! The books of the two workers: what the retry thread has to ask about when, and what the lease thread has to keep.
+
+use super::Client;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::key::Key;
+use crate::schedule::Schedule;
+use crate::sync::atomic::Ordering;
+use crate::tenure::Tenure;
+use crate::{lease, retry};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A renewal may take this part of the time that the most urgent tenure has left, so that others fit in after it …
+const KEEP_PART: u32 = 3;
+
+/// … but so many round trips (a fresh connection takes three) if they fit at all: this part of the time that is left.
+const KEEP_TRIPS: u32 = 4;
+const KEEP_MOST_PART: u32 = 2;
+
+/// After a faster round trip, the slowest one that is remembered falls by this part of it.
+const TRIP_DECAY: u64 = 8;
+
+/// The tenures that the lease thread keeps.
+#[derive(Debug)]
+pub(super) struct Held {
+    schedule: Schedule<Arc<Key>>,
+    /// The deadlines of the live ones.
+    deadlines: Schedule<()>,
+}
+
+impl Held {
+    pub(super) fn new() -> Self {
+        Self { schedule: Schedule::new(), deadlines: Schedule::new() }
+    }
+}
+
+/// The retry thread's book.
+impl Client {
+    pub(crate) fn start_retry_thread(&self) -> Result<(), Error> {
+        self.retry_thread.start(&self.this, retry::round)
+    }
+
+    pub(crate) fn retry_at(&self, key: &Arc<Key>, at: Moment) {
+        self.waiting.lock().put(key.id, at, Arc::clone(key));
+        self.retry_thread.wake_by(at);
+    }
+
+    /// Takes a key for which nobody waits any more out of the book. With the key's mutex held.
+    pub(crate) fn forget_retry(&self, key: &Key) {
+        let removed = self.waiting.lock().remove(key.id);
+        drop(removed);
+    }
+
+    /// Makes every waited-for key due now.
+    pub(crate) fn hasten_retries(&self, now: Moment) {
+        self.waiting.lock().hasten(now);
+        self.retry_thread.wake_by(now);
+    }
+
+    pub(crate) fn take_due_retries(&self, now: Moment) -> Vec<Arc<Key>> {
+        self.waiting.lock().take_due(now, usize::MAX)
+    }
+
+    pub(crate) fn next_retry(&self) -> Moment {
+        self.waiting.lock().next().min(self.cleanup.next())
+    }
+
+    /// Lets the retry thread see to the clean-up list.
+    pub(crate) fn wake_cleanup(&self) {
+        match self.start_retry_thread() {
+            Ok(()) => self.retry_thread.wake_by(self.cleanup.next()),
+            Err(Error::ShutDown) => {}
+            Err(error) => log::error!("the clean-up list waits: {error}"),
+        }
+    }
+}
+
+/// The lease thread's book.
+impl Client {
+    pub(super) fn start_lease_thread(&self) -> Result<(), Error> {
+        self.lease_thread.start(&self.this, lease::round)
+    }
+
+    /// Takes a new tenure into the lease thread's care.
+    pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
+        self.keep_until(key, tenure, tenure.due(self.trip()));
+    }
+
+    /// Sets when the lease thread has to look at a kept tenure.
+    pub(crate) fn keep_until(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
+        let mut held = self.held.lock();
+        held.schedule.put(key.id, due, Arc::clone(key));
+        held.deadlines.put(key.id, tenure.deadline(), ());
+        drop(held);
+        self.lease_thread.wake_by(due);
+    }
+
+    /// Ends the care for a tenure that was lost. The book keeps its key until the hold ends: a stale hold has to be found
+    /// again by its thread, and now and then it is looked whether that is still there.
+    pub(crate) fn keep_no_more(&self, key: &Arc<Key>, look: Moment) {
+        let mut held = self.held.lock();
+        held.deadlines.remove(key.id);
+        held.schedule.put(key.id, look, Arc::clone(key));
+        drop(held);
+        self.lease_thread.wake_by(look);
+    }
+
+    /// Takes the tenure of a hold that ends out of the book.
+    pub(crate) fn forget_kept(&self, key: &Key) {
+        let mut held = self.held.lock();
+        held.deadlines.remove(key.id);
+        let removed = held.schedule.remove(key.id);
+        drop(held);
+        drop(removed);
+    }
+
+    pub(crate) fn take_due_leases(&self, now: Moment) -> Vec<Arc<Key>> {
+        self.held.lock().schedule.take_due(now, usize::MAX)
+    }
+
+    pub(crate) fn next_lease(&self) -> Moment {
+        self.held.lock().schedule.next()
+    }
+
+    /// Notes how long the store took to answer.
+    pub(crate) fn note_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // A lost update of two threads at once costs nothing but precision.
+        let before = self.trip.load(Ordering::Relaxed);
+        self.trip.store(took.max(before - before / TRIP_DECAY), Ordering::Relaxed);
+    }
+
+    /// The slowest round trip of late: a lease that is short for it is renewed earlier.
+    pub(crate) fn trip(&self) -> Duration {
+        Duration::from_nanos(self.trip.load(Ordering::Relaxed))
+    }
+
+    /// How long a renewal may take that must be through before `deadline`: it should leave time for others after it, for
+    /// this tenure and for every other one that this thread keeps.
+    pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
+        let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
+        let at_least = (self.trip() * KEEP_TRIPS).min(deadline.since(now) / KEEP_MOST_PART);
+        (most_urgent / KEEP_PART).max(at_least).min(self.processor.command_limit()).max(Duration::from_millis(1))
+    }
+}

@@ -1,0 +1,127 @@
+//! The end of a client: who is inside, who holds, and what the last of them ends.
+
+use super::Client;
+use crate::cleanup::Leftover;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::retry;
+
+/// A thread inside `lock`.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Client);
+
+impl Inside<'_> {
+    /// The thread leaves with a hold, which takes its place.
+    pub(crate) fn begin_hold(self) {
+        self.0.activity.begin_hold();
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.activity.leave();
+    }
+}
+
+/// A hold that is about to be over, release and all.
+#[must_use]
+pub(crate) struct Leaving<'a>(&'a Client);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.0.activity.end_hold() {
+            self.0.shut_down();
+        }
+    }
+}
+
+/// The end.
+impl Client {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.activity.is_closed()
+    }
+
+    /// Lets the calling thread in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShutDown`] after the closing.
+    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
+        self.activity.enter().map(|()| Inside(self))
+    }
+
+    /// Counts out a hold when what this returns is dropped.
+    pub(crate) fn leaving(&self) -> Leaving<'_> {
+        Leaving(self)
+    }
+
+    /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
+    pub(crate) fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
+        if self.activity.close() {
+            for key in self.known_keys() {
+                key.nudge_all();
+            }
+        }
+        self.end_lingering();
+        if self.activity.wait_until_left() {
+            self.shut_down();
+        }
+    }
+
+    /// Gives back what nobody holds. After the closing nothing comes to linger.
+    fn end_lingering(&self) {
+        let over: Vec<_> = self.known_keys().iter().filter_map(|key| key.end_linger(self, true)).collect();
+        retry::release(self, over, self.processor.command_limit());
+    }
+
+    /// Ends both threads and lets go of the store, once.
+    fn shut_down(&self) {
+        let mut is_down = self.is_down.lock();
+        if std::mem::replace(&mut *is_down, true) {
+            return;
+        }
+        self.end_lingering();
+        self.retry_thread.stop();
+        // Before the leftovers: a grant heard at the last moment is one of them.
+        self.listener.stop();
+        self.release_leftovers();
+        self.lease_thread.stop();
+        if let Some(hook) = &self.on_lost {
+            hook.end();
+        }
+        self.processor.close();
+    }
+}
+
+impl Client {
+    /// Releases what is on the clean-up list once more, as long as the store answers.
+    fn release_leftovers(&self) {
+        let (mut released, mut unanswered) = (0, 0);
+        while unanswered == 0 {
+            let leftovers = self.cleanup.take_due(Moment::NEVER);
+            if leftovers.is_empty() {
+                break;
+            }
+            let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
+            let results = self.batch(&requests, self.processor.command_limit());
+            unanswered = results.iter().filter(|result| result.is_err()).count();
+            released += results.len() - unanswered;
+        }
+        if released + unanswered > 0 {
+            log::info!("closing: {released} leftovers released, {unanswered} without an answer");
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // In a child there is nothing to end: the threads and what is in the store are the parent's.
+        if !self.is_forked() {
+            self.activity.close();
+            self.shut_down();
+        }
+    }
+}

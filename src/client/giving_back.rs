@@ -1,0 +1,86 @@
+//! Giving back what a client has in the store: at once, or by the clean-up list.
+
+use super::Client;
+use crate::backoff::Backoff;
+use crate::cleanup::Ending;
+use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
+use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
+use crate::sync::thread;
+use crate::tenure::{Tenure, Unsettled};
+use std::time::Duration;
+
+/// How often a release is tried before it goes on the clean-up list.
+const RELEASE_TRIES: u32 = 3;
+
+/// The least time that a try of a release has, also after the lease's end.
+const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Releases a tenure: three tries, then the clean-up list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] when the key was not ours any more; else the last try's.
+    pub(crate) fn give_back(&self, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        self.release(key, tenure, false)
+    }
+
+    /// Releases a tenure, also when a release of it may have been executed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
+        let request =
+            ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None, gap: tenure.gap };
+        let mut failures = 0;
+        loop {
+            // After the lease's end the key is gone by itself: there is nothing to wait for then.
+            let left = tenure.deadline().since(self.clock.now());
+            let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
+            match self.processor.release(&request, limit) {
+                // After a try without an answer, "not ours" may be that try's own work.
+                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    failures += 1;
+                    perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                    if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
+                        log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
+                        self.release_later(key, tenure);
+                        return Err(error);
+                    }
+                    thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
+                }
+            }
+        }
+    }
+
+    /// What it means that the key of a tenure whose hold ended in time was not ours when the release came: it was lost,
+    /// unless its lease, which nobody renews after the hold, has just ended.
+    pub(crate) fn not_ours(&self, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if self.clock.now() >= tenure.deadline() {
+            return Ok(());
+        }
+        let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
+        Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
+    }
+
+    /// Leaves the release of a tenure to the clean-up list.
+    pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
+        self.cleanup.add(key, &tenure.locker, tenure.lease(), Ending::ReleaseUnanswered(tenure.deadline()));
+        self.wake_cleanup();
+    }
+
+    /// Gives up a locker that was sent: by the clean-up list, at once.
+    pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
+        if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            self.cleanup.add(key, &locker, settings.lease(), ending);
+            self.wake_cleanup();
+        }
+    }
+}

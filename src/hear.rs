@@ -1,0 +1,96 @@
+//! The inbox: what a client does about a message, and about not having heard for a while.
+//!
+//! A message is a hint. It is compared with what the client knows of the locker that it names: a grant is taken up by the
+//! tenure that waits for it, kept for the question under way that it has overtaken, ignored by the tenure that has it
+//! already, and released when nobody here wants it.
+
+use crate::cleanup::Ending;
+use crate::client::Client;
+use crate::config::MIN_LEASE;
+use crate::key::Key;
+use crate::processor::{Grant, Message};
+use crate::state::Phase;
+use std::sync::Arc;
+
+impl Client {
+    /// Takes in a message.
+    pub(crate) fn hear(&self, message: &Message) {
+        match message {
+            Message::Granted { key, locker, grant } => {
+                let known = self.known_key(key);
+                if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
+                    // Given up while the grant was on its way, or the grant of a time long gone.
+                    self.give_up_grant(key, &Arc::from(locker.as_str()));
+                }
+            }
+            Message::Contended { key, locker } => {
+                if let Some(key) = self.known_key(key) {
+                    key.hear_contended(self, locker);
+                }
+            }
+        }
+    }
+
+    /// Releases a locker that was given a key and that nobody here wants.
+    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
+        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
+        self.wake_cleanup();
+    }
+
+    /// Lets the retry thread ask for every waited-for key now, and holders take others to wait: the inbox is open again,
+    /// and what was said before is lost.
+    pub(crate) fn retry_all_now(&self) {
+        let now = self.clock.now();
+        for key in self.known_keys() {
+            if let Some(tenure) = key.state().kept() {
+                tenure.others_wait(1, now);
+            }
+        }
+        self.hasten_retries(now);
+    }
+}
+
+impl Key {
+    /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
+    pub(crate) fn hear_granted(self: &Arc<Self>, client: &Client, locker: &str, grant: Grant) -> bool {
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
+            // Its release is under way, and is repeated by its own rules.
+            Phase::Releasing { ending: Some(ending), .. } if **ending == *locker => true,
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
+                if *about.locker == *locker =>
+            {
+                about.heard = Some(grant);
+                true
+            }
+            Phase::Waiting { unsettled } => {
+                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
+                let Some(waiter) = state.queue.pop() else { return false };
+                client.forget_retry(self);
+                self.grant(client, &mut state, granted.granted(grant), waiter.thread);
+                drop(state);
+                waiter.parked.notify_one();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes in that others wait for what this locker holds, or is about to.
+    pub(crate) fn hear_contended(self: &Arc<Self>, client: &Client, locker: &str) {
+        let mut state = self.state();
+        let now = client.clock.now();
+        if let Some(tenure) = state.live_tenure(locker) {
+            tenure.others_wait(1, now);
+        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+            &mut state.phase
+            && *about.locker == *locker
+        {
+            about.contended = true;
+        }
+        if state.is_recalled() {
+            client.retry_at(self, now);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Virtual time: it stands still until a thread of the model moves it on, to the end of somebody's sleep or further.
+//!
+//! All threads of an execution run on one thread of the operating system, so what they share without a scheduling
+//! point is a thread-local of that one.
+
+use crate::clock::{Clock, Moment};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who sleeps as long as this sleeps for good: all that needs a look sooner or later has a wake-up of its own, and a
+/// lost one is to be found, not slept over.
+const FOR_GOOD: Duration = Duration::from_secs(30);
+
+struct Time {
+    now: Moment,
+    sleepers: BTreeMap<(Moment, u64), Arc<shuttle::sync::Condvar>>,
+    last: u64,
+    timer: Option<shuttle::thread::Thread>,
+    stop: bool,
+}
+
+std::thread_local! {
+    static TIME: RefCell<Time> = const {
+        RefCell::new(Time { now: START, sleepers: BTreeMap::new(), last: 0, timer: None, stop: false })
+    };
+}
+
+const START: Moment = Moment::from_nanos(1_000_000_000);
+
+/// The clock of the clients: each reading is a step of its own.
+#[derive(Debug)]
+pub(crate) struct ClientClock;
+
+impl Clock for ClientClock {
+    fn now(&self) -> Moment {
+        step();
+        now()
+    }
+}
+
+/// The clock of the store, whose operations are one step.
+#[derive(Debug)]
+pub(crate) struct StoreClock;
+
+impl Clock for StoreClock {
+    fn now(&self) -> Moment {
+        now()
+    }
+}
+
+/// A scheduling point.
+pub(crate) fn step() {
+    // Shuttle has no such call that is not also a request to run others first.
+    shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
+}
+
+/// The virtual time.
+pub(crate) fn now() -> Moment {
+    TIME.with_borrow(|time| time.now)
+}
+
+/// Begins an execution.
+pub(crate) fn reset() {
+    TIME.with_borrow_mut(|time| {
+        *time = Time { now: START, sleepers: BTreeMap::new(), last: 0, timer: None, stop: false };
+    });
+}
+
+/// An entry among the sleepers, for as long as it sleeps.
+pub(crate) struct Sleeper(Option<(Moment, u64)>);
+
+/// Has the condition variable notified when this time is over.
+pub(crate) fn wake_after(condvar: &Arc<shuttle::sync::Condvar>, limit: Duration) -> Sleeper {
+    if limit >= FOR_GOOD {
+        return Sleeper(None);
+    }
+    let (place, timer) = TIME.with_borrow_mut(|time| {
+        time.last += 1;
+        let place = (time.now + limit, time.last);
+        time.sleepers.insert(place, Arc::clone(condvar));
+        (place, time.timer.clone())
+    });
+    let sleeper = Sleeper(Some(place));
+    if let Some(timer) = timer {
+        timer.unpark();
+    }
+    sleeper
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            TIME.with_borrow_mut(|time| time.sleepers.remove(&place));
+        }
+    }
+}
+
+/// How the time of an execution passes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How many steps the timer lets pass between two moves.
+    pub(crate) steps: u32,
+    /// How often it may leap, which leaves everybody behind as if the process had been stopped.
+    pub(crate) leaps: u32,
+    /// How far.
+    pub(crate) leap: Duration,
+}
+
+/// Moves the time on until [`stop`] is called, on the calling thread.
+pub(crate) fn run(pace: Pace) {
+    use shuttle::rand::Rng;
+    let mut rng = shuttle::rand::thread_rng();
+    TIME.with_borrow_mut(|time| time.timer = Some(shuttle::thread::current()));
+    let mut leaps = pace.leaps;
+    loop {
+        for _ in 0..pace.steps {
+            shuttle::thread::yield_now();
+        }
+        let (stop, first) = TIME.with_borrow(|time| (time.stop, time.sleepers.first_key_value().map(|(at, _)| at.0)));
+        if stop {
+            return;
+        }
+        let Some(first) = first else {
+            shuttle::thread::park();
+            continue;
+        };
+        let mut to = first;
+        if leaps > 0 && rng.gen_ratio(1, 4) {
+            leaps -= 1;
+            to = now() + pace.leap.mul_f64(f64::from(rng.gen_range(1..=4)) / 2.0);
+        }
+        let due: Vec<_> = TIME.with_borrow_mut(|time| {
+            time.now = time.now.max(to);
+            time.sleepers.range(..=(time.now, u64::MAX)).map(|(_, condvar)| Arc::clone(condvar)).collect()
+        });
+        // One that is about to wait does not hear this, but it is still due next time.
+        for condvar in due {
+            condvar.notify_all();
+        }
+        shuttle::thread::yield_now();
+    }
+}
+
+/// Ends [`run`].
+pub(crate) fn stop() {
+    let timer = TIME.with_borrow_mut(|time| {
+        time.stop = true;
+        time.timer.clone()
+    });
+    if let Some(timer) = timer {
+        timer.unpark();
+    }
+}

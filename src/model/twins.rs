@@ -1,0 +1,103 @@
+//! Twins of `parking_lot`'s and `std`'s types, with the same methods, under the scheduler and the virtual clock.
+//!
+//! The mutex is unfair, so that threads may overtake one another wherever those of `parking_lot` may. A thread is never woken
+//! without a reason: one that nobody wakes sleeps for ever, and shuttle reports that.
+
+use super::time;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+/// `None` only while it is parked.
+pub(crate) struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+
+#[derive(Debug)]
+pub(crate) struct Condvar(Arc<shuttle::sync::Condvar>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex { .. }")
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().expect("not parked")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_deref_mut().expect("not parked")
+    }
+}
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(shuttle::sync::Condvar::new()))
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let parked = guard.0.take().expect("not parked");
+        guard.0 = Some(self.0.wait(parked).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits until it is notified, or until the virtual clock has moved on by `limit`.
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) {
+        let _sleeper = time::wake_after(&self.0, limit);
+        self.wait(guard);
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+pub(crate) mod thread {
+    pub(crate) use shuttle::thread::*;
+
+    pub(crate) fn sleep(limit: super::Duration) {
+        let (mutex, condvar) = (super::Mutex::new(()), super::Condvar::new());
+        let until = super::time::now() + limit;
+        let mut guard = mutex.lock();
+        while super::time::now() < until {
+            condvar.wait_for(&mut guard, until.since(super::time::now()));
+        }
+    }
+}
+
+/// A panic fails the test, wherever it comes from.
+pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+    Ok(work())
+}
+
+/// A random number that is the same when a schedule is replayed.
+pub(crate) fn die(_salt: u32) -> u32 {
+    shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())
+}

@@ -1,0 +1,323 @@
+//! What becomes of a tenure when its hold ends: it is passed on in this process, kept for a while, or given back.
+//!
+//! | the last hold ends, and | then |
+//! |---|---|
+//! | threads of this process wait; others do not, or only since a moment ago | the first of them has the next hold |
+//! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
+//! | else | it is released; with threads waiting here, this client stands at the end of the store's queue again |
+
+use crate::ask::Answer;
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::error::{Error, LossCause};
+use crate::key::Key;
+use crate::owner::current_thread;
+use crate::processor::{ReleaseOutcome, ReleaseRequest};
+use crate::state::{Phase, State};
+use crate::sync::MutexGuard;
+use crate::tenure::{Tenure, Unsettled};
+use crate::turn::{Turn, is_unknown};
+use std::sync::Arc;
+
+/// What a lingering tenure is to an arriving thread.
+pub(crate) enum Lingering {
+    /// There is none, or others want it.
+    No,
+    /// The calling thread has the next hold.
+    Taken,
+    /// Its deadline has passed: it is to be released, and the turn to ask is the caller's.
+    Over(Tenure),
+}
+
+impl Key {
+    /// Keeps the tenure of the calling thread's hold, which ends: for the first thread that waits in this process, or for
+    /// the next one that comes. `false` when it has to be given back.
+    pub(crate) fn keep_tenure(self: &Arc<Self>, client: &Client) -> bool {
+        let mut state = self.state();
+        if Self::needs_numbers(&state, client) {
+            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
+            drop(state);
+            if let Some(locker) = locker {
+                crate::lease::extend_now(client, self, &locker, true, client.processor.command_limit());
+            }
+            state = self.state();
+        }
+        let now = client.clock.now();
+        match &state.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !client.is_closed() => {}
+            _ => return false,
+        }
+        if state.gap_is_due(now) {
+            return false;
+        }
+        if state.queue.is_empty() { self.linger(client, state, now) } else { self.pass_on(client, state, now) }
+    }
+
+    /// Passes the hold on to the first waiting thread, unless others have to be let in.
+    fn pass_on(&self, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
+        if !tenure.may_pass(now, client.is_listening()) || !tenure.tokens().advance() {
+            return false;
+        }
+        let Some(waiter) = queue.pop() else { return false };
+        tenure.kept_on = true;
+        tenure.hold_begins(now);
+        let ended = std::mem::take(watchers);
+        self.hold.end();
+        self.hold.begin(waiter.thread, tenure.token(), tenure.valid_until());
+        drop(state);
+        waiter.parked.notify_one();
+        drop(ended);
+        true
+    }
+
+    /// Keeps the tenure for whoever comes next, if it may linger.
+    fn linger(self: &Arc<Self>, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) if tenure.may_linger(client.is_listening()) && !tenure.needs_numbers() => {}
+            _ => return false,
+        }
+        if client.start_retry_thread().is_err() {
+            return false;
+        }
+        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        tenure.kept_on = true;
+        tenure.hold_ended();
+        let until = now + tenure.settings.linger();
+        if !std::mem::replace(&mut tenure.watched, true) {
+            // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
+            client.retry_at(self, until);
+        }
+        state.phase = Phase::Lingering { tenure, until };
+        self.hold.end();
+        let ended = std::mem::take(&mut state.watchers);
+        drop(state);
+        drop(ended);
+        true
+    }
+
+    /// Whether the tokens run out while the tenure may be kept: once in 1024 holds, and then in ten million.
+    fn needs_numbers(state: &State, client: &Client) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) if tenure.needs_numbers() => {
+                !state.queue.is_empty() || tenure.may_linger(client.is_listening())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Lingering tenures.
+impl Key {
+    /// Takes up a lingering tenure for the calling thread.
+    pub(crate) fn take_up(self: &Arc<Self>, client: &Client, state: &mut State) -> Lingering {
+        let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
+        let now = client.clock.now();
+        let is_over = now >= tenure.deadline();
+        if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
+            return Lingering::No;
+        }
+        let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
+        let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
+        if is_over {
+            client.forget_kept(self);
+            return Lingering::Over(tenure);
+        }
+        tenure.hold_begins(now);
+        if tenure.settings.max_hold().is_some() {
+            // Its end may come before the lease thread would look.
+            client.keep(self, &tenure);
+        }
+        self.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
+        state.phase = Phase::Held(tenure);
+        Lingering::Taken
+    }
+
+    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once`. It is to be released before
+    /// the turn is dropped. For a key that came out of the retry thread's book.
+    pub(crate) fn end_linger(self: &Arc<Self>, client: &Client, at_once: bool) -> Option<(Turn, Tenure)> {
+        let mut state = self.state();
+        match &mut state.phase {
+            Phase::Lingering { tenure, until } => {
+                if !at_once && client.clock.now() < *until && !tenure.is_contended() {
+                    client.retry_at(self, *until);
+                    return None;
+                }
+            }
+            Phase::Held(tenure) => {
+                tenure.watched = false;
+                return None;
+            }
+            _ => return None,
+        }
+        let mut tenure = self.leave_lingering(client, &mut state, |tenure| Phase::Releasing {
+            ending: Some(Arc::clone(&tenure.locker)),
+            about: None,
+        })?;
+        if !at_once {
+            state.tenure_ends(&mut tenure, client.clock.now());
+        }
+        Some((Turn::of(self), tenure))
+    }
+
+    /// Ends a lingering tenure that was lost: nobody has to be told, and whoever waits asks.
+    pub(crate) fn lose_lingering(
+        self: &Arc<Self>,
+        client: &Client,
+        mut state: MutexGuard<'_, State>,
+        cause: &LossCause,
+    ) {
+        let left = self.leave_lingering(client, &mut state, |_| Phase::Asking { turn: None, about: None });
+        drop(state);
+        if let Some(tenure) = left {
+            log::debug!("lock {:?}: lost while nobody held it: {cause}", self.name);
+            client.release_later(&self.name, &tenure);
+            drop(Turn::of(self));
+        }
+    }
+
+    fn leave_lingering(&self, client: &Client, state: &mut State, to: impl FnOnce(&Tenure) -> Phase) -> Option<Tenure> {
+        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
+        let next = to(tenure);
+        client.forget_kept(self);
+        match std::mem::replace(&mut state.phase, next) {
+            Phase::Lingering { tenure, .. } => Some(tenure),
+            _ => None,
+        }
+    }
+}
+
+/// The end of a tenure.
+impl Key {
+    /// Ends the hold of a thread that has ended, and its tenure: not by a release, for nobody can say what that thread has
+    /// left half done. The lease runs out; until then this process waits like the others.
+    pub(crate) fn end_orphan(self: &Arc<Self>, client: &Client) {
+        let owner = self.hold.owner();
+        let Some((mut tenure, watchers)) = self.end_hold(client, Phase::Asking { turn: None, about: None }) else {
+            return;
+        };
+        let (_leaving, turn) = (client.leaving(), Turn::of(self));
+        crate::owner::forget_hold(owner);
+        if tenure.lose(LossCause::ThreadEnded, client.clock.now()) {
+            crate::lease::tell(client, &self.name, &tenure, watchers);
+        }
+        drop(turn);
+    }
+
+    /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
+    /// the store's queue when threads of it wait.
+    pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
+        if let Err(forked) = client.check_process() {
+            // The parent's hold goes on; this copy of it is over.
+            self.end_hold(client, Phase::Idle)?;
+            return Some(Err(forked));
+        }
+        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ending: None, about: None })?;
+        let _leaving = client.leaving();
+        let turn = Turn::of(self);
+        let now = client.clock.now();
+        let known = tenure.is_lost();
+        if !known && let Some((cause, at)) = tenure.overdue(now) {
+            tenure.lose(cause, at);
+        }
+        let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
+        // Without a next locker the first waiter gets its turn when all is said about this hold.
+        let (mut released, rest) = match next {
+            Some(next) => (self.hand_over(client, turn, &tenure, next), None),
+            None => (client.give_back(&self.name, &tenure), Some(turn)),
+        };
+        if let Err(Error::LeaseLost(loss)) = &released {
+            tenure.lose(loss.cause.clone(), now);
+        }
+        if let Some(loss) = tenure.loss_error(&self.name, now) {
+            released = Err(loss);
+        }
+        if !known {
+            crate::lease::tell(client, &self.name, &tenure, watchers);
+        }
+        drop(rest);
+        Some(released)
+    }
+}
+
+/// Release with a next locker.
+impl Key {
+    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
+    /// grant.
+    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
+        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
+            return None;
+        }
+        let mut state = self.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let locker = client.next_locker(&settings);
+        state.ask_about(&locker);
+        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
+    }
+
+    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::give_back`].
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        client: &Client,
+        turn: Turn,
+        tenure: &Tenure,
+        mut next: Unsettled,
+    ) -> Result<(), Error> {
+        let request = ReleaseRequest {
+            key: &self.name,
+            locker: &tenure.locker,
+            lease: tenure.lease(),
+            next: Some((&next.locker, next.settings.lease())),
+            gap: tenure.gap,
+        };
+        let outcome = client.processor.release(&request, client.processor.command_limit());
+        let heard = self.state().heard();
+        let (released, answer) = match (outcome, heard) {
+            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
+                (Ok(()), Answer::Acquired(next.granted(grant)))
+            }
+            (Ok(ReleaseOutcome::Queued(busy)), None) => {
+                next.answered = true;
+                (Ok(()), Answer::Busy { busy, unsettled: Some(next) })
+            }
+            // The next locker is known to the store only if the tenure was ours.
+            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                drop(turn);
+                return client.not_ours(&self.name, tenure, other);
+            }
+            (Ok(ReleaseOutcome::Released { .. }), _) => {
+                drop(turn);
+                return Ok(());
+            }
+            (Err(error), heard) if is_unknown(&error) => {
+                let answer = match heard {
+                    Some(grant) => Answer::Acquired(next.granted(grant)),
+                    // What became of it a poll tells.
+                    None => Answer::Failed { error, unsettled: Some(next) },
+                };
+                self.settle(client, turn, answer);
+                // Repeated without a next locker it is safe, whatever became of it.
+                return client.release(&self.name, tenure, true);
+            }
+            (Err(_), _) => {
+                // Not executed.
+                let released = client.give_back(&self.name, tenure);
+                drop(turn);
+                return released;
+            }
+        };
+        self.settle(client, turn, answer);
+        released
+    }
+
+    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
+        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
+            let _ = client.give_back(&self.name, &unwanted);
+            drop(turn);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How a single attempt gets a lock that only lingers: it stands in the store's queue for a moment, and its holder, who hears
+//! of that, gives the lock up.
+//!
+//! The holder's locker says that it *may* linger (the `L` at its end), not that nobody is inside: so the moment is short, and
+//! every other busy key is answered at once.
+
+use crate::clock::Moment;
+use std::time::Duration;
+
+/// How long the attempt lasts: so long, or so many round trips if they take longer.
+const TIME: Duration = Duration::from_millis(5);
+const TRIPS: u32 = 5;
+
+/// The first pause before it asks again; each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+
+/// The attempt.
+#[derive(Debug)]
+pub(crate) struct Recall {
+    until: Moment,
+    pause: Duration,
+}
+
+impl Recall {
+    /// Begins now, where a round trip takes so long.
+    pub(crate) fn begin(now: Moment, trip: Duration) -> Self {
+        Self { until: now + TIME.max(trip.saturating_mul(TRIPS)), pause: FIRST_PAUSE }
+    }
+
+    /// How long to wait before asking again; `None` when the time is over.
+    pub(crate) fn pause(&mut self, now: Moment) -> Option<Duration> {
+        let left = self.until.since(now);
+        let pause = self.pause.min(left);
+        self.pause = self.pause.saturating_mul(2);
+        (!left.is_zero()).then_some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(trip: Duration) -> Vec<u128> {
+        let mut now = Moment::from_nanos(1_000_000_000);
+        let mut recall = Recall::begin(now, trip);
+        let mut pauses = Vec::new();
+        while let Some(pause) = recall.pause(now) {
+            pauses.push(pause.as_micros());
+            now = now + pause + trip;
+        }
+        pauses
+    }
+
+    #[test]
+    fn it_asks_a_few_times_in_five_milliseconds_or_five_round_trips() {
+        assert_eq!(pauses(Duration::ZERO), [200, 400, 800, 1600, 2000]);
+        let slow = pauses(Duration::from_millis(20));
+        assert!(slow.len() <= TRIPS as usize, "{slow:?}");
+        assert!(slow.len() >= 3, "{slow:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Where the middle layer gets its mutexes, condition variables, atomics and threads from.
+//!
+//! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle` the tests of [`model`](crate::model)
+//! explore the schedules of the same code: then they are twins that hand every step to a scheduler, and sleeping
+//! is by virtual time. The stores keep their own: an operation of a store is one step there.
+
+#[cfg(not(all(test, dlock_shuttle)))]
+mod imp {
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread;
+    pub(crate) use std::thread_local;
+
+    /// Runs a piece of work whose panic is not to end the calling thread.
+    pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    }
+
+    /// A random number for jitter.
+    pub(crate) fn die(salt: u32) -> u32 {
+        use std::hash::{BuildHasher, RandomState};
+        // A hash under fresh random keys is as good a die as is needed here.
+        (RandomState::new().hash_one(salt) >> 32) as u32
+    }
+}
+
+#[cfg(all(test, dlock_shuttle))]
+mod imp {
+    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, thread};
+    pub(crate) use shuttle::sync::atomic;
+    pub(crate) use shuttle::thread_local;
+}
+
+pub(crate) use imp::*;
+
+/// Whether a mistake is built in, which only the model does: `if mutant!(Name)` is a point where a check can be removed.
+#[cfg(not(all(test, dlock_shuttle)))]
+macro_rules! mutant {
+    ($name:ident) => {
+        false
+    };
+}
+
+#[cfg(all(test, dlock_shuttle))]
+macro_rules! mutant {
+    ($name:ident) => {
+        $crate::model::mutants::is($crate::model::mutants::Mutant::$name)
+    };
+}
+
+pub(crate) use mutant;

@@ -1,0 +1,94 @@
+//! A process that forks while it holds: the lock is the parent's, and its child does it no harm.
+
+use crate::support::RedisServer;
+use crate::support::crew::eventually;
+use crate::support::lab::connect;
+use crate::support::process::alone;
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, Error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_millis(600);
+
+fn config(target: &str) -> DLockConfig {
+    DLockConfig::new("FORK", target).with_lease(LEASE)
+}
+
+/// Runs `work` in a child, and tells whether it got through.
+#[expect(unsafe_code, reason = "there is no safe way to fork, and this is about programs that do")]
+fn in_child(work: impl FnOnce()) -> bool {
+    // SAFETY: the child of a process with threads may do little before it executes another program. What it does here
+    // is what this test is about, and with this C library it works: memory can be allocated.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+        0 => {
+            let through = catch_unwind(AssertUnwindSafe(work)).is_ok();
+            // SAFETY: always sound; nothing of the parent's is to be run at the child's end.
+            unsafe { libc::_exit(i32::from(!through)) }
+        }
+        child => {
+            let mut status = 0;
+            eventually("the child's end", || {
+                // SAFETY: the pointer is to a local that outlives the call.
+                unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) == child }
+            });
+            status == 0
+        }
+    }
+}
+
+fn is_forked<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Forked))
+}
+
+/// What a child finds that goes on as if nothing had happened.
+fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, url: &str) {
+    let lock = generator.generate_with(config("other")).unwrap();
+    assert!(is_forked(&lock.lock()));
+    assert!(is_forked(&lock.try_lock()));
+    assert!(is_forked(&lock.try_lock_for(Duration::from_secs(5))));
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(is_forked(&guard.ensure_valid()));
+    assert!(is_forked(&guard.unlock()));
+    generator.close();
+    drop((lock, generator));
+    let own = connect(url);
+    assert!(own.generate_with(config("held")).unwrap().try_lock().unwrap().is_none(), "it is the parent's");
+    own.generate_with(config("other")).unwrap().lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
+    alone(concat!(module_path!(), "::a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it"), || {
+        let server = RedisServer::start();
+        let generator = connect(&server.url());
+        let lock = generator.generate_with(config("held")).unwrap();
+        let other = generator.generate_with(config("other")).unwrap();
+        let mut copies = (Some(generator), Some(lock.lock().unwrap()));
+        // All threads and connections are there.
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(lock.try_lock_for(Duration::from_millis(50)).unwrap().is_none()));
+        });
+        let clients = || server.run::<String>(&["CLIENT", "LIST"]);
+        let ids = |list: &str| -> Vec<String> {
+            let named = list.lines().filter(|line| line.contains("name=redis-dlock"));
+            named.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+        };
+        let before = ids(&clients());
+        let url = server.url();
+        // The child takes out of its own copy of the memory.
+        assert!(in_child(|| {
+            let (generator, guard) = (copies.0.take().unwrap(), copies.1.take().unwrap());
+            as_if_nothing_had_happened(generator, guard, &url);
+        }));
+        let guard = copies.1.take().unwrap();
+        assert!(guard.is_valid());
+        let token = guard.fencing_token();
+        // It is extended as ever.
+        std::thread::sleep(LEASE * 2);
+        assert!(guard.is_valid());
+        assert_eq!(ids(&clients()), before, "on the same connections");
+        guard.unlock().unwrap();
+        assert!(other.lock().unwrap().fencing_token() > token);
+    });
+}

@@ -1,0 +1,266 @@
+//! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
+
+use crate::support::crew::{eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
+use redis_dlock::DLockConfig;
+use std::time::Duration;
+
+on_both_stores!(
+    a_thread_that_comes_back_again_and_again_asks_the_store_once,
+    other_threads_of_the_process_take_it_up_too,
+    another_process_that_waits_is_given_it_at_once,
+    a_single_attempt_of_another_process_recalls_it,
+    a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too,
+    a_single_attempt_leaves_the_queue_when_somebody_is_inside,
+    a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once,
+    it_ends_by_itself,
+    its_lease_is_renewed,
+    closing_gives_it_back_while_another_lock_is_held,
+    dropping_the_last_handle_gives_it_back,
+    who_lost_it_meanwhile_asks_anew,
+    who_finds_its_deadline_passed_asks_anew,
+    those_that_began_to_wait_before_the_hold_began_are_not_forgotten,
+    it_does_not_linger_while_others_wait,
+    without_an_inbox_it_does_not_linger,
+);
+
+const HOUR: u64 = 3_600_000;
+
+/// A lock that lingers for an hour.
+fn lingering(target: &str) -> DLockConfig {
+    config(target, HOUR).with_linger(Duration::from_secs(3600))
+}
+
+fn a_thread_that_comes_back_again_and_again_asks_the_store_once(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let before = watch.count();
+    let mut last = 0;
+    for _ in 0..5000 {
+        let guard = lock.lock().unwrap();
+        assert!(guard.is_valid() && guard.fencing_token() > last);
+        last = guard.fencing_token();
+        guard.unlock().unwrap();
+        assert_eq!(lock.hold_count(), 0);
+        drop(lock.try_lock().unwrap().expect("nobody else wants it"));
+    }
+    let asked: Vec<_> = watch.calls()[before..].iter().map(|call| call.kind).collect();
+    // The extension brings numbers for the 1025th hold and ten million more.
+    assert_eq!(asked, [Kind::Acquire, Kind::Extend]);
+    assert!(lock.is_locked().unwrap(), "others have to wait, or to recall it");
+}
+
+fn other_threads_of_the_process_take_it_up_too(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    let before = watch.count();
+    let other = generator.generate_with(config("x", HOUR)).unwrap();
+    spawn(move || drop(other.lock().unwrap())).join();
+    lock.lock().unwrap().unlock().unwrap();
+    assert_eq!(watch.count(), before);
+}
+
+fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let released = watch.count_of(Kind::Release);
+    for round in 1..=20 {
+        lock.lock().unwrap().unlock().unwrap();
+        // With leases and a linger of an hour.
+        elsewhere.lock().unwrap().unlock().unwrap();
+        assert_eq!(watch.count_of(Kind::Release), released + round);
+    }
+    assert_eq!(seen.count_of(Kind::Poll), 0, "it was told");
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    // Five milliseconds are short on a busy machine: it has to succeed, not each time.
+    let mut recalled = 0;
+    for _ in 0..20 {
+        lock.lock().unwrap().unlock().unwrap();
+        assert!(lock.holder().unwrap().expect("it lingers").locker.ends_with('L'));
+        let released = watch.count_of(Kind::Release);
+        recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
+        eventually("it is given back", || watch.count_of(Kind::Release) > released);
+        eventually("nothing is left", || lab.leftovers().is_empty());
+    }
+    assert!(recalled >= 5, "{recalled} of 20");
+    let most = seen.count_of(Kind::Poll);
+    assert!(most <= 20 * 6, "{most} polls");
+}
+
+fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, _) = lab.deaf_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let mut recalled = 0;
+    for _ in 0..20 {
+        lock.lock().unwrap().unlock().unwrap();
+        recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
+        eventually("nothing is left", || lab.leftovers().is_empty());
+    }
+    assert!(recalled >= 5, "{recalled} of 20");
+}
+
+fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let guard = lock.lock().unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let before = seen.count_of(Kind::Question);
+    assert!(elsewhere.try_lock().unwrap().is_none());
+    let asked = seen.count_of(Kind::Question) - before;
+    assert!((3..=7).contains(&asked), "{asked} questions");
+    eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
+    assert!(guard.is_valid());
+    // It was asked for: it does not linger this time.
+    let released = watch.count_of(Kind::Release);
+    guard.unlock().unwrap();
+    assert_eq!(watch.count_of(Kind::Release), released + 1);
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    for holder in ["a-1", "a-L", "7d8e:17", "L", "b-1l"] {
+        lab.overwrite(lock.key(), holder, Duration::from_secs(600));
+        let before = watch.count();
+        assert!(lock.try_lock().unwrap().is_none());
+        assert_eq!(watch.count() - before, 1, "{holder}");
+    }
+}
+
+fn it_ends_by_itself(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR).with_linger(Duration::from_millis(50))).unwrap();
+    let released = watch.count_of(Kind::Release);
+    for round in 1..=3 {
+        lock.lock().unwrap().unlock().unwrap();
+        eventually("it is given back", || {
+            watch.count_of(Kind::Release) == released + round && lab.leftovers().is_empty()
+        });
+    }
+}
+
+fn its_lease_is_renewed(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    let holder = lab.holder(lock.key()).expect("it lingers").holder;
+    // Each extension moves the end by three quarters of the lease.
+    watch.wait_for_more(Kind::Extend, 3);
+    assert_eq!(lab.holder(lock.key()).expect("it lingers still").holder, holder);
+    let acquired = watch.count_of(Kind::Acquire);
+    assert!(lock.lock().unwrap().is_valid());
+    assert_eq!(watch.count_of(Kind::Acquire), acquired);
+}
+
+fn closing_gives_it_back_while_another_lock_is_held(lab: &Lab) {
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let other = generator.generate_with(lingering("y")).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    let guard = other.lock().unwrap();
+    generator.close();
+    assert!(lab.holder(lock.key()).is_none());
+    assert!(lab.holder(other.key()).is_some() && guard.is_valid());
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0], "after the closing nothing lingers");
+}
+
+fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    drop(generator);
+    assert!(lab.holder(lock.key()).is_some());
+    drop(lock);
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 600).with_linger(Duration::from_secs(3600))).unwrap();
+    let guard = lock.lock().unwrap();
+    let token = guard.fencing_token();
+    guard.unlock().unwrap();
+    lab.delete(lock.key());
+    let released = watch.count_of(Kind::Release);
+    // It is probed every sixth of the lease.
+    eventually("it is found lost", || watch.count_of(Kind::Release) > released);
+    let acquired = watch.count_of(Kind::Acquire);
+    let guard = lock.lock().unwrap();
+    assert_eq!(watch.count_of(Kind::Acquire), acquired + 1);
+    assert!(guard.is_valid() && guard.fencing_token() > token);
+}
+
+fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    // The lease thread stands still, as on a stopped machine.
+    let renewal = watch.stop_next(Kind::Extend, When::Going);
+    renewal.wait();
+    eventually("the lease ends", || lab.holder(lock.key()).is_none());
+    let acquired = watch.count_of(Kind::Acquire);
+    let guard = lock.lock().unwrap();
+    assert_eq!(watch.count_of(Kind::Acquire), acquired + 1);
+    renewal.open();
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let heard = watch.heard();
+    let answer = watch.stop_next(Kind::Acquire, When::Coming);
+    let holder = lock.clone();
+    let first = spawn(move || drop(holder.lock().unwrap()));
+    // The lock is taken, and its thread does not know it yet.
+    answer.wait();
+    let waiting = elsewhere.clone();
+    let second = spawn(move || drop(waiting.lock().unwrap()));
+    eventually("it waits, and the holder's process is told", || watch.heard() > heard);
+    answer.open();
+    first.join();
+    second.join();
+    assert_eq!(seen.count_of(Kind::Poll), 0);
+}
+
+fn it_does_not_linger_while_others_wait(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (guard, heard) = (lock.lock().unwrap(), watch.heard());
+    let waiting = elsewhere.clone();
+    let waiter = spawn(move || drop(waiting.lock().unwrap()));
+    eventually("it waits, and the holder is told", || watch.heard() > heard);
+    let released = watch.count_of(Kind::Release);
+    guard.unlock().unwrap();
+    waiter.join();
+    assert_eq!((watch.count_of(Kind::Release), seen.count_of(Kind::Poll)), (released + 1, 0));
+}
+
+fn without_an_inbox_it_does_not_linger(lab: &Lab) {
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    assert_eq!(watch.count_of(Kind::Release), 1);
+    assert_eq!(lab.leftovers(), [""; 0]);
+}

@@ -1,0 +1,116 @@
+//! The builder's `on_lost`: told of each loss of a hold, once, and never in the way.
+
+use crate::support::crew::{HANG, eventually};
+use crate::support::lab::{Lab, builder, config, on_both_stores};
+use crate::support::watched::{Kind, Watched};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
+use redis_dlock::{DLockGenerator, LeaseLoss, LossCause};
+use std::time::Duration;
+
+on_both_stores!(
+    it_is_told_of_each_loss_with_its_cause,
+    it_is_not_told_of_a_hold_that_ended_in_time,
+    a_slow_one_delays_no_renewal,
+    one_that_panics_is_told_again,
+    it_is_told_what_it_has_not_heard_when_the_generator_ends,
+);
+
+fn told(lab: &Lab) -> (DLockGenerator, Receiver<LeaseLoss>) {
+    let (say, losses) = unbounded();
+    let builder = builder().on_lost(move |loss| say.send(loss.clone()).unwrap());
+    (builder.build(Watched::unseen(lab.processor())).unwrap(), losses)
+}
+
+fn it_is_told_of_each_loss_with_its_cause(lab: &Lab) {
+    let (generator, losses) = told(lab);
+    {
+        let lock = generator.generate_with(config("x", 600)).unwrap();
+        let guard = lock.lock().unwrap();
+        let locker = lab.holder(lock.key()).unwrap().holder;
+        lab.delete(lock.key());
+        let loss = losses.recv_timeout(HANG).unwrap();
+        assert_eq!((&*loss.key, &*loss.locker, &loss.cause), (lock.key(), &*locker, &LossCause::Deleted));
+        assert!(guard.unlock().is_err());
+
+        let guard = lock.lock().unwrap();
+        lab.overwrite(lock.key(), "somebody", Duration::from_millis(900));
+        assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::TakenOver { by: "somebody".to_owned() });
+        assert!(guard.unlock().is_err());
+    }
+    {
+        let lock = generator.generate_with(config("y", 600).with_max_hold(Duration::from_millis(50))).unwrap();
+        let guard = lock.lock().unwrap();
+        assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::HeldTooLong);
+        assert!(guard.unlock().is_err());
+    }
+    drop(generator);
+    assert_eq!(losses.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "each once, and its thread ends");
+}
+
+fn it_is_not_told_of_a_hold_that_ended_in_time(lab: &Lab) {
+    let (generator, losses) = told(lab);
+    let lock = generator.generate_with(config("x", 200)).unwrap();
+    for _ in 0..100 {
+        lock.lock().unwrap().unlock().unwrap();
+    }
+    generator.close();
+    assert!(losses.try_recv().is_err());
+}
+
+fn a_slow_one_delays_no_renewal(lab: &Lab) {
+    let (arrive, arrived) = bounded(1);
+    let (leave, left) = bounded::<()>(0);
+    let (processor, watch) = Watched::new(lab.processor());
+    let told = move |_: &LeaseLoss| {
+        arrive.send(()).unwrap();
+        let _ = left.recv();
+    };
+    let generator = builder().on_lost(told).build(processor).unwrap();
+    let kept = generator.generate_with(config("kept", 300)).unwrap();
+    let kept = kept.lock().unwrap();
+    let victim = generator.generate_with(config("victim", 300)).unwrap();
+    let guard = victim.lock().unwrap();
+    lab.delete(victim.key());
+    arrived.recv_timeout(HANG).unwrap();
+    watch.wait_for_more(Kind::Extend, 4);
+    assert!(kept.is_valid());
+    assert!(guard.unlock().is_err(), "nor an unlock");
+    drop(leave);
+}
+
+fn one_that_panics_is_told_again(lab: &Lab) {
+    let (say, losses) = unbounded();
+    let told = move |loss: &LeaseLoss| {
+        say.send(loss.key.clone()).unwrap();
+        panic!("the test wants it so");
+    };
+    let generator = builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
+    for target in ["x", "y"] {
+        let lock = generator.generate_with(config(target, 600)).unwrap();
+        let guard = lock.lock().unwrap();
+        lab.delete(lock.key());
+        assert_eq!(losses.recv_timeout(HANG).unwrap(), lock.key());
+        assert!(guard.unlock().is_err());
+    }
+}
+
+fn it_is_told_what_it_has_not_heard_when_the_generator_ends(lab: &Lab) {
+    let (leave, left) = bounded::<()>(0);
+    let (say, losses) = unbounded();
+    let told = move |loss: &LeaseLoss| {
+        let _ = left.recv();
+        say.send(loss.key.clone()).unwrap();
+    };
+    let generator = builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
+    for target in ["x", "y", "z"] {
+        let lock = generator.generate_with(config(target, 600)).unwrap();
+        let guard = lock.lock().unwrap();
+        lab.delete(lock.key());
+        eventually("the loss is noticed", || !guard.is_valid());
+        assert!(guard.unlock().is_err());
+    }
+    generator.close();
+    drop(leave);
+    let told: Vec<_> = (0..3).map(|_| losses.recv_timeout(HANG).unwrap()).collect();
+    assert_eq!(told, ["DLOCK_TEST_x", "DLOCK_TEST_y", "DLOCK_TEST_z"]);
+}
