@@ -84,10 +84,11 @@ impl Client {
     }
 }
 
-const KEYS: [&str; 3] = ["DLOCK_bench_key", "DLOCK:1:{7}:queue:DLOCK_bench_key", "DLOCK:1:fence"];
+const KEYS: [&str; 4] = ["DLOCK_bench_key", "DLOCK:1:{7}:queue:DLOCK_bench_key", "DLOCK:1:fence", ""];
 const LOCKER: &str = "bench-host-4242-0123456789abcdef01234567-1";
 
 fn call(script: &'static Script, key_count: usize, args: [&'static str; 4], arg_count: usize) -> Call<'static> {
+    let args = [args[0], args[1], args[2], args[3], "", ""];
     Call { script, keys: KEYS, key_count, args, arg_count, slack: (key_count == 3).then_some(arg_count) }
 }
 
@@ -162,7 +163,7 @@ fn main() {
         let each = |call: Call<'static>| {
             let mut packed = Packed::default();
             for (name, queue) in names.iter().zip(&queues) {
-                packed.push(&Call { keys: [name, queue, KEYS[2]], ..call }, false);
+                packed.push(&Call { keys: [name, queue, KEYS[2], ""], ..call }, false);
             }
             for at in packed.slack_at.clone() {
                 packed.bytes[at..at + 5].copy_from_slice(b"10000");

@@ -4,7 +4,7 @@
 -- KEYS  1 lock key, 2 queue, 3 fence
 -- ARGV  1 locker, 2 lease in ms, 3 whether to wait in the queue ('1' or '0'), 4 slack of the fence in microseconds
 -- Reply number                    the key is the locker's, nobody waits (a table would cost as much as a whole command)
---       {0, holder, pttl}         busy; with wait the locker stands in the queue
+--       {0, holder, pttl}         busy, or free for pollers; with wait the locker stands in the queue
 --       error CONFLICT            a key is of another type; nothing was written
 
 local call, keys, args = redis.pcall, KEYS, ARGV
@@ -26,6 +26,7 @@ if waiting == 0 then
         end
       end
     end
+    local number, failed
     -- #include issue
     if not failed then
       return number
@@ -71,8 +72,10 @@ else
     return number
   end
   holder, remaining, channel = winner, lease, inbox
-  waiting = redis.call('LLEN', KEYS[2]) + ARGV[3]
-  message = 'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1]
+  if channel then
+    waiting = redis.call('LLEN', KEYS[2]) + ARGV[3]
+    message = 'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1]
+  end
 end
 
 if ARGV[3] == '1' then

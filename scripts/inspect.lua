@@ -19,4 +19,7 @@ if type(waiting) == 'table' then
   end
   return waiting
 end
+if waiting > 0 and string.find(redis.call('LINDEX', KEYS[2], 0), '^gap %d+ %d+$') then -- no waiter, see hand_over.lua
+  waiting = waiting - 1
+end
 return {holder, redis.call('PTTL', KEYS[1]), waiting}

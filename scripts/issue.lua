@@ -1,9 +1,9 @@
 -- Chunk: issues a fence number, the counter moved up to the server's clock when it is more than `slack` behind it.
 --
--- KEYS[3] the fence; `slack` a local of the including script: the lag in microseconds that is accepted, 0 or 10000.
--- Leaves `number`, or `failed`: the error to answer, with the fence as it was. TIME comes first for that reason.
+-- KEYS[3] the fence; locals of the including script: `slack`, the lag in microseconds that is accepted, 0 or 10000, and
+-- `number` and `failed`, both nil. Sets the one, or the other: the error to answer, with the fence as it was. TIME comes
+-- first for that reason.
 
-local number, failed
 local time = redis.pcall('TIME')
 if time.err then
   failed = time

@@ -4,7 +4,7 @@
 -- KEYS  1 lock key, 2 queue, 3 fence
 -- ARGV  1 locker, 2 lease in ms, 3 slack of the fence in microseconds
 -- Reply {1, number, waiting}      the key is the locker's, with a new number; its lease counts anew
---       {2, holder, pttl}         the locker stands in the queue
+--       {2, holder, pttl}         the locker stands in the queue; the key is busy, or free for pollers
 --       {3}                       neither; nothing was written
 --       error CONFLICT            a key is of another type; nothing was written
 
@@ -25,6 +25,7 @@ end
 
 local slack = ARGV[3]
 if holder == ARGV[1] then
+  local number, failed
   -- #include issue
   if failed then
     return failed
@@ -49,7 +50,7 @@ if holder then
   return {2, holder, remaining}
 end
 
--- The key is free. Somebody gets it: the caller at the latest.
+-- The key is free. Unless it is so for pollers, somebody gets it: the caller at the latest.
 -- #include hand_over
 if failed then
   return failed
@@ -59,6 +60,8 @@ if winner == ARGV[1] then
   return {1, number, waiting}
 end
 redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
-redis.pcall('PUBLISH', inbox,
-  'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
+if inbox then
+  redis.pcall('PUBLISH', inbox,
+    'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
+end
 return {2, winner, lease}

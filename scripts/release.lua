@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- Ends the tenure of a locker: the key goes to the first live waiter, else to the next locker, else it is deleted.
+-- Now and then, if asked to, it leaves the key free for a while for those that only poll (see hand_over.lua).
 -- A locker that does not hold the key is taken out of the queue. Safe to repeat.
 --
--- KEYS  1 lock key, 2 queue, 3 fence
--- ARGV  1 locker, 2 its lease in ms, 3 slack of the fence in microseconds, and with a next locker: 4 it, 5 its lease in ms
+-- KEYS  1 lock key, 2 queue, 3 fence, and with a gap: 4 what keeps the time since the last one
+-- ARGV  1 locker, 2 its lease in ms, 3 slack of the fence in microseconds, and with a next locker: 4 it, 5 its lease in ms,
+--       and with a gap (then 4 and 5 may be empty): 6 its length in ms, 7 how long there is no other one, in ms
 -- Reply waiting                   released
 --       {2, number, 0}            nobody waits: the key is with the next locker
---       {3, holder, pttl}         a waiter has the key; the next locker stands at the queue's end
+--       {3, holder, pttl}         a waiter has the key, or it is free for pollers; the next locker stands at the queue's end
 --       {0, holder or nil}        was not the locker's (a key of another type is nobody's)
 --       error CONFLICT            the queue or the fence is of another type; nothing was written
 
@@ -24,40 +26,77 @@ if holder == ARGV[1] then
     return waiting
   end
 
-  local slack = ARGV[3]
+  local slack, caller, next_locker = ARGV[3], false, ARGV[4]
+  if KEYS[4] then
+    if next_locker == '' then
+      next_locker = nil
+    end
+    local time = redis.pcall('TIME')
+    if time.err then
+      return time
+    end
+    local due = redis.pcall('SET', KEYS[4], '1', 'NX', 'PX', ARGV[7])
+    if due then
+      if due.err then
+        return due
+      end
+      local ends = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[6]
+      local entries = redis.pcall('LPUSH', KEYS[2], string.format('gap %.0f %.0f', ends, ARGV[6]))
+      if type(entries) == 'table' then
+        redis.call('DEL', KEYS[4])
+        return entries
+      end
+      if entries == 1 then
+        redis.call('PEXPIRE', KEYS[2], ARGV[6])
+      else
+        redis.call('PEXPIRE', KEYS[2], ARGV[6], 'GT')
+      end
+      waiting = entries
+    end
+  end
+
   if waiting == 0 then
+    if not next_locker then
+      redis.call('DEL', KEYS[1])
+      return 0
+    end
+    local number, failed
     -- #include issue
     if failed then
       return failed
     end
-    redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
+    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[5])
     return {2, number, 0}
   end
 
-  local caller = false
   -- #include hand_over
   if failed then
     return failed
   end
   if not winner then -- all were dead, the queue is empty
-    if not ARGV[4] then
+    if not next_locker then
       redis.call('DEL', KEYS[1])
       return 0
     end
-    redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
+    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[5])
     return {2, number, 0}
   end
-  if ARGV[4] then
-    if redis.call('RPUSH', KEYS[2], ARGV[5] .. ' ' .. ARGV[4]) == 1 then
+  if next_locker then
+    if redis.call('RPUSH', KEYS[2], ARGV[5] .. ' ' .. next_locker) == 1 then
       redis.call('PEXPIRE', KEYS[2], 2 * ARGV[5])
     else
       redis.call('PEXPIRE', KEYS[2], 2 * ARGV[5], 'GT')
     end
   end
   waiting = redis.call('LLEN', KEYS[2])
-  redis.pcall('PUBLISH', inbox,
-    'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
-  if ARGV[4] then
+  if inbox then
+    redis.pcall('PUBLISH', inbox,
+      'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
+  else
+    redis.call('DEL', KEYS[1])
+    waiting = waiting - 1
+  end
+  if next_locker then
     return {3, winner, lease}
   end
   return waiting

@@ -45,7 +45,7 @@ const SWEEP_FROM: usize = 64;
 /// the next operation on it. Fence numbers are one rising sequence for all stores of the process, never behind the
 /// wall clock, so they also rise over a restart unless the wall clock was stepped back meanwhile.
 /// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
-/// nothing behind.
+/// nothing behind, once the time between its [gaps](crate::Gap), if it had one, is over.
 ///
 /// No operation fails or waits, so the limits that callers give are not looked at.
 ///
@@ -77,7 +77,7 @@ struct Shared {
 
 /// Everything behind the mutex.
 struct Store {
-    /// Only keys that are held or waited for, and those whose leases ended since the last sweep.
+    /// Only keys that are held, waited for or remembered for a gap, and those for which that ended since the last sweep.
     keys: HashMap<String, KeyState>,
     /// How many keys it takes for the next sweep: twice those that the last one left, so that sweeping costs every
     /// new key a constant time, and the ended leases of dead clients at most double the memory.
@@ -137,7 +137,8 @@ impl MemoryLockProcessor {
         store.sweep_at = SWEEP_FROM;
     }
 
-    /// Lists the keys that are held or waited for, in no order, as an administrator's `KEYS` does.
+    /// Lists the keys that are held or waited for, or remembered for a [gap](crate::Gap), in no order, as an administrator's
+    /// `KEYS` does.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut store = self.shared.store.lock();
@@ -178,7 +179,7 @@ impl Store {
         self.keys.insert(key.to_owned(), state);
     }
 
-    /// Drops every key whose lease and queue have ended, and gives back the memory of a map that has become too large.
+    /// Drops every key of which all has ended, and gives back the memory of a map that has become too large.
     fn sweep(&mut self, now: Moment) {
         self.keys.retain(|_, state| {
             state.expire(now);
@@ -237,6 +238,7 @@ impl fmt::Debug for MemoryLockProcessor {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::processor::Gap;
 
     const LEASE: Duration = Duration::from_secs(30);
 
@@ -276,6 +278,24 @@ mod tests {
         clock.advance(LEASE);
         assert!(processor.keys().is_empty());
         assert!(processor.shared.store.lock().keys.capacity() < 4 * SWEEP_FROM);
+    }
+
+    #[test]
+    fn keys_that_had_a_gap_are_swept() {
+        let clock = Arc::new(ManualClock::new());
+        let processor = MemoryLockProcessor::with_clock(clock.clone());
+        let gap = Some(Gap { length: LEASE / 6, every: LEASE });
+        for n in 0..100_000 {
+            // A thousand are remembered at any time.
+            clock.advance(LEASE / 1000);
+            let key = format!("DLOCK_T_{n}");
+            take(&processor, &key, "a-1");
+            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap };
+            processor.release(&request, LEASE).expect("never fails");
+            assert!(entries(&processor) <= 2001, "{}", entries(&processor));
+        }
+        clock.advance(LEASE);
+        assert!(processor.keys().is_empty());
     }
 
     #[test]

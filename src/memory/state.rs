@@ -6,6 +6,7 @@
 //! | some | empty | held |
 //! | some | waiters | held and contended: the holder's client was told |
 //! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
+//! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
 //!
 //! Invariants: a locker stands in the queue only because it was sent with `wait` or as a next locker, and leaves it by
 //! a grant, a release, or with the queue's life; the holder changes only in [`KeyState::hold`] and by administrators.
@@ -14,7 +15,7 @@ use super::fence;
 use super::inbox::Inboxes;
 use crate::clock::Moment;
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs, POLLERS,
     PollOutcome, PollRequest, ProbeOutcome, ReleaseOutcome, ReleaseRequest,
 };
 use std::collections::VecDeque;
@@ -30,13 +31,17 @@ pub(super) struct Scene<'a> {
     pub(super) inboxes: &'a mut Inboxes,
 }
 
-/// The state of one key; empty when it is free and nobody waits.
+/// The state of one key; empty when it is free, nobody waits, and it was not left to pollers of late.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     holder: Option<Holder>,
     queue: VecDeque<Waiter>,
     /// When the queue ends unless somebody in it asks again; set while it is not empty.
     queue_until: Option<Moment>,
+    /// Until when the key, if nobody holds it, is for pollers alone.
+    gap_until: Option<Moment>,
+    /// Until when there is no further gap.
+    gapped_until: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -61,7 +66,7 @@ struct Winner {
 
 impl KeyState {
     pub(super) fn is_empty(&self) -> bool {
-        self.holder.is_none() && self.queue.is_empty()
+        self.holder.is_none() && self.queue.is_empty() && self.gap_until.is_none() && self.gapped_until.is_none()
     }
 
     /// Forgets what has ended. Every operation begins with it, so the rest of this file knows no time-outs.
@@ -70,7 +75,10 @@ impl KeyState {
         if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
             self.holder = None;
         }
-        if over(self.queue_until) {
+        self.gap_until = self.gap_until.filter(|until| *until > now);
+        self.gapped_until = self.gapped_until.filter(|until| *until > now);
+        // In Redis the queue is where a gap is kept.
+        if over(self.queue_until) && self.gap_until.is_none() {
             self.queue.clear();
         }
         if self.queue.is_empty() {
@@ -81,7 +89,7 @@ impl KeyState {
 
     pub(super) fn acquire(&mut self, scene: &mut Scene<'_>, request: &AcquireRequest<'_>) -> AcquireOutcome {
         let locker = request.locker;
-        if let Some(busy) = self.busy(scene.now) {
+        if let Some(busy) = self.busy_or_closed(scene.now) {
             if request.wait {
                 self.enqueue(scene.now, locker, request.lease);
                 if self.queue.len() == 1 {
@@ -107,7 +115,7 @@ impl KeyState {
         let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, request.lease)) else {
             return PollOutcome::Gone;
         };
-        if let Some(busy) = self.busy(scene.now) {
+        if let Some(busy) = self.busy_or_closed(scene.now) {
             self.prolong_queue(scene.now, request.lease);
             if place == 0 {
                 tell_contended(scene, &busy.holder);
@@ -138,6 +146,23 @@ impl KeyState {
         if !self.is_held_by(request.locker) {
             self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
             return ReleaseOutcome::NotOurs(self.not_ours());
+        }
+        if let Some(gap) = request.gap
+            && self.gapped_until.is_none()
+        {
+            self.gapped_until = Some(scene.now + gap.every);
+            self.gap_until = Some(scene.now + gap.length);
+        }
+        if let Some(closed) = self.closed(scene.now) {
+            self.holder = None;
+            let waiting = self.waiting();
+            return match request.next {
+                Some((next, lease)) => {
+                    self.enqueue(scene.now, next, lease);
+                    ReleaseOutcome::Queued(closed)
+                }
+                None => ReleaseOutcome::Released { waiting },
+            };
         }
         let winner = self.hand_over(scene, None);
         match (winner, request.next) {
@@ -231,6 +256,17 @@ impl KeyState {
     fn busy(&self, now: Moment) -> Option<Busy> {
         let Holder { locker, until } = self.holder.as_ref()?;
         Some(Busy { holder: locker.clone(), remaining: until.map(|until| until.since(now)) })
+    }
+
+    /// What is left of a gap.
+    fn closed(&self, now: Moment) -> Option<Busy> {
+        let remaining = Some(self.gap_until?.since(now));
+        Some(Busy { holder: POLLERS.to_owned(), remaining })
+    }
+
+    /// Why the key may not be given away.
+    fn busy_or_closed(&self, now: Moment) -> Option<Busy> {
+        self.busy(now).or_else(|| self.closed(now))
     }
 
     fn not_ours(&self) -> NotOurs {

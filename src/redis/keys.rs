@@ -10,6 +10,11 @@ pub(crate) fn queue_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:queue:{key}", tag_for(key))
 }
 
+/// What keeps the time since a lock key was last left free for pollers; it falls into the lock key's slot.
+pub(crate) fn gapped_key(key: &str) -> String {
+    format!("DLOCK:1:{{{}}}:gapped:{key}", tag_for(key))
+}
+
 /// The fence of a lock key's slot, for Redis Cluster, where one script may not touch two slots.
 #[cfg_attr(not(test), expect(dead_code, reason = "Redis Cluster comes later; the slot arithmetic is fixed now"))]
 pub(crate) fn slot_fence_key(key: &str) -> String {
@@ -32,6 +37,7 @@ mod tests {
         fn helper_keys_share_the_slot_of_the_lock_key(key in "(\\{\\}|[{} a-z:é]|\\PC){0,40}") {
             let slot = slot_of(key.as_bytes());
             prop_assert_eq!(slot_of(queue_key(&key).as_bytes()), slot);
+            prop_assert_eq!(slot_of(gapped_key(&key).as_bytes()), slot);
             prop_assert_eq!(slot_of(slot_fence_key(&key).as_bytes()), slot);
         }
     }

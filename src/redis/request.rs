@@ -1,69 +1,92 @@
 //! Requests as calls of the scripts.
 
-use super::keys::{FENCE, queue_key};
+use super::keys::{FENCE, gapped_key, queue_key};
 use super::script::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE};
-use crate::processor::Request;
+use crate::processor::{ReleaseRequest, Request};
 use std::time::Duration;
 
-/// The texts that a request's call borrows beside those of the request.
-#[derive(Debug)]
+/// The texts that a request's call borrows beside those of the request; empty where it needs none.
+#[derive(Debug, Default)]
 pub(crate) struct Texts {
     queue: String,
     lease: String,
     next_lease: String,
+    gap: Option<GapTexts>,
+}
+
+/// The texts of a release with a gap.
+#[derive(Debug)]
+struct GapTexts {
+    key: String,
+    length: String,
+    every: String,
 }
 
 impl Texts {
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        let none = Duration::ZERO;
-        let (key, lease, next_lease) = match request {
-            Request::Acquire(r) => (r.key, r.lease, none),
-            Request::Poll(r) => (r.key, r.lease, none),
-            Request::Extend(r) => (r.key, r.lease, none),
-            Request::Release(r) => (r.key, r.lease, r.next.map_or(none, |(_, lease)| lease)),
+        let of_queue = |key, lease| Self { queue: queue_key(key), lease: millis(lease), ..Self::default() };
+        match request {
+            Request::Acquire(r) => of_queue(r.key, r.lease),
+            Request::Poll(r) => of_queue(r.key, r.lease),
+            Request::Extend(r) => of_queue(r.key, r.lease),
+            Request::Release(r) => Self {
+                next_lease: r.next.map_or(String::new(), |(_, lease)| millis(lease)),
+                gap: r.gap.map(|gap| GapTexts {
+                    key: gapped_key(r.key),
+                    length: millis(gap.length),
+                    every: millis(gap.every),
+                }),
+                ..of_queue(r.key, r.lease)
+            },
             // The only one that needs no queue.
-            Request::Probe(_) => return Self { queue: String::new(), lease: String::new(), next_lease: String::new() },
-        };
-        Self {
-            queue: queue_key(key),
-            lease: lease.as_millis().to_string(),
-            next_lease: if next_lease == none { String::new() } else { next_lease.as_millis().to_string() },
+            Request::Probe(_) => Self::default(),
         }
     }
 
     /// The call that carries out the request these texts are of.
     pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
-        let keys = |key| [key, self.queue.as_str(), FENCE];
+        let keys = |key| [key, self.queue.as_str(), FENCE, ""];
         let lease = self.lease.as_str();
         match request {
             Request::Acquire(r) => {
-                let args = [r.locker, lease, flag(r.wait), ""];
+                let args = [r.locker, lease, flag(r.wait), "", "", ""];
                 Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
             }
             Request::Poll(r) => {
-                let args = [r.locker, lease, "", ""];
+                let args = [r.locker, lease, "", "", "", ""];
                 Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Some(2) }
             }
             Request::Extend(r) => {
-                let args = [r.locker, lease, flag(r.fresh_numbers), ""];
+                let args = [r.locker, lease, flag(r.fresh_numbers), "", "", ""];
                 Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
             }
-            Request::Release(r) => {
-                let args = [r.locker, lease, r.next.map_or("", |(next, _)| next), &self.next_lease];
-                let arg_count = if r.next.is_some() { 4 } else { 2 };
-                Call { script: &RELEASE, keys: keys(r.key), key_count: 3, args, arg_count, slack: Some(2) }
-            }
+            Request::Release(r) => self.release(r),
             Request::Probe(r) => {
-                let args = [r.locker, "", "", ""];
+                let args = [r.locker, "", "", "", "", ""];
                 Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: None }
             }
         }
+    }
+
+    fn release<'a>(&'a self, request: &ReleaseRequest<'a>) -> Call<'a> {
+        let (key, next) = (request.key, request.next.map_or("", |(next, _)| next));
+        let (keys, key_count, length, every) = match &self.gap {
+            Some(gap) => ([key, &self.queue, FENCE, &gap.key], 4, gap.length.as_str(), gap.every.as_str()),
+            None => ([key, &self.queue, FENCE, ""], 3, "", ""),
+        };
+        let arg_count = match (&self.gap, request.next) {
+            (Some(_), _) => 6,
+            (None, Some(_)) => 4,
+            (None, None) => 2,
+        };
+        let args = [request.locker, &self.lease, next, &self.next_lease, length, every];
+        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Some(2) }
     }
 }
 
 /// The call that looks at a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    Call { script: &INSPECT, keys: [key, queue, ""], key_count: 2, args: [""; 4], arg_count: 0, slack: None }
+    Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: None }
 }
 
 /// The lock key that a request is about.
@@ -75,6 +98,10 @@ pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
         Request::Release(r) => r.key,
         Request::Probe(r) => r.key,
     }
+}
+
+fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
 }
 
 fn flag(on: bool) -> &'static str {

@@ -57,10 +57,10 @@ fn code_of(chunk: &'static str) -> &'static str {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
-    pub(crate) keys: [&'a str; 3],
+    pub(crate) keys: [&'a str; 4],
     /// How many of the keys the script is given.
     pub(crate) key_count: usize,
-    pub(crate) args: [&'a str; 4],
+    pub(crate) args: [&'a str; 6],
     /// How many of the arguments the script is given, not counting the slack.
     pub(crate) arg_count: usize,
     /// Before which argument the slack stands, if the script is given it.
@@ -91,7 +91,8 @@ impl Packed {
         self.bulk(match call.key_count {
             1 => "1",
             2 => "2",
-            _ => "3",
+            3 => "3",
+            _ => "4",
         });
         call.keys[..call.key_count].iter().for_each(|key| self.bulk(key));
         for i in 0..=call.arg_count {
@@ -163,12 +164,12 @@ mod tests {
     #[test]
     fn a_call_is_packed_as_redis_wants_it() {
         let mut packed = Packed::default();
-        let keys = ["k", "q", "é"];
-        let args = ["locker-1", "", "", ""];
+        let keys = ["k", "q", "é", ""];
+        let args = ["locker-1", "", "", "", "", ""];
         let call = Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack: Some(2) };
         packed.push(&call, false);
         let mut command = ::redis::cmd("EVALSHA");
-        command.arg(&PROBE.sha).arg(3).arg(&keys).arg("locker-1").arg("").arg(SLACK_PLACEHOLDER);
+        command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg("locker-1").arg("").arg(SLACK_PLACEHOLDER);
         assert_eq!(packed.bytes, command.get_packed_command());
         assert_eq!(packed.slack_at, [packed.bytes.len() - 7]);
         assert_eq!(packed.replies, 1);

@@ -3,7 +3,7 @@
 
 use crate::support::RedisServer;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, DLockGenerator, Error, ExtendRequest, LockProcessor, Message, PollRequest,
+    AcquireOutcome, AcquireRequest, DLockGenerator, Error, ExtendRequest, Gap, LockProcessor, Message, PollRequest,
     ProbeRequest, RedisLockProcessor, ReleaseRequest,
 };
 use std::time::Duration;
@@ -33,8 +33,11 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
     let key = "DLOCK_ACL_test";
     let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
-    let release =
-        |locker: &str, next| store.release(&ReleaseRequest { key, locker, lease: LEASE, next, gap: None }, LIMIT);
+    let release_with = |locker: &str, next, gap| {
+        let request = ReleaseRequest { key, locker, lease: LEASE, next, gap };
+        store.release(&request, LIMIT)
+    };
+    let release = |locker: &str, next| release_with(locker, next, None);
     let mut inbox = store.open_inbox("b", LIMIT)?;
 
     assert!(matches!(acquire("a-1", false)?, AcquireOutcome::Acquired(_)));
@@ -56,6 +59,13 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     // Once more, now that the connection has had its first number.
     acquire("a-3", false)?;
     release("a-3", None)?;
+    // A gap for pollers, and what is done in it and after it.
+    acquire("a-4", false)?;
+    let gap = Gap { length: Duration::from_millis(1), every: Duration::from_millis(1) };
+    release_with("a-4", Some(("a-5", LEASE)), Some(gap))?;
+    std::thread::sleep(Duration::from_millis(5));
+    store.poll(&PollRequest { key, locker: "a-5", lease: LEASE }, LIMIT)?;
+    release("a-5", None)?;
 
     // A right that a script can do without is missed all the same: the server logs each time that it is.
     let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(admin).expect("log");

@@ -7,6 +7,7 @@ mod bad_input;
 mod conformance;
 mod counts;
 mod forking;
+mod jvm;
 mod lock;
 mod network;
 mod processes;

@@ -1,66 +1,11 @@
 //! The wire rules of JVM DLock: this test plays the JVM's side with its literal commands.
-//!
-//! `SET key locker NX PX lease`, and the two scripts of `com.baidu.fsg.dlock.processor.impl.RedisLockProcessor`.
 
-use crate::support::RedisServer;
+use crate::support::{Jvm, RedisServer};
 use proptest::prelude::*;
 use redis_dlock::{DLockConfig, DLockGenerator, Error, LossCause};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(20);
-
-/// The JVM's side of one lock.
-struct Jvm {
-    connection: redis::Connection,
-    locker: &'static str,
-}
-
-impl Jvm {
-    fn new(server: &RedisServer) -> Self {
-        Self { connection: server.connection(), locker: "10.0.0.5-17" }
-    }
-
-    fn update_for_lock(&mut self, key: &str, lease: Duration) -> bool {
-        let reply: Option<String> = redis::cmd("SET")
-            .arg(key)
-            .arg(self.locker)
-            .arg("NX")
-            .arg("PX")
-            .arg(lease.as_millis() as u64)
-            .query(&mut self.connection)
-            .unwrap();
-        reply.as_deref() == Some("OK")
-    }
-
-    fn expand_lock_expire(&mut self, key: &str, lease: Duration) -> bool {
-        let script = "if (redis.call('get', KEYS[1]) == ARGV[1]) then     return redis.call('pexpire', KEYS[1], ARGV[2]); else    return nil; end; ";
-        self.eval(script, key, &[self.locker, &lease.as_millis().to_string()])
-    }
-
-    fn update_for_unlock(&mut self, key: &str) -> bool {
-        let script = "if (redis.call('get', KEYS[1]) == ARGV[1]) then     return redis.call('del', KEYS[1]); else     return nil; end;";
-        self.eval(script, key, &[self.locker])
-    }
-
-    fn is_lock_free(&mut self, key: &str) -> bool {
-        redis::cmd("GET").arg(key).query::<Option<String>>(&mut self.connection).unwrap().is_none()
-    }
-
-    fn eval(&mut self, script: &str, key: &str, args: &[&str]) -> bool {
-        redis::cmd("EVAL")
-            .arg(script)
-            .arg(1)
-            .arg(key)
-            .arg(args)
-            .query::<Option<i64>>(&mut self.connection)
-            .unwrap()
-            .is_some()
-    }
-
-    fn value_and_ttl(&mut self, key: &str) -> (Option<String>, i64) {
-        redis::pipe().get(key).pttl(key).query(&mut self.connection).unwrap()
-    }
-}
 
 fn config(target: &str) -> DLockConfig {
     DLockConfig::new("CUSTOMER_LOCK", target).with_lease(LEASE)
@@ -116,7 +61,7 @@ fn we_cannot_extend_or_delete_what_the_jvm_took_over() {
     // Long enough that the lease thread does nothing during the test: the release itself meets the JVM's value.
     let lock = generator.generate_with(config("1").with_lease(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
-    redis::cmd("DEL").arg(lock.key()).exec(&mut jvm.connection).unwrap();
+    server.run::<()>(&["DEL", lock.key()]);
     assert!(jvm.update_for_lock(lock.key(), LEASE));
     let before = jvm.value_and_ttl(lock.key());
     match guard.unlock().unwrap_err() {

@@ -40,6 +40,9 @@ impl Model for Rules {
             actions.push(Action::Flush);
             actions.extend([1, 3].map(|lag| Action::FailOver { lag }));
         }
+        if world.server.gaps > 0 && !world.server.gap_due {
+            actions.push(Action::GapDue);
+        }
         if self.clock.is_none_or(|clock| world.server.clock < clock.end) {
             actions.push(Action::Tick);
         }

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// One fault of any kind is enough for all but the lost fence.
 const BASE: Rules = Rules { alike: false, ..PAIR };
 
+/// One release leaves the key free for pollers.
+const GAP: Rules = Rules { gaps: 1, ..BASE };
+
 /// Expects a counterexample to the property.
 fn caught(mutant: Mutant, rules: Rules, property: &'static str) {
     let _turn = in_turn();
@@ -101,6 +104,21 @@ fn grant_of_a_stranger_ignored() {
 fn grant_of_a_stranger_left_to_the_clean_up() {
     let rules = Rules { lockers: &[1, 2], extends: false, next: false, ..BASE };
     caught(Mutant::StrangerLeftToCleanUp, rules, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn gap_for_ever() {
+    caught(Mutant::GapForEver, GAP, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn gap_that_keeps_the_key() {
+    caught(Mutant::GapKeepsKey, GAP, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn gap_that_clears_the_queue() {
+    caught(Mutant::GapClearsQueue, GAP, NOBODY_FALLS_OUT);
 }
 
 #[test]

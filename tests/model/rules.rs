@@ -35,6 +35,12 @@ pub(crate) enum Mutant {
     StrangerLeftToCleanUp,
     /// A hand-over publishes before it sets the key, and a denied PUBLISH ends the script.
     PublishesFirst,
+    /// A gap does not end.
+    GapForEver,
+    /// A release with a gap does not free the key.
+    GapKeepsKey,
+    /// A release with a gap forgets the queue.
+    GapClearsQueue,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -73,6 +79,8 @@ pub(crate) struct Rules {
     pub(crate) extends: bool,
     /// Whether held keys are probed.
     pub(crate) probes: bool,
+    /// How many releases may leave the key free for pollers.
+    pub(crate) gaps: u8,
     /// Whether the server lets clients publish.
     pub(crate) publish: bool,
     /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.

@@ -80,6 +80,11 @@ pub(crate) struct Server {
     pub(crate) queue: Vec<Locker>,
     /// Ticks until the queue ends.
     pub(crate) queue_left: u8,
+    /// Ticks until a key that is free for pollers is so for all.
+    pub(crate) gap_left: u8,
+    /// Whether the next release that can leaves the key free for pollers; and how many more may.
+    pub(crate) gap_due: bool,
+    pub(crate) gaps: u8,
     pub(crate) fence: Number,
     pub(crate) clock: Number,
     /// For the properties only: the highest number ever issued, and whether a later one was not higher.
@@ -99,8 +104,19 @@ pub(crate) struct Around<'a> {
 struct Raised;
 
 impl Server {
-    pub(crate) fn new(clock: Number) -> Self {
-        Self { key: None, queue: Vec::new(), queue_left: 0, fence: 0, clock, highest: 0, fell: false }
+    pub(crate) fn new(clock: Number, gaps: u8) -> Self {
+        Self {
+            key: None,
+            queue: Vec::new(),
+            queue_left: 0,
+            gap_left: 0,
+            gap_due: false,
+            gaps,
+            fence: 0,
+            clock,
+            highest: 0,
+            fell: false,
+        }
     }
 
     pub(crate) fn holder(&self) -> Option<Locker> {
@@ -133,7 +149,7 @@ impl Server {
         wait: bool,
     ) -> Result<(Reply, Option<Granted>), Raised> {
         let mut granted = None;
-        if self.key.is_none() {
+        if self.key.is_none() && self.gap_left == 0 {
             if self.queue.is_empty() {
                 let number = self.issue(around, command.warm);
                 self.take(around, command.locker);
@@ -167,7 +183,7 @@ impl Server {
             }
             return Ok((Reply::Gone, None));
         }
-        if self.key.is_some() {
+        if self.key.is_some() || self.gap_left > 0 {
             self.refresh(around);
             return Ok((Reply::Waiting, None));
         }
@@ -202,6 +218,9 @@ impl Server {
             self.queue.retain(|waiting| *waiting != command.locker);
             return Ok((Reply::NotOurs, None));
         }
+        if self.gap_due {
+            return Ok((self.leave_to_pollers(around, next), None));
+        }
         if !self.queue.is_empty() {
             let (winner, number) = self.hand_over(around, command.warm, None)?;
             if let Some(locker) = winner {
@@ -222,6 +241,21 @@ impl Server {
         }
         self.key = None;
         Ok((Reply::Released, None))
+    }
+
+    /// Frees the key, and lets nobody take it for a tick.
+    fn leave_to_pollers(&mut self, around: &Around<'_>, next: Option<Locker>) -> Reply {
+        (self.gap_due, self.gap_left) = (false, 1);
+        self.queue_left = self.queue_left.max(self.gap_left);
+        if !around.rules.is(Mutant::GapKeepsKey) {
+            self.key = None;
+        }
+        if around.rules.is(Mutant::GapClearsQueue) {
+            self.queue.clear();
+        }
+        let Some(next) = next else { return Reply::Released };
+        self.push(around, next);
+        Reply::Queued
     }
 
     /// Gives the key to the first waiter that hears its inbox, or to the caller. The number is issued in any case.
@@ -293,6 +327,9 @@ impl Server {
             if key.left == 0 {
                 self.key = None;
             }
+        }
+        if !rules.is(Mutant::GapForEver) {
+            self.gap_left = self.gap_left.saturating_sub(1);
         }
         self.queue_left = self.queue_left.saturating_sub(1);
         if self.queue_left == 0 {

@@ -7,6 +7,7 @@
 //! protocol promises no more, and the key is *excused*:
 //!
 //! * its holder's process has ended while it held, or a late command of an ended process took the key;
+//! * it is free for pollers: that ends without anybody, and the next poll hands it over;
 //! * a command that was under way for longer than a lease after the first answered release of its locker took the key,
 //!   or brought the locker into the queue and the message of its grant was lost.
 
@@ -46,7 +47,7 @@ pub(crate) fn settle(rules: &Rules, world: &mut World, served_only: bool) -> Res
         if *world != before {
             continue;
         }
-        let excused = world.server.key.is_some_and(|key| is_excused(world, key));
+        let excused = world.server.key.map_or(world.server.gap_left > 0, |key| is_excused(world, key));
         if waiting && !excused {
             return Err(Stuck::Forgotten);
         }

@@ -77,6 +77,8 @@ pub(crate) enum Action {
     FailOver {
         lag: u16,
     },
+    /// The last gap is long ago: the next release is to leave the key free for pollers.
+    GapDue,
     /// Time passes, for everybody.
     Tick,
 }
@@ -85,7 +87,7 @@ impl World {
     pub(crate) fn new(rules: &Rules) -> Self {
         let clock = rules.clock.map_or(0, |clock| clock.slack + clock.tick);
         Self {
-            server: Server::new(clock),
+            server: Server::new(clock, rules.gaps),
             clients: (0..).take(rules.lockers.len()).map(Client::new).collect(),
             faults: rules.faults,
             memory: Memory::default(),
@@ -170,7 +172,7 @@ impl World {
     }
 
     fn lose_data(&mut self, lag: u16) {
-        (self.server.key, self.server.queue_left) = (None, 0);
+        (self.server.key, self.server.queue_left, self.server.gap_left) = (None, 0, 0);
         self.server.queue.clear();
         self.server.fence = self.server.fence.saturating_sub(lag);
     }
@@ -215,6 +217,10 @@ impl World {
             }
             A::Flush => self.lose_data(u16::MAX),
             A::FailOver { lag } => self.fail_over(rules, lag),
+            A::GapDue => {
+                self.server.gap_due = true;
+                self.server.gaps -= 1;
+            }
             A::Tick => self.tick(rules),
         }
         self.normalise(rules);

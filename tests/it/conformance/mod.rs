@@ -7,6 +7,7 @@
 
 mod acquire;
 mod batch;
+mod gap;
 mod hand_over;
 mod lease;
 mod model;
@@ -35,6 +36,21 @@ macro_rules! conformance {
                 batch {
                     answers_all_requests_in_order
                     answers_nothing_to_nothing
+                }
+                gap {
+                    leaves_the_key_free_for_pollers_alone
+                    is_waited_for_by_all_of_ours
+                    keeps_the_queue_and_puts_the_next_locker_behind_it
+                    ends_with_the_first_acquire_if_nobody_waits
+                    is_made_once_in_its_time_for_all_clients
+                    is_of_one_key_alone
+                    is_made_once_by_a_repeated_release
+                    is_not_made_by_a_stranger
+                    serves_one_poller_after_another
+                    is_over_when_a_poller_holds_the_key_past_it
+                    outlives_the_queue
+                    can_be_left_by_a_waiter
+                    leaves_nothing_behind
                 }
                 hand_over {
                     grants_in_the_order_of_waiting

@@ -1,11 +1,12 @@
-//! Random requests of three clients for one key, compared with a model of a few lines: a holder and a queue.
+//! Random requests of three clients and a poller for one key, compared with a model of a few lines: a holder, a queue, and
+//! the gap that is left for the poller.
 
 use super::suite::{Client, Ear, Suite, Tenure};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 use redis_dlock::{
-    AcquireOutcome, Busy, ExtendOutcome, Grant, Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
+    AcquireOutcome, Busy, ExtendOutcome, Gap, Grant, Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,12 @@ const CASES: u32 = 150;
 const CLIENTS: usize = 3;
 /// The first clients listen; the last one has no inbox, so its waiters are dead.
 const LISTENERS: usize = 2;
+/// What stands in the place of a tenure when a JVM holds the key, or in a gap nobody.
+const JVM: usize = usize::MAX;
+const POLLERS: usize = usize::MAX - 1;
+/// Longer than any case takes, and so short that no lease ends in one.
+const GAP: Gap = Gap { length: Duration::from_secs(100), every: Duration::from_secs(200) };
+const LEASE: Duration = Duration::from_secs(100_000);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -28,7 +35,12 @@ enum Step {
     Release {
         tenure: Index,
         next: bool,
+        gap: bool,
     },
+    /// What a JVM does that finds the key free.
+    Take,
+    /// A gap's length goes by.
+    Pass,
     /// What an administrator does, and what the end of a lease looks like.
     Delete,
 }
@@ -39,7 +51,10 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any::<Index>().prop_map(Step::Poll),
         1 => any::<Index>().prop_map(Step::Extend),
         1 => any::<Index>().prop_map(Step::Probe),
-        4 => (any::<Index>(), any::<bool>()).prop_map(|(tenure, next)| Step::Release { tenure, next }),
+        4 => (any::<Index>(), any::<bool>(), any::<bool>())
+            .prop_map(|(tenure, next, gap)| Step::Release { tenure, next, gap }),
+        1 => Just(Step::Take),
+        1 => Just(Step::Pass),
         1 => Just(Step::Delete),
     ]
 }
@@ -58,6 +73,7 @@ enum Seen {
     Passed { waiting: usize },
     Queued(usize),
     Deleted(bool),
+    Taken(bool),
 }
 
 /// A message, and to which tenure.
@@ -73,12 +89,20 @@ struct Model {
     clients: Vec<usize>,
     holder: Option<usize>,
     queue: VecDeque<usize>,
+    /// How many gaps' lengths it takes until the next one is due; two right after the last one was made.
+    gapped: u8,
     /// What the last step tells, and whom.
     heard: Option<(usize, Heard)>,
 }
 
 impl Model {
     fn acquire(&mut self, me: usize, wait: bool) -> Seen {
+        if let Some(busy) = self.closed() {
+            if wait {
+                self.queue.push_back(me);
+            }
+            return Seen::Busy(busy);
+        }
         let was_held = self.holder.is_some();
         if !was_held && !self.hand_over(None) {
             self.holder = Some(me);
@@ -102,6 +126,9 @@ impl Model {
         if !self.queue.contains(&me) {
             return Seen::Gone;
         }
+        if let Some(busy) = self.closed() {
+            return Seen::Waiting(busy);
+        }
         if self.holder.is_some() {
             if self.queue[0] == me {
                 self.tell_contended();
@@ -116,12 +143,18 @@ impl Model {
         Seen::Waiting(self.holder.unwrap())
     }
 
-    fn release(&mut self, me: usize, next: Option<usize>) -> Seen {
+    fn release(&mut self, me: usize, next: Option<usize>, gap: bool) -> Seen {
         if self.holder != Some(me) {
             self.queue.retain(|&waiter| waiter != me);
             return Seen::NotOurs(self.holder);
         }
         self.holder = None;
+        if gap && self.gapped == 0 {
+            self.gapped = 2;
+            let waiting = self.queue.len();
+            self.queue.extend(next);
+            return if next.is_some() { Seen::Queued(POLLERS) } else { Seen::Released { waiting } };
+        }
         if self.hand_over(None) {
             self.queue.extend(next);
             self.tell_granted();
@@ -132,6 +165,11 @@ impl Model {
         }
         self.holder = next;
         if next.is_some() { Seen::Passed { waiting: 0 } } else { Seen::Released { waiting: 0 } }
+    }
+
+    /// Who is said to hold a key that is free for pollers.
+    fn closed(&self) -> Option<usize> {
+        (self.holder.is_none() && self.gapped == 2).then_some(POLLERS)
     }
 
     fn hand_over(&mut self, asker: Option<usize>) -> bool {
@@ -151,7 +189,9 @@ impl Model {
 
     fn tell_contended(&mut self) {
         let tenure = self.holder.unwrap();
-        self.heard = Some((self.clients[tenure], Heard::Contended { tenure }));
+        if tenure != JVM {
+            self.heard = Some((self.clients[tenure], Heard::Contended { tenure }));
+        }
     }
 }
 
@@ -168,12 +208,17 @@ struct Real<'s> {
 impl Real<'_> {
     /// A new tenure in both worlds; answers its place.
     fn tenure(&mut self, model: &mut Model, client: usize) -> usize {
-        self.tenures.push(self.clients[client].tenure(&self.key));
+        self.tenures.push(self.clients[client].tenure_with(&self.key, LEASE));
         model.clients.push(client);
         self.tenures.len() - 1
     }
 
     fn place(&self, locker: &str) -> usize {
+        match locker {
+            "jvm-1" => return JVM,
+            "(free for pollers)" => return POLLERS,
+            _ => {}
+        }
         self.tenures.iter().position(|tenure| tenure.locker == locker).unwrap()
     }
 
@@ -221,9 +266,10 @@ impl Real<'_> {
         }
     }
 
-    fn release(&mut self, me: usize, next: Option<usize>) -> Seen {
-        let outcome = match next {
-            Some(next) => self.tenures[me].release_to(&self.tenures[next]),
+    fn release(&mut self, me: usize, next: Option<usize>, gap: bool) -> Seen {
+        let outcome = match next.map(|next| &self.tenures[next]) {
+            next if gap => self.tenures[me].release_with(next, GAP),
+            Some(next) => self.tenures[me].release_to(next),
             None => self.tenures[me].release(),
         };
         match outcome {
@@ -289,19 +335,32 @@ fn play(mut real: Real<'_>, steps: &[Step]) -> Result<(), TestCaseError> {
                 let expected = if model.holder == Some(me) { Seen::Ours } else { Seen::NotOurs(model.holder) };
                 (real.probe(me), expected)
             }
-            Step::Release { tenure, next } => {
+            Step::Release { tenure, next, gap } => {
                 // Half of the releases are the holder's, or random ones would hardly ever be.
-                let holder = model.holder.filter(|_| tenure.index(2) == 0);
+                let holder = model.holder.filter(|&holder| holder != JVM && tenure.index(2) == 0);
                 let Some(me) = holder.or_else(|| of(tenure, &real)) else { continue };
                 let client = model.clients[me];
                 let next = next.then(|| real.tenure(&mut model, client));
-                (real.release(me, next), model.release(me, next))
+                (real.release(me, next, *gap), model.release(me, next, *gap))
+            }
+            Step::Take => {
+                let is_free = model.holder.is_none();
+                model.holder = model.holder.or(Some(JVM));
+                (Seen::Taken(real.suite.store().take(&real.key, "jvm-1", LEASE)), Seen::Taken(is_free))
+            }
+            Step::Pass => {
+                real.suite.store().pass_time_of_gaps(&real.key, GAP.length);
+                model.gapped = model.gapped.saturating_sub(1);
+                continue;
             }
             Step::Delete => {
                 (Seen::Deleted(real.suite.store().delete(&real.key)), Seen::Deleted(model.holder.take().is_some()))
             }
         };
         prop_assert_eq!(seen, expected, "at {:?}", step);
+        let looked = real.suite.inspect(&real.key);
+        let holder = looked.holder.map(|busy| real.busy(&busy));
+        prop_assert_eq!((holder, count(looked.waiting)), (model.holder, model.queue.len()), "after {:?}", step);
         if let Some((client, heard)) = model.heard.take().filter(|(client, _)| *client < LISTENERS) {
             prop_assert_eq!(real.hear(client), heard, "at {:?}", step);
         }
@@ -309,5 +368,11 @@ fn play(mut real: Real<'_>, steps: &[Step]) -> Result<(), TestCaseError> {
     for ear in &mut real.ears {
         prop_assert_eq!(ear.hear_within(Duration::from_millis(1)), None);
     }
+    // What a gap and a JVM leave ends with time, which this spares; a last asker finds the key without a gap.
+    real.suite.store().pass_time_of_gaps(&real.key, GAP.every);
+    if model.holder == Some(JVM) {
+        real.suite.store().delete(&real.key);
+    }
+    real.clients[0].tenure(&real.key).ask(false);
     Ok(())
 }

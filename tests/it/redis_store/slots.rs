@@ -25,12 +25,12 @@ fn helper_keys_share_the_slot_of_their_lock_key() {
 
     let mut questions = redis::pipe();
     for name in &names {
-        for key in [name.clone(), keys::queue_key(name), keys::slot_fence_key(name)] {
+        for key in [name.clone(), keys::queue_key(name), keys::gapped_key(name), keys::slot_fence_key(name)] {
             questions.cmd("CLUSTER").arg("KEYSLOT").arg(key);
         }
     }
     let slots: Vec<u16> = questions.query(&mut admin).unwrap();
-    for (name, slots) in names.iter().zip(slots.chunks(3)) {
+    for (name, slots) in names.iter().zip(slots.chunks(4)) {
         assert!(slots.iter().all(|s| *s == slot::slot_of(name.as_bytes())), "{name:?} {slots:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::crew::{eventually, spawn};
 use super::watched::{Watch, Watched};
-use crate::conformance::suite::{RedisStore, Store};
+use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
     Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
     RedisLockProcessor,
@@ -126,6 +126,10 @@ impl Store for RealTimeMemory {
 
     fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
         self.0.overwrite(key, holder, lease);
+    }
+
+    fn take(&self, key: &str, holder: &str, lease: Duration) -> bool {
+        take(&self.0, key, holder, lease)
     }
 
     fn flush(&self) {

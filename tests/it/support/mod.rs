@@ -2,12 +2,14 @@
 
 pub(crate) mod crew;
 pub(crate) mod journal;
+mod jvm;
 pub(crate) mod lab;
 pub(crate) mod process;
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;
 
+pub(crate) use jvm::Jvm;
 pub(crate) use proxy::Proxy;
 pub(crate) use redis_server::RedisServer;
 use std::time::Duration;

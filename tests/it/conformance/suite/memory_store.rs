@@ -17,6 +17,15 @@ impl MemoryStore {
     }
 }
 
+/// `SET NX PX`, by somebody who is alone.
+pub(crate) fn take(processor: &MemoryLockProcessor, key: &str, holder: &str, lease: Duration) -> bool {
+    let is_free = processor.inspect(key, lease).unwrap().holder.is_none();
+    if is_free {
+        processor.overwrite(key, holder, Some(lease));
+    }
+    is_free
+}
+
 impl Store for MemoryStore {
     fn processor(&self) -> Arc<dyn LockProcessor> {
         Arc::new(self.processor.clone())
@@ -28,6 +37,10 @@ impl Store for MemoryStore {
 
     fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
         self.processor.overwrite(key, holder, lease);
+    }
+
+    fn take(&self, key: &str, holder: &str, lease: Duration) -> bool {
+        take(&self.processor, key, holder, lease)
     }
 
     fn flush(&self) {

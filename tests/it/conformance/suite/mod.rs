@@ -4,13 +4,13 @@ mod memory_store;
 mod redis_store;
 mod store;
 
-pub(crate) use memory_store::MemoryStore;
+pub(crate) use memory_store::{MemoryStore, take};
 pub(crate) use redis_store::RedisStore;
 pub(crate) use store::Store;
 
 use parking_lot::Mutex;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, Inspection, LockProcessor,
     Message, NotOurs, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
 };
 use std::sync::Arc;
@@ -253,6 +253,12 @@ impl Tenure {
 
     pub(crate) fn release_to(&self, next: &Tenure) -> ReleaseOutcome {
         self.processor.release(&self.release_request(Some(next)), PATIENCE).unwrap()
+    }
+
+    /// Asks for a gap with the release.
+    pub(crate) fn release_with(&self, next: Option<&Tenure>, gap: Gap) -> ReleaseOutcome {
+        let request = ReleaseRequest { gap: Some(gap), ..self.release_request(next) };
+        self.processor.release(&request, PATIENCE).unwrap()
     }
 
     pub(crate) fn probe(&self) -> ProbeOutcome {

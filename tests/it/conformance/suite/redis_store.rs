@@ -46,6 +46,12 @@ impl Store for RedisStore {
         self.admin::<()>(&set);
     }
 
+    fn take(&self, key: &str, holder: &str, lease: Duration) -> bool {
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(holder).arg("NX").arg("PX").arg(u64::try_from(lease.as_millis()).unwrap());
+        self.admin::<Option<String>>(&set).is_some()
+    }
+
     fn flush(&self) {
         self.admin::<()>(&redis::cmd("FLUSHALL"));
     }
@@ -53,6 +59,22 @@ impl Store for RedisStore {
     fn pass_time(&self, time: Duration) {
         // Redis cuts times to milliseconds and drops a key in the one after its end.
         thread::sleep(time + Duration::from_millis(10));
+    }
+
+    fn pass_time_of_gaps(&self, key: &str, time: Duration) {
+        // What would end earlier is made to: the queue, what keeps the time since the last gap, and the gap itself.
+        let script = "local time = tonumber(ARGV[1])
+            for _, found in ipairs(redis.call('KEYS', 'DLOCK:1:{*:' .. KEYS[1])) do
+                redis.call('PEXPIRE', found, redis.call('PTTL', found) - time)
+                if redis.call('TYPE', found).ok == 'list' then
+                    local ends, length = string.match(redis.call('LINDEX', found, 0), '^gap (%d+) (%d+)$')
+                    if ends then
+                        redis.call('LSET', found, 0, string.format('gap %.0f %s', ends - time, length))
+                    end
+                end
+            end";
+        let time = u64::try_from(time.as_millis()).unwrap();
+        self.admin::<()>(redis::cmd("EVAL").arg(script).arg(1).arg(key).arg(time));
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -71,6 +93,9 @@ fn an_administrator_sees_and_changes_keys() {
     store.overwrite(FENCE, "7", None);
     store.pass_time(lease * 2);
     assert_eq!(store.leftovers(), ["a"]);
+    assert!(!store.take("a", "a JVM", lease));
+    assert!(store.delete("a"));
+    assert!(store.take("a", "a JVM", Duration::from_secs(60)));
     assert!(store.delete("a"));
     assert!(!store.delete("a"));
     assert!(store.leftovers().is_empty());

@@ -15,11 +15,19 @@ pub(crate) trait Store: Send + Sync {
     /// Gives a lock's key to `holder`, as somebody else does.
     fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>);
 
+    /// Gives a lock's key to `holder` if it is free, as a JVM does; tells whether it was. Nobody else asks meanwhile.
+    fn take(&self, key: &str, holder: &str, lease: Duration) -> bool;
+
     /// Forgets everything that the store keeps.
     fn flush(&self);
 
     /// Returns when this much time has gone by for the store: a lease of just that length has ended.
     fn pass_time(&self, time: Duration);
+
+    /// As [`pass_time`](Self::pass_time), but perhaps for a key's queue and gaps only, and at once.
+    fn pass_time_of_gaps(&self, _key: &str, time: Duration) {
+        self.pass_time(time);
+    }
 
     /// Names what the store keeps, the fence excepted: empty when no lock is held or waited for.
     fn leftovers(&self) -> Vec<String>;
