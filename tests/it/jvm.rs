@@ -138,17 +138,34 @@ fn assert_both_live(tally: &Tally) {
 }
 
 #[test]
-#[ignore = "releases do not ask for gaps yet"]
 fn with_gaps_two_clients_that_hand_the_lock_over_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("two clients, gaps", (2, 1), Duration::ZERO, &config));
 }
 
 #[test]
-#[ignore = "releases do not ask for gaps yet"]
 fn with_gaps_threads_that_pass_the_lock_on_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("four threads of one client, gaps", (1, 4), Duration::ZERO, &config));
+}
+
+#[test]
+fn a_thread_that_lingers_between_its_holds_excludes_a_poller_and_leaves_it_the_lock_in_the_end() {
+    let config = config().with_linger(LEASE);
+    let tally = contend("a thread that lingers", (1, 1), Duration::ZERO, &config);
+    assert!(tally.ours > tally.jvm, "{tally:?}");
+}
+
+#[test]
+fn with_gaps_a_thread_that_lingers_between_its_holds_lets_a_poller_in() {
+    let config = config().with_linger(LEASE).with_poller_gap(LEASE);
+    assert_both_live(&contend("a thread that lingers, gaps", (1, 1), Duration::ZERO, &config));
+}
+
+#[test]
+fn with_gaps_two_clients_that_linger_let_a_poller_in() {
+    let config = config().with_linger(LEASE).with_poller_gap(LEASE);
+    assert_both_live(&contend("two clients that linger, gaps", (2, 1), Duration::ZERO, &config));
 }
 
 #[test]
