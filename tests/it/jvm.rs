@@ -138,14 +138,12 @@ fn assert_both_live(tally: &Tally) {
 }
 
 #[test]
-#[ignore = "releases do not ask for gaps yet"]
 fn with_gaps_two_clients_that_hand_the_lock_over_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("two clients, gaps", (2, 1), Duration::ZERO, &config));
 }
 
 #[test]
-#[ignore = "releases do not ask for gaps yet"]
 fn with_gaps_threads_that_pass_the_lock_on_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("four threads of one client, gaps", (1, 4), Duration::ZERO, &config));
