@@ -23,6 +23,7 @@ on_both_stores!(
     those_that_began_to_wait_before_the_hold_began_are_not_forgotten,
     it_does_not_linger_while_others_wait,
     without_an_inbox_it_does_not_linger,
+    the_next_hold_may_last_for_the_whole_time,
 );
 
 const HOUR: u64 = 3_600_000;
@@ -263,4 +264,19 @@ fn without_an_inbox_it_does_not_linger(lab: &Lab) {
     lock.lock().unwrap().unlock().unwrap();
     assert_eq!(watch.count_of(Kind::Release), 1);
     assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn the_next_hold_may_last_for_the_whole_time(lab: &Lab) {
+    const LIMIT: Duration = Duration::from_millis(700);
+    let (generator, watch) = lab.listening_generator();
+    // Neither an extension nor a probe is due in this test.
+    let lock = generator.generate_with(lingering("x").with_max_hold(LIMIT)).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    let before = watch.count();
+    std::thread::sleep(LIMIT);
+    let guard = lock.lock().unwrap();
+    assert!(guard.is_valid() && guard.remaining() > LIMIT / 2);
+    assert_eq!(guard.lost().recv(), Ok(()), "and no more");
+    assert_eq!(watch.count(), before);
+    assert!(guard.unlock().is_err());
 }

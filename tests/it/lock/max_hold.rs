@@ -1,6 +1,5 @@
 //! A limit on holding: the holder is told when it is reached, and the others come in when the lease has run out.
 
-use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{DLockConfig, Error, LossCause};
@@ -10,8 +9,6 @@ on_both_stores!(
     who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out,
     after_it_the_lease_is_not_extended_and_another_process_gets_the_lock,
     who_comes_back_in_time_notices_nothing,
-    each_thread_has_the_whole_time,
-    a_hold_that_follows_on_lingering_has_the_whole_time,
 );
 
 const LIMIT: Duration = Duration::from_millis(700);
@@ -68,38 +65,4 @@ fn who_comes_back_in_time_notices_nothing(lab: &Lab) {
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 3);
     guard.unlock().unwrap();
-}
-
-fn each_thread_has_the_whole_time(lab: &Lab) {
-    let (generator, _) = lab.listening_generator();
-    let lock = generator.generate_with(limited("x", 60_000)).unwrap();
-    let first = lock.lock().unwrap();
-    let waiting = lock.clone();
-    let second = spawn(move || {
-        let guard = waiting.lock().unwrap();
-        let remaining = guard.remaining();
-        guard.lost().recv().unwrap();
-        (remaining, cause(guard.unlock().unwrap_err()))
-    });
-    eventually("it waits", || lock.queue_length() == 1);
-    std::thread::sleep(LIMIT / 2);
-    let left = first.remaining();
-    first.unlock().unwrap();
-    let (remaining, cause) = second.join();
-    assert!(remaining > left, "{remaining:?} after {left:?}");
-    assert_eq!(cause, LossCause::HeldTooLong);
-}
-
-fn a_hold_that_follows_on_lingering_has_the_whole_time(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    // Neither an extension nor a probe is due in this test.
-    let lock = generator.generate_with(limited("x", 3_600_000).with_linger(Duration::from_secs(3600))).unwrap();
-    lock.lock().unwrap().unlock().unwrap();
-    let before = watch.count();
-    std::thread::sleep(LIMIT);
-    let guard = lock.lock().unwrap();
-    assert!(guard.is_valid() && guard.remaining() > LIMIT / 2);
-    assert_eq!(guard.lost().recv(), Ok(()), "and no more");
-    assert_eq!(watch.count(), before);
-    assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::HeldTooLong);
 }

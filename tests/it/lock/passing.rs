@@ -6,10 +6,12 @@ use crate::support::watched::Kind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 on_both_stores!(
     threads_take_turns_without_the_store_each_with_its_own_token,
     another_process_is_let_in_after_so_many_more_holds,
+    each_thread_may_hold_for_the_whole_time,
 );
 
 const HOUR: u64 = 3_600_000;
@@ -86,4 +88,25 @@ fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
     assert_eq!(entered.load(Ordering::SeqCst), 20, "and those that waited on got it afterwards");
     assert_eq!(watch.count_of(Kind::Poll), 0);
     eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn each_thread_may_hold_for_the_whole_time(lab: &Lab) {
+    const LIMIT: Duration = Duration::from_millis(700);
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR).with_max_hold(LIMIT)).unwrap();
+    let first = lock.lock().unwrap();
+    let waiting = lock.clone();
+    let second = spawn(move || {
+        let guard = waiting.lock().unwrap();
+        let remaining = guard.remaining();
+        guard.lost().recv().unwrap();
+        (remaining, guard.unlock().is_err())
+    });
+    eventually("it waits", || lock.queue_length() == 1);
+    std::thread::sleep(LIMIT / 2);
+    let left = first.remaining();
+    first.unlock().unwrap();
+    let (remaining, lost) = second.join();
+    assert!(remaining > left, "{remaining:?} after {left:?}");
+    assert!(lost);
 }

@@ -44,9 +44,9 @@ fn a_hold_outlives_ten_leases(lab: &Lab) {
 }
 
 fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
-    const LEASE: Duration = Duration::from_millis(1200);
+    const LEASE: Duration = Duration::from_millis(4000);
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 1200)).unwrap();
+    let lock = generator.generate_with(config("x", 4000)).unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 2);
     let calls = watch.calls();
