@@ -64,6 +64,8 @@ fn three_serve_hundreds_of_locks(lab: &Lab) {
     let cancel = CancelToken::new();
     let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
     eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
+    // A new thread takes its name only when it runs.
+    eventually("the workers", || workers() == (1, 1));
     // For longer than a lease, so that all were extended and asked for.
     let start = std::time::Instant::now();
     while start.elapsed() < Duration::from_millis(3500) {
