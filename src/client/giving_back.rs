@@ -5,7 +5,7 @@ use crate::backoff::Backoff;
 use crate::cleanup::Ending;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
-use crate::sync::thread;
+use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
 use std::time::Duration;
 
@@ -78,6 +78,9 @@ impl Client {
     /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            if (answered && mutant!(ForgetsWaiting)) || (!answered && mutant!(ForgetsUnanswered)) {
+                return;
+            }
             let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
             self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();

@@ -1,5 +1,9 @@
 //! The schedules of the middle layer, explored.
 
+mod journal;
 pub(crate) mod mutants;
-pub(crate) mod time;
+mod scenarios;
+mod store;
+mod time;
 pub(crate) mod twins;
+mod world;
