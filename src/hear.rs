@@ -66,7 +66,11 @@ impl Key {
                 true
             }
             Phase::Waiting { unsettled } => {
-                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant)) else { return false };
+                let Some(granted) =
+                    unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant))
+                else {
+                    return false;
+                };
                 let Some(waiter) = state.queue.pop() else { return false };
                 client.forget_retry(self);
                 self.grant(client, &mut state, granted.granted(grant), waiter.thread);
@@ -90,7 +94,7 @@ impl Key {
         {
             about.contended = true;
         }
-        if state.is_recalled() && !mutant!(IgnoresRecall) {
+        if state.is_recalled() {
             client.retry_at(self, now);
         }
     }

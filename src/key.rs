@@ -193,7 +193,9 @@ impl Key {
         let _registered = patience.register(self, waiter);
         let mut state = self.state();
         loop {
-            if self.hold.is_owned_by(waiter.thread) && !(mutant!(GivesUpWithHold) && patience.is_over(client.clock.now())) {
+            if self.hold.is_owned_by(waiter.thread)
+                && !(mutant!(GivesUpWithHold) && patience.is_over(client.clock.now()))
+            {
                 return Ok(Parked::Granted);
             }
             if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && patience.is_over(client.clock.now())) {
@@ -370,5 +372,13 @@ impl Drop for Key {
         if let Some(client) = self.client.upgrade() {
             client.forget_key(&self.name);
         }
+    }
+}
+
+#[cfg(all(test, dlock_shuttle))]
+impl Key {
+    /// For the model.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.upgrade().is_none_or(|client| client.is_closed())
     }
 }

@@ -196,7 +196,7 @@ impl State {
 
     /// Whether the tenure is kept for nobody while others want it.
     pub(crate) fn is_recalled(&self) -> bool {
-        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
+        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended() && !mutant!(IgnoresRecall))
     }
 
     fn rest(&mut self) {

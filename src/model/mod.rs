@@ -6,4 +6,5 @@ mod scenarios;
 mod store;
 mod time;
 pub(crate) mod twins;
+mod visitor;
 mod world;

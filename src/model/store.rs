@@ -9,11 +9,12 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::memory::MemoryLockProcessor;
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker, Inspection, LockProcessor,
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Gap, Inbox, InboxBreaker, Inspection, LockProcessor,
     Message, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
     run,
 };
 use shuttle::rand::{Rng, thread_rng};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -56,13 +57,15 @@ struct Shared {
     lease: Duration,
     /// Changes with everything that may have sent a message.
     news: Mutex<u64>,
-    heard: Condvar,
+    changed: Condvar,
     /// The commands that are still to come.
     late: std::sync::Mutex<Vec<thread::JoinHandle<()>>>,
     /// Whether a command came so late that a client may have forgotten it.
     too_late: AtomicBool,
     /// Whether a command had no answer.
     faulty: AtomicBool,
+    /// The lockers whose grants, and those whose contention, clients have taken in.
+    heard: std::sync::Mutex<(HashSet<String>, HashSet<String>)>,
 }
 
 impl Network {
@@ -72,10 +75,11 @@ impl Network {
             faults: std::sync::Mutex::new(faults),
             lease,
             news: Mutex::new(0),
-            heard: Condvar::new(),
+            changed: Condvar::new(),
             late: std::sync::Mutex::default(),
             too_late: AtomicBool::new(false),
             faulty: AtomicBool::new(false),
+            heard: std::sync::Mutex::default(),
         });
         Self { shared, closed: Arc::default() }
     }
@@ -109,6 +113,24 @@ impl Network {
         self.shared.faulty.load(Ordering::Relaxed)
     }
 
+    /// Whether a client has taken in that this locker was given the key.
+    pub(crate) fn has_heard_grant(&self, locker: &str) -> bool {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).0.contains(locker)
+    }
+
+    /// Whether a client has taken in that others wait for what this locker holds.
+    pub(crate) fn has_heard_contention(&self, locker: &str) -> bool {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).1.contains(locker)
+    }
+
+    fn heard(&self, message: Message) {
+        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        match message {
+            Message::Granted { locker, .. } => heard.0.insert(locker),
+            Message::Contended { locker, .. } => heard.1.insert(locker),
+        };
+    }
+
     /// Takes one fault of the kind, now and then, if there is one left.
     fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
         let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,13 +153,16 @@ impl Network {
         let outcome = run(&self.shared.store, request, Duration::ZERO);
         if !matches!(request, Request::Extend(_) | Request::Probe(_)) {
             *self.shared.news.lock() += 1;
-            self.shared.heard.notify_all();
+            self.shared.changed.notify_all();
         }
         outcome
     }
 
     fn call(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         time::step();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::ShutDown);
+        }
         match self.fate() {
             Fate::Answered => {
                 let outcome = self.execute(request);
@@ -186,7 +211,7 @@ enum Kind {
     Acquire { wait: bool },
     Poll,
     Extend { fresh_numbers: bool },
-    Release { next: Option<(String, Duration)> },
+    Release { next: Option<(String, Duration)>, gap: Option<Gap> },
     Probe,
 }
 
@@ -200,8 +225,8 @@ impl Command {
             Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers }) => {
                 (key, locker, lease, Kind::Extend { fresh_numbers })
             }
-            Request::Release(ReleaseRequest { key, locker, lease, next }) => {
-                (key, locker, lease, Kind::Release { next: next.map(|(next, lease)| (next.to_owned(), lease)) })
+            Request::Release(ReleaseRequest { key, locker, lease, next, gap }) => {
+                (key, locker, lease, Kind::Release { next: next.map(|(next, lease)| (next.to_owned(), lease)), gap })
             }
             Request::Probe(ProbeRequest { key, locker }) => (key, locker, Duration::ZERO, Kind::Probe),
         };
@@ -216,9 +241,9 @@ impl Command {
             Kind::Extend { fresh_numbers } => {
                 Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers: *fresh_numbers })
             }
-            Kind::Release { next } => {
+            Kind::Release { next, gap } => {
                 let next = next.as_ref().map(|(next, lease)| (&**next, *lease));
-                Request::Release(ReleaseRequest { key, locker, lease, next })
+                Request::Release(ReleaseRequest { key, locker, lease, next, gap: *gap })
             }
             Kind::Probe => Request::Probe(ProbeRequest { key, locker }),
         }
@@ -275,7 +300,7 @@ impl LockProcessor for Network {
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }
         let inbox = self.shared.store.open_inbox(client, limit)?;
-        Ok(Box::new(ModelInbox { network: self.clone(), inbox, cut: Arc::default() }))
+        Ok(Box::new(ModelInbox { network: self.clone(), inbox, cut: Arc::default(), last: None }))
     }
 
     fn close(&self) {
@@ -292,10 +317,15 @@ struct ModelInbox {
     network: Network,
     inbox: Box<dyn Inbox>,
     cut: Arc<AtomicBool>,
+    /// What the client is taking in; when it asks for the next one, it has.
+    last: Option<Message>,
 }
 
 impl Inbox for ModelInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        if let Some(message) = self.last.take() {
+            self.network.heard(message);
+        }
         let shared = Arc::clone(&self.network.shared);
         let mut news = shared.news.lock();
         loop {
@@ -309,9 +339,10 @@ impl Inbox for ModelInbox {
                 if self.network.strikes(|faults| &mut faults.breaks) {
                     return Err(Error::backend(BackendFailure::NotExecuted, "broken"));
                 }
+                self.last = Some(message.clone());
                 return Ok(Some(message));
             }
-            shared.heard.wait_for(&mut news, limit);
+            shared.changed.wait_for(&mut news, limit);
         }
     }
 
@@ -329,6 +360,6 @@ impl InboxBreaker for Breaker {
     fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
         *self.network.shared.news.lock() += 1;
-        self.network.shared.heard.notify_all();
+        self.network.shared.changed.notify_all();
     }
 }

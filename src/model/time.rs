@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Who sleeps as long as this sleeps for good: all that needs a look sooner or later has a wake-up of its own, and a
 /// lost one is to be found, not slept over.
-const FOR_GOOD: Duration = Duration::from_secs(30);
+pub(crate) const FOR_GOOD: Duration = Duration::from_secs(30);
 
 struct Time {
     now: Moment,
@@ -28,6 +28,9 @@ std::thread_local! {
 }
 
 const START: Moment = Moment::from_nanos(1_000_000_000);
+
+/// Far more time than any execution needs.
+const END: Moment = Moment::from_nanos(13_000_000_000);
 
 /// The clock of the clients: each reading is a step of its own.
 #[derive(Debug)]
@@ -108,8 +111,8 @@ pub(crate) struct Pace {
     pub(crate) leap: Duration,
 }
 
-/// Moves the time on until [`stop`] is called, on the calling thread.
-pub(crate) fn run(pace: Pace) {
+/// Moves the time on until [`stop`] is called, on the calling thread; looks before each move.
+pub(crate) fn run(pace: Pace, mut look: impl FnMut()) {
     use shuttle::rand::Rng;
     let mut rng = shuttle::rand::thread_rng();
     TIME.with_borrow_mut(|time| time.timer = Some(shuttle::thread::current()));
@@ -126,6 +129,8 @@ pub(crate) fn run(pace: Pace) {
             shuttle::thread::park();
             continue;
         };
+        assert!(now() < END, "time goes on and on");
+        look();
         let mut to = first;
         if leaps > 0 && rng.gen_ratio(1, 4) {
             leaps -= 1;

@@ -1,19 +1,18 @@
-//! One execution: clients, the threads that use them, time, and what must be true in the end.
+//! One execution: clients, the threads that use them, time, and what must be true at any moment and in the end.
 
 use super::journal::Journal;
 use super::store::{Faults, Network};
-use super::time::{self, ClientClock, Pace};
-use super::twins::thread;
+use super::time::{self, ClientClock, FOR_GOOD, Pace};
+use super::twins::{Condvar, Mutex, thread};
+use super::visitor::{Act, Visitor};
 use crate::cancel::CancelToken;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::config::DLockConfig;
-use crate::error::Error;
 use crate::generator::DLockGenerator;
-use crate::guard::DLockGuard;
 use crate::lock::DistributedReentrantLock;
 use crate::processor::LockProcessor;
-use crate::tenure::Phase;
-use crossbeam_channel::TryRecvError;
+use crate::state::Phase;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,23 +22,6 @@ pub(crate) const LEASE: Duration = Duration::from_millis(120);
 
 /// How often the end is looked for, a sixth of a lease apart.
 const PATIENCE: u32 = 200;
-
-/// What a thread does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
-    /// Locks, stays a while, unlocks.
-    Lock,
-    /// The same if the lock is free.
-    Try,
-    /// The same if it is got in this time.
-    For(Duration),
-    /// The same unless it is cancelled.
-    Cancellable,
-    /// Cancels all of these.
-    Cancel,
-    /// Closes the thread's client.
-    Close,
-}
 
 /// Who does what in an execution.
 #[derive(Clone, Copy, Debug)]
@@ -52,21 +34,25 @@ pub(crate) struct Scenario {
     /// Whether time may leap.
     pub(crate) leaps: bool,
     pub(crate) local_passes: u32,
+    pub(crate) linger: Duration,
+    /// Whether it is counted how often a client goes on by itself once it has heard that others wait. Only where those
+    /// others go on waiting.
+    pub(crate) counts_passes: bool,
 }
 
-struct World {
-    network: Network,
-    journal: Journal,
-    cancel: CancelToken,
+/// What the threads of an execution share.
+pub(crate) struct World {
+    pub(crate) network: Network,
+    pub(crate) journal: Journal,
+    pub(crate) cancel: CancelToken,
+    pub(crate) passes: Option<u32>,
+    /// How many calls that end by themselves have not ended yet.
+    guests: Mutex<usize>,
+    gone: Condvar,
 }
 
-/// One thread's view.
-struct Visitor {
-    name: String,
-    generator: Arc<DLockGenerator>,
-    lock: DistributedReentrantLock,
-    world: Arc<World>,
-}
+/// A client of an execution.
+type Party = (Arc<DLockGenerator>, DistributedReentrantLock);
 
 impl Scenario {
     /// Plays one execution, as shuttle schedules it.
@@ -75,153 +61,114 @@ impl Scenario {
         let mut rng = thread_rng();
         let leaps = if self.leaps { [0, 1, 3][rng.gen_range(0..3)] } else { 0 };
         let pace = Pace { steps: [1, 6, 24, 96][rng.gen_range(0..4)], leaps, leap: LEASE };
-        let timer = thread::spawn(move || time::run(pace));
         let world = Arc::new(World {
             network: Network::new(self.faults, LEASE),
             journal: Journal::default(),
             cancel: CancelToken::new(),
+            passes: self.counts_passes.then_some(self.local_passes),
+            guests: Mutex::new(self.guests()),
+            gone: Condvar::new(),
         });
-        let mut watched = Vec::new();
+        let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
+        let watched: Vec<_> = parties.iter().map(|(_, lock)| lock.local_key()).map(Arc::downgrade).collect();
+        let seen = Arc::clone(&world);
+        let timer = thread::spawn(move || {
+            time::run(pace, || watched.iter().filter_map(Weak::upgrade).for_each(|key| seen.look(&key)));
+        });
         let mut threads = Vec::new();
-        for (n, scripts) in self.clients.iter().enumerate() {
-            let generator = DLockGenerator::builder()
-                .clock(Arc::new(ClientClock))
-                .listener(self.listener)
-                .build(world.network.another())
-                .expect("random numbers");
-            let generator = Arc::new(generator);
-            let settings = DLockConfig::new("T", "x")
-                .with_lease(LEASE)
-                .with_probe(self.probe)
-                .with_local_passes(self.local_passes);
-            let lock = generator.generate_with(settings).expect("open");
+        for (n, (scripts, party)) in self.clients.iter().zip(&parties).enumerate() {
             for (m, script) in scripts.iter().enumerate() {
                 let name = format!("{}{}", ["a", "b", "c"][n], m + 1);
-                let (generator, lock, world) = (Arc::clone(&generator), lock.clone(), Arc::clone(&world));
-                let visitor = Visitor { name, generator, lock, world };
+                let visitor = Visitor::new(name, party.clone(), Arc::clone(&world));
                 threads.push(thread::spawn(move || script.iter().for_each(|act| visitor.act(*act))));
             }
-            watched.push((generator, lock));
         }
         for thread in threads {
             let _ = thread.join();
         }
-        world.end(watched);
+        world.end(parties, self.linger >= FOR_GOOD);
         time::stop();
         let _ = timer.join();
         let objections = world.journal.objections();
         assert!(objections.is_empty(), "{objections:?}");
     }
-}
 
-impl Visitor {
-    fn act(&self, act: Act) {
-        let began = time::now();
-        let got = match act {
-            Act::Lock => self.lock.lock().map(Some),
-            Act::Try => self.lock.try_lock(),
-            Act::For(limit) => self.lock.try_lock_for(limit),
-            Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
-            Act::Cancel => return self.world.cancel.cancel(),
-            Act::Close => return self.generator.close(),
-        };
-        match (act, got) {
-            (_, Ok(Some(guard))) => self.stay(guard),
-            (Act::Lock, Ok(None)) => self.object("lock() came back without"),
-            (Act::For(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
-            (Act::Cancellable, Ok(None)) if !self.world.cancel.is_cancelled() => self.object("was not cancelled"),
-            (_, Ok(None) | Err(Error::ShutDown)) => {}
-            (Act::Lock | Act::Cancellable, Err(error)) => self.object(format!("{error} instead of waiting")),
-            (_, Err(Error::Backend { .. })) => {}
-            (_, Err(error)) => self.object(error.to_string()),
-        }
-        if self.lock.hold_count() != 0 || self.lock.is_held_by_current_thread() {
-            self.object("holds the lock without a guard");
-        }
+    fn party(&self, world: &World) -> Party {
+        let generator = DLockGenerator::builder()
+            .clock(Arc::new(ClientClock))
+            .listener(self.listener)
+            .build(world.network.another())
+            .expect("random numbers");
+        let settings = DLockConfig::new("T", "x")
+            .with_lease(LEASE)
+            .with_probe(self.probe)
+            .with_linger(self.linger)
+            .with_local_passes(self.local_passes);
+        let lock = generator.generate_with(settings).expect("open");
+        (Arc::new(generator), lock)
     }
 
-    fn stay(&self, guard: DLockGuard<'_>) {
-        let token = guard.fencing_token();
-        let entry = self.world.journal.enter(&*self.name, token);
-        let lost = guard.lost();
-        entry.ask(|| guard.is_valid());
-        match thread_rng().gen_range(0..6) {
-            0 | 1 => {}
-            2 | 3 => time::step(),
-            4 => thread::sleep(LEASE / 8),
-            _ => thread::sleep(LEASE),
-        }
-        if thread_rng().gen_ratio(1, 4) {
-            self.reenter(&guard);
-        }
-        let valid = entry.ask(|| guard.is_valid());
-        if self.lock.hold_count() != 1 {
-            self.object(format!("holds {} times", self.lock.hold_count()));
-        }
-        let mut ended = None;
-        // Unlocked without a complaint: it was valid until then.
-        entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
-        match (ended, lost.try_recv()) {
-            (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
-            (Some(Err(Error::LeaseLost(_))), Ok(())) => {}
-            (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
-            (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
-        }
-    }
-
-    fn reenter(&self, guard: &DLockGuard<'_>) {
-        match self.lock.lock() {
-            Ok(again) => {
-                if again.fencing_token() != guard.fencing_token() || self.lock.hold_count() != 2 {
-                    self.object("reentry is another hold");
-                }
-                drop(again);
-            }
-            Err(Error::LeaseLost(_)) if !guard.is_valid() => {}
-            Err(error) => self.object(format!("reentry: {error}")),
-        }
-    }
-
-    fn object(&self, what: impl Into<String>) {
-        self.world.journal.object(format!("{}: {}", self.name, what.into()));
+    fn guests(&self) -> usize {
+        let acts = self.clients.iter().copied().flatten().copied().flatten();
+        acts.filter(|act| act.is_guest()).count()
     }
 }
 
 impl World {
+    /// A call that ends by itself has ended.
+    pub(crate) fn guest_leaves(&self) {
+        *self.guests.lock() -= 1;
+        self.gone.notify_all();
+    }
+
+    /// Waits for all calls that end by themselves.
+    pub(crate) fn outstay_guests(&self) {
+        let mut guests = self.guests.lock();
+        while *guests > 0 {
+            self.gone.wait(&mut guests);
+        }
+    }
+
+    /// Looks at the state of a key: the invariants of [`state`](crate::state), as far as they can be seen.
+    pub(crate) fn look(&self, key: &crate::key::Key) {
+        let state = key.state();
+        let wrong = match &state.phase {
+            Phase::Idle if !state.queue.is_empty() && !key.is_closed() => Some("idle, and threads wait"),
+            Phase::Waiting { .. } if state.queue.is_empty() => Some("waits for nobody"),
+            Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
+                Some("waits for what it was given")
+            }
+            Phase::Asking { turn: Some(turn), .. } if state.queue.iter().any(|waiter| waiter.thread == *turn) => {
+                Some("a thread waits that has its turn")
+            }
+            phase if matches!(phase, Phase::Held(_)) == key.hold.is_owned_by(0) => Some("held, or not"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            self.journal.object(format!("{wrong}: {:?}", *state));
+        }
+    }
+
     /// Nobody uses the lock any more: looks that nothing is left, here and in the store.
-    fn end(&self, clients: Vec<(Arc<DLockGenerator>, DistributedReentrantLock)>) {
+    fn end(&self, parties: Vec<Party>, lingers: bool) {
         // Who closes in the middle of faults releases once what is left, answered or not.
-        let closed = clients.iter().any(|(_, lock)| lock.client().is_closed());
+        let closed = parties.iter().any(|(_, lock)| lock.client().is_closed());
         let excused = closed && self.network.was_faulty();
         self.network.calm();
-        let quiet = |lock: &DistributedReentrantLock| {
-            let client = lock.client();
-            let idle = matches!(lock.local_key().state().phase, Phase::Idle);
-            idle && lock.queue_length() == 0 && client.cleanup.next() == crate::clock::Moment::NEVER
-        };
-        // Either the clean-up comes to its end, or closing cuts it short.
-        let waits = thread_rng().gen_bool(0.5);
-        for (_, lock) in &clients {
-            let mut looks = 0;
-            while waits && !quiet(lock) && !lock.client().is_closed() {
-                looks += 1;
-                if looks > PATIENCE {
-                    self.journal.object(format!("not at rest: {:?}", lock.local_key()));
-                    break;
-                }
-                thread::sleep(LEASE / 6);
-            }
+        // Either all comes to rest by itself, or closing cuts it short.
+        if thread_rng().gen_bool(0.5) {
+            parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
         }
-        let ends: Vec<Weak<Client>> = clients.iter().map(|(generator, _)| generator.downgrade()).collect();
-        for (generator, lock) in &clients {
+        let ends: Vec<Weak<Client>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
+        for (generator, lock) in &parties {
             generator.close();
             let state = lock.local_key().state();
             if !matches!(state.phase, Phase::Idle) || !state.queue.is_empty() {
                 self.journal.object(format!("closed in {:?}", *state));
             }
         }
-        let name = clients[0].1.key().to_owned();
-        drop(clients);
+        let name = parties[0].1.key().to_owned();
+        drop(parties);
         if ends.iter().any(|client| client.strong_count() > 0) {
             self.journal.object("a client outlives its handles");
         }
@@ -232,5 +179,22 @@ impl World {
         if !store.keys().is_empty() {
             self.journal.object(format!("left in the store: {:?}", store.inspect(&name, LEASE)));
         }
+    }
+
+    /// Waits until the key and the clean-up list have come to rest.
+    fn rest(&self, lock: &DistributedReentrantLock, lingers: bool) {
+        for _ in 0..PATIENCE {
+            let client = lock.client();
+            let rests = match lock.local_key().state().phase {
+                Phase::Idle => true,
+                Phase::Lingering { .. } => lingers,
+                _ => false,
+            };
+            if client.is_closed() || rests && lock.queue_length() == 0 && client.cleanup.next() == Moment::NEVER {
+                return;
+            }
+            thread::sleep(LEASE / 6);
+        }
+        self.journal.object(format!("never at rest: {:?}", *lock.local_key().state()));
     }
 }
