@@ -62,9 +62,11 @@ impl Activity {
         self.holds.fetch_add(1, SeqCst);
     }
 
-    /// Counts a hold out; `true` when it is the last one, the closing thread has gone, and so the rest is to be ended.
+    /// Counts a hold out; `true` when no other is on, the closing thread has gone, and so the rest is to be ended.
     pub(crate) fn end_hold(&self) -> bool {
-        self.holds.fetch_sub(1, SeqCst) == 1 && self.drained.load(SeqCst)
+        self.holds.fetch_sub(1, SeqCst);
+        // In this order: until all have left, one of them may come to hold, also after this was the last hold.
+        self.drained.load(SeqCst) && self.holds.load(SeqCst) == 0
     }
 
     /// Waits, after the closing, until no thread is inside; whether no hold is on then either. (This and the last hold's
