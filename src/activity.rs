@@ -64,9 +64,9 @@ impl Activity {
 
     /// Counts a hold out; `true` when no other is on, the closing thread has gone, and so the rest is to be ended.
     pub(crate) fn end_hold(&self) -> bool {
-        self.holds.fetch_sub(1, SeqCst);
+        let then = self.holds.fetch_sub(1, SeqCst) - 1;
         // In this order: until all have left, one of them may come to hold, also after this was the last hold.
-        self.drained.load(SeqCst) && self.holds.load(SeqCst) == 0
+        self.drained.load(SeqCst) && (if mutant!(EndsByOldCount) { then } else { self.holds.load(SeqCst) }) == 0
     }
 
     /// Waits, after the closing, until no thread is inside; whether no hold is on then either. (This and the last hold's

@@ -3,7 +3,6 @@
 //! Nobody can look into all guards at one moment. But what was once found invalid stays so; so a guard that says "valid" was valid from
 //! its beginning until it was asked, and two guards must not have been valid over the same time.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug, Default)]
@@ -11,7 +10,6 @@ struct Book {
     time: u64,
     holds: Vec<Belief>,
     faults: Vec<String>,
-    counts: HashMap<String, u32>,
 }
 
 /// One hold.
@@ -55,15 +53,6 @@ impl Journal {
             book.holds.len() - 1
         });
         Entry { journal: self.clone(), place }
-    }
-
-    /// Counts once more under this name.
-    pub(crate) fn count(&self, name: &str) -> u32 {
-        self.with(|book| {
-            let count = book.counts.entry(name.to_owned()).or_default();
-            *count += 1;
-            *count
-        })
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {

@@ -1,5 +1,6 @@
 //! The schedules of the middle layer, explored.
 
+mod closing;
 mod journal;
 pub(crate) mod mutants;
 mod scenarios;

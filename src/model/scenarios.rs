@@ -1,7 +1,6 @@
 //! What is explored.
 
 use super::store::Faults;
-use super::time::FOR_GOOD;
 use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
 use super::world::{LEASE, Scenario};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -81,7 +80,7 @@ pub(crate) const CROSSING_HEARING: Scenario = Scenario { listener: true, ..CROSS
 /// The lock is kept for whoever comes next, for ever.
 pub(crate) const LINGERING: Scenario = Scenario {
     clients: &[&[&[Lock, Lock, Lock], &[Lock]], &[&[Lock], &[Lock]]],
-    linger: FOR_GOOD,
+    linger: Duration::from_secs(3600),
     counts_passes: true,
     ..TWO
 };
@@ -100,6 +99,9 @@ pub(crate) const CLOSING: Scenario =
     Scenario { clients: &[&[&[Lock, Lock], &[Lock], &[Close]], &[&[Lock]]], linger: LEASE, ..TWO };
 
 pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..CLOSING };
+
+/// A client is closed as a thread comes.
+pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
 
 /// One that asks.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
@@ -163,5 +165,6 @@ holds! {
     a_lock_that_lingers_with_faults: LINGERING_FAULTY;
     a_client_that_is_closed: CLOSING;
     a_client_that_is_closed_with_faults: CLOSING_FAULTY;
+    a_client_that_is_closed_as_a_thread_comes: ENTERING;
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
 }

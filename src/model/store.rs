@@ -14,7 +14,7 @@ use crate::processor::{
     run,
 };
 use shuttle::rand::{Rng, thread_rng};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -44,6 +44,15 @@ enum Fate {
     Late,
 }
 
+/// What clients have taken in.
+#[derive(Default)]
+struct Heard {
+    /// The lockers that were given the key.
+    granted: HashSet<String>,
+    /// The lockers that hold what others wait for, and how many holds they had since.
+    contended: HashMap<String, u32>,
+}
+
 /// One store and a client's way to it.
 #[derive(Clone)]
 pub(crate) struct Network {
@@ -64,8 +73,7 @@ struct Shared {
     too_late: AtomicBool,
     /// Whether a command had no answer.
     faulty: AtomicBool,
-    /// The lockers whose grants, and those whose contention, clients have taken in.
-    heard: std::sync::Mutex<(HashSet<String>, HashSet<String>)>,
+    heard: std::sync::Mutex<Heard>,
 }
 
 impl Network {
@@ -115,20 +123,35 @@ impl Network {
 
     /// Whether a client has taken in that this locker was given the key.
     pub(crate) fn has_heard_grant(&self, locker: &str) -> bool {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).0.contains(locker)
+        self.memory().granted.contains(locker)
     }
 
     /// Whether a client has taken in that others wait for what this locker holds.
     pub(crate) fn has_heard_contention(&self, locker: &str) -> bool {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).1.contains(locker)
+        self.memory().contended.contains_key(locker)
+    }
+
+    /// Counts a hold of this locker, if it has; how many there were since.
+    pub(crate) fn count_hold(&self, locker: &str) -> Option<u32> {
+        let mut memory = self.memory();
+        let holds = memory.contended.get_mut(locker)?;
+        *holds += 1;
+        Some(*holds)
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn heard(&self, message: Message) {
-        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
-            Message::Granted { locker, .. } => heard.0.insert(locker),
-            Message::Contended { locker, .. } => heard.1.insert(locker),
-        };
+            Message::Granted { locker, .. } => {
+                self.memory().granted.insert(locker);
+            }
+            Message::Contended { locker, .. } => {
+                self.memory().contended.entry(locker).or_default();
+            }
+        }
     }
 
     /// Takes one fault of the kind, now and then, if there is one left.
@@ -166,6 +189,12 @@ impl Network {
         match self.fate() {
             Fate::Answered => {
                 let outcome = self.execute(request);
+                if let (Request::Extend(request), Ok(Outcome::Extend(ExtendOutcome::Extended { waiting: 0, .. }))) =
+                    (request, &outcome)
+                {
+                    // Who waited was so slow that the store has forgotten it.
+                    self.memory().contended.remove(request.locker);
+                }
                 time::step();
                 return outcome;
             }

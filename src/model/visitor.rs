@@ -140,11 +140,9 @@ impl Visitor {
     /// Counts the hold, if its client has heard that others wait for the key.
     fn count_pass(&self) {
         let Some(most) = self.world.passes else { return };
-        let Some(locker) = self.locker().filter(|locker| self.world.network.has_heard_contention(locker)) else {
-            return;
-        };
+        let holds = self.locker().and_then(|locker| self.world.network.count_hold(&locker));
         // One more may have begun before that was heard.
-        if self.world.journal.count(&locker) > most + 1 {
+        if holds.is_some_and(|holds| holds > most + 1) {
             self.object("the lock is passed on without end");
         }
     }

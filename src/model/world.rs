@@ -20,6 +20,9 @@ use std::time::Duration;
 /// All leases of the model.
 pub(crate) const LEASE: Duration = Duration::from_millis(120);
 
+/// Far more time than any execution needs.
+const END: Moment = Moment::from_nanos(13_000_000_000);
+
 /// How often the end is looked for, a sixth of a lease apart.
 const PATIENCE: u32 = 200;
 
@@ -73,7 +76,12 @@ impl Scenario {
         let watched: Vec<_> = parties.iter().map(|(_, lock)| lock.local_key()).map(Arc::downgrade).collect();
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
-            time::run(pace, || watched.iter().filter_map(Weak::upgrade).for_each(|key| seen.look(&key)));
+            time::run(pace, || {
+                let keys: Vec<_> = watched.iter().filter_map(Weak::upgrade).collect();
+                keys.iter().for_each(|key| seen.look(key));
+                let states = keys.iter().map(|key| format!("{:?}", *key.state()));
+                assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());
+            });
         });
         let mut threads = Vec::new();
         for (n, (scripts, party)) in self.clients.iter().zip(&parties).enumerate() {
@@ -167,6 +175,8 @@ impl World {
                 self.journal.object(format!("closed in {:?}", *state));
             }
         }
+        // Of workers that had begun before the first time.
+        self.network.calm();
         let name = parties[0].1.key().to_owned();
         drop(parties);
         if ends.iter().any(|client| client.strong_count() > 0) {
