@@ -78,7 +78,7 @@ impl Client {
     /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if (answered && mutant!(ForgetsWaiting)) || (!answered && mutant!(ForgetsUnanswered)) {
+            if mutant!(ForgetsWaiting) && answered || mutant!(ForgetsUnanswered) && !answered {
                 return;
             }
             let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };

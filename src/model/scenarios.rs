@@ -3,7 +3,7 @@
 use super::store::Faults;
 use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
 use super::world::{LEASE, Scenario};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::time::Duration;
 
@@ -116,12 +116,13 @@ fn config() -> Config {
 }
 
 pub(crate) fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
+    let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
     Runner::new(scheduler, config()).run(move || scenario.play())
 }
 
 /// How many schedules of each scenario each scheduler tries.
 fn iterations() -> usize {
-    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
 }
 
 fn holds(scenario: Scenario) {
@@ -131,6 +132,15 @@ fn holds(scenario: Scenario) {
     let random = begin.elapsed();
     run(PctScheduler::new(4, n), scenario);
     eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
+}
+
+/// Without this a seed would be worth nothing.
+#[test]
+fn replays() {
+    for scenario in [TWO_FAULTY, LINGERING_FAULTY, CLOSING_FAULTY] {
+        let scheduler = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new(100));
+        run(scheduler, scenario);
+    }
 }
 
 macro_rules! holds {

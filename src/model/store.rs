@@ -3,15 +3,16 @@
 //!
 //! An operation is one step. Between it and its question, and between it and its answer, everybody else may act and time may pass.
 
+use super::command::Command;
+use super::inbox::ModelInbox;
 use super::time::{self, StoreClock};
 use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::memory::MemoryLockProcessor;
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Gap, Inbox, InboxBreaker, Inspection, LockProcessor,
-    Message, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
-    run,
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Message, Outcome,
+    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request, run,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
@@ -56,17 +57,17 @@ struct Heard {
 /// One store and a client's way to it.
 #[derive(Clone)]
 pub(crate) struct Network {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     closed: Arc<AtomicBool>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     store: MemoryLockProcessor,
     faults: std::sync::Mutex<Faults>,
     lease: Duration,
     /// Changes with everything that may have sent a message.
-    news: Mutex<u64>,
-    changed: Condvar,
+    pub(super) news: Mutex<u64>,
+    pub(super) changed: Condvar,
     /// The commands that are still to come.
     late: std::sync::Mutex<Vec<thread::JoinHandle<()>>>,
     /// Whether a command came so late that a client may have forgotten it.
@@ -143,7 +144,9 @@ impl Network {
         self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self, message: Message) {
+    /// A client has taken in a message.
+    pub(super) fn heard(&self, message: Message) {
+        log::trace!("{:?}: taken in: {message:?}", time::now());
         match message {
             Message::Granted { locker, .. } => {
                 self.memory().granted.insert(locker);
@@ -155,7 +158,7 @@ impl Network {
     }
 
     /// Takes one fault of the kind, now and then, if there is one left.
-    fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
+    pub(super) fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
         let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let left = kind(&mut faults);
         let strikes = *left > 0 && thread_rng().gen_ratio(1, 5);
@@ -174,6 +177,7 @@ impl Network {
     /// Executes a command.
     fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
         let outcome = run(&self.shared.store, request, Duration::ZERO);
+        log::trace!("{:?}: {request:?}: {outcome:?}", time::now());
         if !matches!(request, Request::Extend(_) | Request::Probe(_)) {
             *self.shared.news.lock() += 1;
             self.shared.changed.notify_all();
@@ -228,57 +232,6 @@ impl Network {
     }
 }
 
-/// A command that outlives its asker.
-struct Command {
-    key: String,
-    locker: String,
-    lease: Duration,
-    kind: Kind,
-}
-
-enum Kind {
-    Acquire { wait: bool },
-    Poll,
-    Extend { fresh_numbers: bool },
-    Release { next: Option<(String, Duration)>, gap: Option<Gap> },
-    Probe,
-}
-
-impl Command {
-    fn of(request: &Request<'_>) -> Self {
-        let (key, locker, lease, kind) = match *request {
-            Request::Acquire(AcquireRequest { key, locker, lease, wait }) => {
-                (key, locker, lease, Kind::Acquire { wait })
-            }
-            Request::Poll(PollRequest { key, locker, lease }) => (key, locker, lease, Kind::Poll),
-            Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers }) => {
-                (key, locker, lease, Kind::Extend { fresh_numbers })
-            }
-            Request::Release(ReleaseRequest { key, locker, lease, next, gap }) => {
-                (key, locker, lease, Kind::Release { next: next.map(|(next, lease)| (next.to_owned(), lease)), gap })
-            }
-            Request::Probe(ProbeRequest { key, locker }) => (key, locker, Duration::ZERO, Kind::Probe),
-        };
-        Self { key: key.to_owned(), locker: locker.to_owned(), lease, kind }
-    }
-
-    fn request(&self) -> Request<'_> {
-        let (key, locker, lease) = (&*self.key, &*self.locker, self.lease);
-        match &self.kind {
-            Kind::Acquire { wait } => Request::Acquire(AcquireRequest { key, locker, lease, wait: *wait }),
-            Kind::Poll => Request::Poll(PollRequest { key, locker, lease }),
-            Kind::Extend { fresh_numbers } => {
-                Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers: *fresh_numbers })
-            }
-            Kind::Release { next, gap } => {
-                let next = next.as_ref().map(|(next, lease)| (&**next, *lease));
-                Request::Release(ReleaseRequest { key, locker, lease, next, gap: *gap })
-            }
-            Kind::Probe => Request::Probe(ProbeRequest { key, locker }),
-        }
-    }
-}
-
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Network")
@@ -329,7 +282,7 @@ impl LockProcessor for Network {
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }
         let inbox = self.shared.store.open_inbox(client, limit)?;
-        Ok(Box::new(ModelInbox { network: self.clone(), inbox, cut: Arc::default(), last: None }))
+        Ok(Box::new(ModelInbox::new(self.clone(), inbox)))
     }
 
     fn close(&self) {
@@ -338,57 +291,5 @@ impl LockProcessor for Network {
 
     fn command_limit(&self) -> Duration {
         self.shared.lease / 4
-    }
-}
-
-/// Messages in order, each as late as it likes; some are lost, and all with a broken subscription.
-struct ModelInbox {
-    network: Network,
-    inbox: Box<dyn Inbox>,
-    cut: Arc<AtomicBool>,
-    /// What the client is taking in; when it asks for the next one, it has.
-    last: Option<Message>,
-}
-
-impl Inbox for ModelInbox {
-    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
-        if let Some(message) = self.last.take() {
-            self.network.heard(message);
-        }
-        let shared = Arc::clone(&self.network.shared);
-        let mut news = shared.news.lock();
-        loop {
-            if self.cut.load(Ordering::Relaxed) {
-                return Err(Error::backend(BackendFailure::NotExecuted, "cut"));
-            }
-            if let Some(message) = self.inbox.next(Duration::ZERO)? {
-                if self.network.strikes(|faults| &mut faults.messages) {
-                    continue;
-                }
-                if self.network.strikes(|faults| &mut faults.breaks) {
-                    return Err(Error::backend(BackendFailure::NotExecuted, "broken"));
-                }
-                self.last = Some(message.clone());
-                return Ok(Some(message));
-            }
-            shared.changed.wait_for(&mut news, limit);
-        }
-    }
-
-    fn breaker(&self) -> Box<dyn InboxBreaker> {
-        Box::new(Breaker { network: self.network.clone(), cut: Arc::clone(&self.cut) })
-    }
-}
-
-struct Breaker {
-    network: Network,
-    cut: Arc<AtomicBool>,
-}
-
-impl InboxBreaker for Breaker {
-    fn cut(&self) {
-        self.cut.store(true, Ordering::Relaxed);
-        *self.network.shared.news.lock() += 1;
-        self.network.shared.changed.notify_all();
     }
 }

@@ -94,6 +94,7 @@ impl Visitor {
     }
 
     fn stay(&self, act: Act, guard: DLockGuard<'_>) {
+        log::trace!("{:?}: {} is inside with {}", time::now(), self.name, guard.fencing_token());
         let entry = self.world.journal.enter(&*self.name, guard.fencing_token());
         let lost = guard.lost();
         entry.ask(|| guard.is_valid());
@@ -112,6 +113,7 @@ impl Visitor {
         if self.lock.hold_count() != 1 {
             self.object(format!("holds {} times", self.lock.hold_count()));
         }
+        log::trace!("{:?}: {} unlocks", time::now(), self.name);
         let mut ended = None;
         // Unlocked without a complaint: it was valid until then.
         entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
