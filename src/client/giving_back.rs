@@ -78,10 +78,10 @@ impl Client {
     /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if mutant!(ForgetsWaiting) && answered || mutant!(ForgetsUnanswered) && !answered {
+            if mutant!(ForgetsGivenUp) {
                 return;
             }
-            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
             self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();
         }

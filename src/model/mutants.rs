@@ -23,10 +23,10 @@ pub(crate) enum Mutant {
     CountsFromReply,
     /// An extension counts for whatever tenure there is.
     ExtendsAnyTenure,
-    /// An acquire without an answer is forgotten when it is given up.
-    ForgetsUnanswered,
-    /// A place in the store's queue is forgotten when it is given up.
-    ForgetsWaiting,
+    /// A locker is forgotten when it is given up: its place in the store's queue, or its acquire that had no answer.
+    ForgetsGivenUp,
+    /// An acquire without an answer that is given up is released once.
+    CleansUpOnce,
     /// A tenure is passed on or lingers whether it is lost or not.
     KeepsWhatIsLost,
     /// A tenure lingers, and nobody looks at its end.
@@ -79,7 +79,7 @@ fn caught(mutant: Mutant, scenario: Scenario, words: &[&str]) {
     let begin = Instant::now();
     BUILT_IN.set(Some(mutant));
     // Some mistakes show by chance sooner, some by priorities.
-    let found = (0..100).find_map(|round| {
+    let found = (0..400).find_map(|round| {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
             0 => run(PctScheduler::new(4, ROUND), scenario),
             _ => run(RandomScheduler::new(ROUND), scenario),
@@ -119,9 +119,10 @@ caught! {
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
     counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;
     counts_from_reply: CountsFromReply, TWO_FAULTY, TWO_INSIDE;
-    extends_any_tenure: ExtendsAnyTenure, THREADS_FAULTY, TWO_INSIDE;
-    forgets_unanswered: ForgetsUnanswered, GIVE_UPS_FAULTY, LEFT;
-    forgets_waiting: ForgetsWaiting, GIVE_UPS, LEFT;
+    extends_any_tenure: ExtendsAnyTenure, PROBING, TWO_INSIDE;
+    forgets_unanswered: ForgetsGivenUp, GIVE_UPS_ASKING_FAULTY, LEFT;
+    forgets_waiting: ForgetsGivenUp, GIVE_UPS, LEFT;
+    cleans_up_once: CleansUpOnce, GIVE_UPS_ASKING_FAULTY, LEFT;
     keeps_what_is_lost: KeepsWhatIsLost, PASSING_FAULTY, &["is valid again", "valid: false, unlocking: Some(Ok"];
     drops_turn: DropsTurn, GIVE_UPS_FAULTY, &["deadlock", "never at rest", "closed in"];
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];

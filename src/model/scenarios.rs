@@ -28,6 +28,9 @@ pub(crate) const THREADS: Scenario = Scenario {
 
 pub(crate) const THREADS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..THREADS };
 
+/// Leases are extended and probed as tenures end and begin.
+pub(crate) const PROBING: Scenario = Scenario { clients: &[&[&[Lock, Lock, Lock], &[Lock]]], probe: true, ..THREADS };
+
 /// They pass the lock on.
 pub(crate) const PASSING: Scenario = Scenario { listener: true, probe: true, ..THREADS };
 
@@ -155,6 +158,7 @@ macro_rules! holds {
 holds! {
     threads_of_one_client: THREADS;
     threads_of_one_client_with_faults: THREADS_FAULTY;
+    tenures_that_follow_closely: PROBING;
     threads_that_pass_the_lock_on: PASSING;
     threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
     two_clients: TWO;
