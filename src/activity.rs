@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, mutant};
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
@@ -39,7 +39,7 @@ impl Activity {
             return Err(Error::ShutDown);
         }
         self.inside.fetch_add(1, SeqCst);
-        if self.is_closed() {
+        if self.is_closed() && !mutant!(EntersWithoutSecondLook) {
             self.leave();
             return Err(Error::ShutDown);
         }
@@ -50,7 +50,9 @@ impl Activity {
     pub(crate) fn leave(&self) {
         if self.inside.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
             // With the gate: between its look and its waiting, the closing thread would not hear this.
-            drop(self.gate.lock());
+            if !mutant!(LeavesWithoutGate) {
+                drop(self.gate.lock());
+            }
             self.left.notify_all();
         }
     }
@@ -60,9 +62,11 @@ impl Activity {
         self.holds.fetch_add(1, SeqCst);
     }
 
-    /// Counts a hold out; `true` when it is the last one, the closing thread has gone, and so the rest is to be ended.
+    /// Counts a hold out; `true` when no other is on, the closing thread has gone, and so the rest is to be ended.
     pub(crate) fn end_hold(&self) -> bool {
-        self.holds.fetch_sub(1, SeqCst) == 1 && self.drained.load(SeqCst)
+        let then = self.holds.fetch_sub(1, SeqCst) - 1;
+        // In this order: until all have left, one of them may come to hold, also after this was the last hold.
+        self.drained.load(SeqCst) && (if mutant!(EndsByOldCount) { then } else { self.holds.load(SeqCst) }) == 0
     }
 
     /// Waits, after the closing, until no thread is inside; whether no hold is on then either. (This and the last hold's

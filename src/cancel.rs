@@ -4,8 +4,8 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::Key;
 use crate::queue::Waiter;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, mutant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,9 @@ impl Patience<'_> {
     /// Lets the token, if there is one, find the parked thread. To be called before it looks whether it was cancelled.
     pub(crate) fn register(self, key: &Arc<Key>, waiter: &Arc<Waiter>) -> Option<Registration> {
         let Self::UntilCancelled(token) = self else { return None };
+        if mutant!(ParksUnregistered) {
+            return None;
+        }
         token.0.parked.lock().push((Arc::clone(key), Arc::clone(waiter)));
         Some(Registration { cancel: Arc::clone(&token.0), waiter: Arc::clone(waiter) })
     }

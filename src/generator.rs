@@ -199,3 +199,11 @@ impl GeneratorBuilder {
         Ok(DLockGenerator { client, leases: self.leases })
     }
 }
+
+#[cfg(all(test, dlock_shuttle))]
+impl DLockGenerator {
+    /// For the model, which looks whether the client ends with its handles.
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<Client> {
+        Arc::downgrade(&self.client)
+    }
+}

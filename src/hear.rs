@@ -10,6 +10,7 @@ use crate::config::MIN_LEASE;
 use crate::key::Key;
 use crate::processor::{Grant, Message};
 use crate::state::Phase;
+use crate::sync::mutant;
 use std::sync::Arc;
 
 impl Client {
@@ -59,13 +60,17 @@ impl Key {
             // Its release is under way, and is repeated by its own rules.
             Phase::Releasing { ending: Some(ending), .. } if **ending == *locker => true,
             Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-                if *about.locker == *locker =>
+                if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
             {
                 about.heard = Some(grant);
                 true
             }
             Phase::Waiting { unsettled } => {
-                let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else { return false };
+                let Some(granted) =
+                    unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant))
+                else {
+                    return false;
+                };
                 let Some(waiter) = state.queue.pop() else { return false };
                 client.forget_retry(self);
                 self.grant(client, &mut state, granted.granted(grant), waiter.thread);

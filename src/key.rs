@@ -174,6 +174,9 @@ impl Key {
         tenure.begin(now);
         tenure.hold_begins(now);
         state.tenure_begins(now);
+        if mutant!(CountsFromHearing) {
+            tenure.renewed(now);
+        }
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
             tenure.others_wait(1, now);
         }
@@ -190,21 +193,26 @@ impl Key {
         let _registered = patience.register(self, waiter);
         let mut state = self.state();
         loop {
-            if self.hold.is_owned_by(waiter.thread) {
+            if self.hold.is_owned_by(waiter.thread)
+                && !(mutant!(GivesUpWithHold) && patience.is_over(client.clock.now()))
+            {
                 return Ok(Parked::Granted);
             }
-            if state.is_turn_of(waiter.thread) {
+            if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && patience.is_over(client.clock.now())) {
                 return Ok(Parked::Turn);
             }
             let now = client.clock.now();
             if client.is_closed() || patience.is_over(now) {
                 let failure = if client.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
-                if was_last {
+                if was_last && !mutant!(ForgetsRetryLate) {
                     // Before the mutex is released: the next one to wait has an entry of its own.
                     client.forget_retry(self);
                 }
                 drop(state);
+                if was_last && mutant!(ForgetsRetryLate) {
+                    client.forget_retry(self);
+                }
                 client.abandon(&self.name, unsettled);
                 return patience.outcome(failure).map(|()| Parked::GaveUp);
             }
@@ -364,5 +372,13 @@ impl Drop for Key {
         if let Some(client) = self.client.upgrade() {
             client.forget_key(&self.name);
         }
+    }
+}
+
+#[cfg(all(test, dlock_shuttle))]
+impl Key {
+    /// For the model.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.upgrade().is_none_or(|client| client.is_closed())
     }
 }

@@ -14,7 +14,7 @@ use crate::key::Key;
 use crate::owner::current_thread;
 use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::{Phase, State};
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, mutant};
 use crate::tenure::{Tenure, Unsettled};
 use crate::turn::{Turn, is_unknown};
 use std::sync::Arc;
@@ -45,6 +45,7 @@ impl Key {
         let now = client.clock.now();
         match &state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !client.is_closed() => {}
+            Phase::Held(_) if mutant!(KeepsWhatIsLost) => {}
             _ => return false,
         }
         if state.gap_is_due(now) {
@@ -84,7 +85,7 @@ impl Key {
         tenure.kept_on = true;
         tenure.hold_ended();
         let until = now + tenure.settings.linger();
-        if !std::mem::replace(&mut tenure.watched, true) {
+        if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
             // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
             client.retry_at(self, until);
         }
@@ -114,7 +115,7 @@ impl Key {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = client.clock.now();
         let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
+        if !is_over && (tenure.is_contended() && !mutant!(TakesUpRecalled) || !tenure.tokens().advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
@@ -293,7 +294,7 @@ impl Key {
                 drop(turn);
                 return Ok(());
             }
-            (Err(error), heard) if is_unknown(&error) => {
+            (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
                 let answer = match heard {
                     Some(grant) => Answer::Acquired(next.granted(grant)),
                     // What became of it a poll tells.

@@ -44,6 +44,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::processor::{Gap, Grant};
 use crate::queue::{Queue, Waiter};
+use crate::sync::mutant;
 use crate::tenure::{Tenure, Unsettled};
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -190,12 +191,12 @@ impl State {
 
     /// The tenure with this locker, if it is kept and not lost.
     pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
-        self.kept().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)
+        self.kept().filter(|tenure| !tenure.is_lost() && (&*tenure.locker == locker || mutant!(ExtendsAnyTenure)))
     }
 
     /// Whether the tenure is kept for nobody while others want it.
     pub(crate) fn is_recalled(&self) -> bool {
-        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
+        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended() && !mutant!(IgnoresRecall))
     }
 
     fn rest(&mut self) {

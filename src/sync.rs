@@ -37,9 +37,12 @@ pub(crate) use imp::*;
 #[cfg(not(all(test, dlock_shuttle)))]
 macro_rules! mutant {
     ($name:ident) => {
-        false
+        $crate::sync::NO_MUTANT
     };
 }
+
+#[cfg(not(all(test, dlock_shuttle)))]
+pub(crate) const NO_MUTANT: bool = false;
 
 #[cfg(all(test, dlock_shuttle))]
 macro_rules! mutant {

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::processor::{Gap, Grant};
+use crate::sync::mutant;
 use crate::tokens::Tokens;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(crate) struct Tenure {
     waiting: u64,
     /// Since when it is known that other clients wait, and how often the hold was passed on here since.
     contended: Option<(Moment, u32)>,
+    /// When that was last heard: an answer that is older knows less.
+    heard_at: Moment,
     /// Read before the command that last set or renewed the lease was first written.
     renewed_at: Moment,
     /// When the store was last known to carry our locker.
@@ -61,6 +64,7 @@ impl Tenure {
             tokens: Tokens::of(grant.number),
             waiting: grant.waiting,
             contended: None,
+            heard_at: counts_from,
             renewed_at: counts_from,
             checked_at: counts_from,
             hold_ends: Moment::NEVER,
@@ -125,14 +129,15 @@ impl Tenure {
     pub(crate) fn others_wait(&mut self, waiting: u64, now: Moment) {
         if waiting == 0 {
             self.contended = None;
-        } else if self.contended.is_none() {
-            self.contended = Some((now, 0));
+        } else {
+            self.heard_at = now;
+            self.contended.get_or_insert((now, 0));
         }
     }
 
     /// Takes in how many wait, as an extension says that was sent then: "nobody" is older than a message heard since.
     pub(crate) fn others_waited(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
-        if waiting > 0 || self.contended.is_none_or(|(since, _)| since < sent_at) {
+        if waiting > 0 || self.contended.is_none() || self.heard_at < sent_at {
             self.others_wait(waiting, now);
         }
     }
@@ -164,6 +169,7 @@ impl Tenure {
             self.others_wait(1, now);
         }
         match &mut self.contended {
+            _ if mutant!(PassesWithoutEnd) => true,
             None => true,
             Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + LOCAL_TIME => {
                 *passes += 1;
@@ -305,6 +311,18 @@ mod tests {
         assert_eq!(at(40), 750);
         assert_eq!(at(80), 990 - 480);
         assert_eq!(at(500), 166);
+    }
+
+    #[test]
+    fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
+        let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
+        let mut t = tenure(1000, at(0));
+        t.others_wait(1, at(10));
+        t.others_wait(1, at(30));
+        t.others_waited(0, at(20), at(40));
+        assert!(t.is_contended(), "heard again after this was asked");
+        t.others_waited(0, at(31), at(40));
+        assert!(!t.is_contended());
     }
 
     #[test]

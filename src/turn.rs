@@ -12,7 +12,7 @@ use crate::owner::current_thread;
 use crate::queue::Waiter;
 use crate::recall::Recall;
 use crate::state::{About, Phase, State};
-use crate::sync::thread;
+use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.mine {
+        if self.mine && !mutant!(DropsTurn) {
             let mut state = self.key.state();
             // Heard of, and not taken up: nobody will.
             let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
@@ -208,6 +208,7 @@ impl Key {
         };
         if let (Some(unsettled), Some(About { locker, heard: Some(grant), .. })) = (&unsettled, state.about())
             && unsettled.locker == *locker
+            && !mutant!(SettlesWithoutLook)
         {
             // The grant came after the answer was read: whoever is first in the queue has it.
             let tenure = unsettled.clone().granted(*grant);
@@ -251,7 +252,7 @@ impl Turn {
                 let Some(waiter) = state.queue.pop() else {
                     state.phase = Phase::Releasing { ending: Some(Arc::clone(&tenure.locker)), about: None };
                     drop(state);
-                    return Some((self, tenure));
+                    return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
                 };
                 key.grant(client, &mut state, tenure, waiter.thread);
                 self.end();

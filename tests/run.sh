@@ -58,6 +58,9 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
     --skip lock::granted --skip lock::passing --skip lock::lingering
 # Every order in which clients, network and server can act: millions of states.
 cargo test --locked --all-features --release --test model
+# Schedules of the threads of a client, the crate's own code: built anew, with other mutexes.
+RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_shuttle -C debug-assertions" \
+    cargo test --locked --lib --release --target-dir target/shuttle -- model::
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib
 cargo test --locked --doc

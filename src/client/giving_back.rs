@@ -5,7 +5,7 @@ use crate::backoff::Backoff;
 use crate::cleanup::Ending;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
-use crate::sync::thread;
+use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
 use std::time::Duration;
 
@@ -78,7 +78,10 @@ impl Client {
     /// Gives up a locker that was sent: by the clean-up list, at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            if mutant!(ForgetsGivenUp) {
+                return;
+            }
+            let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
             self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Who sleeps as long as this sleeps for good: all that needs a look sooner or later has a wake-up of its own, and a
 /// lost one is to be found, not slept over.
-const FOR_GOOD: Duration = Duration::from_secs(30);
+pub(crate) const FOR_GOOD: Duration = Duration::from_secs(30);
 
 struct Time {
     now: Moment,
@@ -108,8 +108,8 @@ pub(crate) struct Pace {
     pub(crate) leap: Duration,
 }
 
-/// Moves the time on until [`stop`] is called, on the calling thread.
-pub(crate) fn run(pace: Pace) {
+/// Moves the time on until [`stop`] is called, on the calling thread; looks before each move.
+pub(crate) fn run(pace: Pace, mut look: impl FnMut()) {
     use shuttle::rand::Rng;
     let mut rng = shuttle::rand::thread_rng();
     TIME.with_borrow_mut(|time| time.timer = Some(shuttle::thread::current()));
@@ -126,6 +126,7 @@ pub(crate) fn run(pace: Pace) {
             shuttle::thread::park();
             continue;
         };
+        look();
         let mut to = first;
         if leaps > 0 && rng.gen_ratio(1, 4) {
             leaps -= 1;

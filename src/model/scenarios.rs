@@ -1,0 +1,184 @@
+//! What is explored.
+
+use super::store::Faults;
+use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
+use super::world::{LEASE, Scenario};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use std::time::Duration;
+
+const NO_FAULTS: Faults = Faults { commands: 0, messages: 0, breaks: 0 };
+
+const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1 };
+
+/// Shorter than some stays.
+const SHORT: Duration = Duration::from_millis(10);
+
+/// Threads of one client that asks.
+pub(crate) const THREADS: Scenario = Scenario {
+    clients: &[&[&[Lock, Lock], &[Lock], &[Lock]]],
+    listener: false,
+    probe: false,
+    faults: NO_FAULTS,
+    leaps: false,
+    local_passes: 1,
+    linger: Duration::ZERO,
+    counts_passes: false,
+};
+
+pub(crate) const THREADS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..THREADS };
+
+/// Leases are extended and probed as tenures end and begin.
+pub(crate) const PROBING: Scenario = Scenario { clients: &[&[&[Lock, Lock, Lock], &[Lock]]], probe: true, ..THREADS };
+
+/// They pass the lock on.
+pub(crate) const PASSING: Scenario = Scenario { listener: true, probe: true, ..THREADS };
+
+pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..PASSING };
+
+/// Two clients with two threads each.
+pub(crate) const TWO: Scenario =
+    Scenario { clients: &[&[&[Lock], &[Lock]], &[&[Lock], &[Lock]]], listener: true, ..THREADS };
+
+pub(crate) const TWO_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO };
+
+pub(crate) const TWO_ASKING: Scenario = Scenario { listener: false, ..TWO };
+
+pub(crate) const TWO_ASKING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO_ASKING };
+
+/// A client that goes on by itself while another waits.
+pub(crate) const CONTENDED: Scenario = Scenario {
+    clients: &[&[&[Lock, Lock, Lock], &[Lock, Lock, Lock], &[Lock, Lock]], &[&[Lock]]],
+    counts_passes: true,
+    ..TWO
+};
+
+/// Threads give up while another holds the lock until they have.
+pub(crate) const GUESTS: Scenario =
+    Scenario { clients: &[&[&[Host], &[Cancellable], &[For(SHORT)], &[Cancel]]], ..THREADS };
+
+/// A thread is cancelled while another holds the lock until it has gone.
+pub(crate) const CANCELLING: Scenario = Scenario { clients: &[&[&[Host], &[Cancellable], &[Cancel]]], ..THREADS };
+
+/// Threads of two clients give up.
+pub(crate) const GIVE_UPS: Scenario =
+    Scenario { clients: &[&[&[Lock], &[For(SHORT), Try], &[Cancellable]], &[&[Lock], &[Cancel, For(LEASE)]]], ..TWO };
+
+pub(crate) const GIVE_UPS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..GIVE_UPS };
+
+pub(crate) const GIVE_UPS_ASKING: Scenario = Scenario { listener: false, ..GIVE_UPS };
+
+pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, ..GIVE_UPS_FAULTY };
+
+/// The only waiter of a client gives up, and another comes.
+pub(crate) const RETURNING: Scenario =
+    Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
+
+/// The only waiter of a client gives up as another comes.
+pub(crate) const CROSSING: Scenario =
+    Scenario { clients: &[&[&[For(SHORT)], &[Nap(SHORT), Lock]], &[&[Host]]], ..THREADS };
+
+pub(crate) const CROSSING_HEARING: Scenario = Scenario { listener: true, ..CROSSING };
+
+/// The lock is kept for whoever comes next, for ever.
+pub(crate) const LINGERING: Scenario = Scenario {
+    clients: &[&[&[Lock, Lock, Lock], &[Lock]], &[&[Lock], &[Lock]]],
+    linger: Duration::from_secs(3600),
+    counts_passes: true,
+    ..TWO
+};
+
+/// It is kept for a while.
+pub(crate) const LINGERING_FAULTY: Scenario = Scenario {
+    clients: &[&[&[Lock, Lock], &[For(SHORT), Lock]], &[&[Try, Lock]]],
+    linger: Duration::from_millis(60),
+    faults: SOME,
+    leaps: true,
+    ..TWO
+};
+
+/// A client is closed meanwhile.
+pub(crate) const CLOSING: Scenario =
+    Scenario { clients: &[&[&[Lock, Lock], &[Lock], &[Close]], &[&[Lock]]], linger: LEASE, ..TWO };
+
+pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..CLOSING };
+
+/// A client is closed as a thread comes.
+pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
+
+/// One that asks.
+pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = 0x2_0000;
+    config.max_steps = MaxSteps::FailAfter(100_000);
+    config.silence_warnings = true;
+    config.failure_persistence = FailurePersistence::None;
+    config
+}
+
+pub(crate) fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
+    let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
+    Runner::new(scheduler, config()).run(move || scenario.play())
+}
+
+/// How many schedules of each scenario each scheduler tries.
+fn iterations() -> usize {
+    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
+}
+
+fn holds(scenario: Scenario) {
+    let n = iterations();
+    let begin = std::time::Instant::now();
+    run(RandomScheduler::new(n), scenario);
+    let random = begin.elapsed();
+    run(PctScheduler::new(4, n), scenario);
+    eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
+}
+
+/// Without this a seed would be worth nothing.
+#[test]
+fn replays() {
+    for scenario in [TWO_FAULTY, LINGERING_FAULTY, CLOSING_FAULTY] {
+        let scheduler = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new(100));
+        run(scheduler, scenario);
+    }
+}
+
+macro_rules! holds {
+    ($($name:ident: $scenario:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            holds($scenario);
+        })*
+    };
+}
+
+holds! {
+    threads_of_one_client: THREADS;
+    threads_of_one_client_with_faults: THREADS_FAULTY;
+    tenures_that_follow_closely: PROBING;
+    threads_that_pass_the_lock_on: PASSING;
+    threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
+    two_clients: TWO;
+    two_clients_with_faults: TWO_FAULTY;
+    two_clients_that_ask: TWO_ASKING;
+    two_clients_that_ask_with_faults: TWO_ASKING_FAULTY;
+    one_client_that_would_go_on_by_itself: CONTENDED;
+    guests_that_leave_before_their_host: GUESTS;
+    a_thread_that_is_cancelled: CANCELLING;
+    threads_that_give_up: GIVE_UPS;
+    threads_that_give_up_with_faults: GIVE_UPS_FAULTY;
+    threads_that_ask_and_give_up: GIVE_UPS_ASKING;
+    threads_that_ask_and_give_up_with_faults: GIVE_UPS_ASKING_FAULTY;
+    a_client_that_gives_up_and_comes_again: RETURNING;
+    a_waiter_that_comes_as_another_gives_up: CROSSING;
+    a_waiter_that_comes_as_another_gives_up_its_place: CROSSING_HEARING;
+    a_lock_that_lingers: LINGERING;
+    a_lock_that_lingers_with_faults: LINGERING_FAULTY;
+    a_client_that_is_closed: CLOSING;
+    a_client_that_is_closed_with_faults: CLOSING_FAULTY;
+    a_client_that_is_closed_as_a_thread_comes: ENTERING;
+    a_client_that_asks_and_is_closed: CLOSING_ASKING;
+}

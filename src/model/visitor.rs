@@ -1,0 +1,169 @@
+//! One thread of an execution: what it does with its lock, and what it must find.
+
+use super::time;
+use super::twins::thread;
+use super::world::{LEASE, World};
+use crate::error::{Error, LossCause};
+use crate::generator::DLockGenerator;
+use crate::guard::DLockGuard;
+use crate::lock::DistributedReentrantLock;
+use crate::state::Phase;
+use crossbeam_channel::TryRecvError;
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// Locks, stays a while, unlocks.
+    Lock,
+    /// The same, but stays until all calls that end by themselves have ended.
+    Host,
+    /// The same as `Lock` if the lock is free.
+    Try,
+    /// The same if it is got in this time.
+    For(Duration),
+    /// The same unless it is cancelled.
+    Cancellable,
+    /// Cancels all of these.
+    Cancel,
+    /// Closes the thread's client.
+    Close,
+    /// Does nothing for so long.
+    Nap(Duration),
+}
+
+impl Act {
+    /// Whether it ends by itself, whoever holds the lock.
+    pub(crate) fn is_guest(self) -> bool {
+        matches!(self, Self::For(_) | Self::Cancellable)
+    }
+}
+
+pub(crate) struct Visitor {
+    name: String,
+    generator: Arc<DLockGenerator>,
+    lock: DistributedReentrantLock,
+    world: Arc<World>,
+}
+
+impl Visitor {
+    pub(crate) fn new(
+        name: String,
+        (generator, lock): (Arc<DLockGenerator>, DistributedReentrantLock),
+        world: Arc<World>,
+    ) -> Self {
+        Self { name, generator, lock, world }
+    }
+
+    pub(crate) fn act(&self, act: Act) {
+        let began = time::now();
+        let recalled = self.recalled();
+        let got = match act {
+            Act::Lock | Act::Host => self.lock.lock().map(Some),
+            Act::Try => self.lock.try_lock(),
+            Act::For(limit) => self.lock.try_lock_for(limit),
+            Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
+            Act::Cancel => return self.world.cancel.cancel(),
+            Act::Close => return self.generator.close(),
+            Act::Nap(time) => return thread::sleep(time),
+        };
+        match (act, got) {
+            (_, Ok(Some(guard))) => {
+                if recalled.is_some() && self.locker() == recalled {
+                    self.object("got what others had asked to be given back");
+                }
+                self.stay(act, guard);
+            }
+            (Act::Lock | Act::Host, Ok(None)) => self.object("lock() came back without"),
+            (Act::For(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
+            (Act::Cancellable, Ok(None)) if !self.world.cancel.is_cancelled() => self.object("was not cancelled"),
+            (_, Ok(None) | Err(Error::ShutDown)) => {}
+            (Act::Lock | Act::Host | Act::Cancellable, Err(error)) => self.object(format!("{error}, without waiting")),
+            (_, Err(Error::Backend { .. })) => {}
+            (_, Err(error)) => self.object(error.to_string()),
+        }
+        if self.lock.hold_count() != 0 || self.lock.is_held_by_current_thread() {
+            self.object("holds the lock without a guard");
+        }
+        if act.is_guest() {
+            self.world.guest_leaves();
+        }
+        self.world.look(self.lock.local_key());
+    }
+
+    fn stay(&self, act: Act, guard: DLockGuard<'_>) {
+        log::trace!("{:?}: {} is inside with {}", time::now(), self.name, guard.fencing_token());
+        let entry = self.world.journal.enter(&*self.name, guard.fencing_token());
+        let lost = guard.lost();
+        entry.ask(|| guard.is_valid());
+        self.count_pass();
+        match thread_rng().gen_range(0..6) {
+            _ if matches!(act, Act::Host) => self.world.outstay_guests(),
+            0 | 1 => {}
+            2 | 3 => time::step(),
+            4 => thread::sleep(LEASE / 8),
+            _ => thread::sleep(LEASE),
+        }
+        if thread_rng().gen_ratio(1, 4) {
+            self.reenter(&guard);
+        }
+        let valid = entry.ask(|| guard.is_valid());
+        if self.lock.hold_count() != 1 {
+            self.object(format!("holds {} times", self.lock.hold_count()));
+        }
+        log::trace!("{:?}: {} unlocks", time::now(), self.name);
+        let mut ended = None;
+        // Unlocked without a complaint: it was valid until then.
+        entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
+        match (ended, lost.try_recv()) {
+            (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
+            // Nobody deletes or overwrites keys here.
+            (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline => {}
+            (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
+            (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
+        }
+    }
+
+    fn reenter(&self, guard: &DLockGuard<'_>) {
+        match self.lock.lock() {
+            Ok(again) => {
+                if again.fencing_token() != guard.fencing_token() || self.lock.hold_count() != 2 {
+                    self.object("reentry is another hold");
+                }
+                drop(again);
+            }
+            Err(Error::LeaseLost(_)) if !guard.is_valid() => {}
+            Err(error) => self.object(format!("reentry: {error}")),
+        }
+    }
+
+    /// Counts the hold, if its client has heard that others wait for the key.
+    fn count_pass(&self) {
+        let Some(most) = self.world.passes else { return };
+        let holds = self.locker().and_then(|locker| self.world.network.count_hold(&locker));
+        // One more may have begun before that was heard.
+        if holds.is_some_and(|holds| holds > most + 1) {
+            self.object("the lock is passed on without end");
+        }
+    }
+
+    /// The locker of the tenure that is kept.
+    fn locker(&self) -> Option<Arc<str>> {
+        self.lock.local_key().state().kept().map(|tenure| Arc::clone(&tenure.locker))
+    }
+
+    /// The locker of the tenure that lingers, if the client has heard that others wait for it and will wait on.
+    fn recalled(&self) -> Option<Arc<str>> {
+        self.world.passes?;
+        let state = self.lock.local_key().state();
+        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
+        let recalled = self.world.network.has_heard_contention(&tenure.locker);
+        recalled.then(|| Arc::clone(&tenure.locker))
+    }
+
+    fn object(&self, what: impl Into<String>) {
+        self.world.journal.object(format!("{}: {}", self.name, what.into()));
+    }
+}
