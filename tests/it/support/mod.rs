@@ -5,6 +5,7 @@ pub(crate) mod crew;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;
+pub(crate) mod monitor;
 pub(crate) mod process;
 mod proxy;
 mod redis_server;
