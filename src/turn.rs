@@ -186,6 +186,9 @@ impl Key {
         let mut warning = None;
         let (due, unsettled) = match answer {
             Answer::Busy { busy, unsettled } => {
+                // The store's queue lives by the lease with which the place in it was asked for: a thread with a longer one
+                // may have taken it over from one that gave up.
+                let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
                 // Redis counts a key as gone when its millisecond is over.
                 let ends = busy.remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));

@@ -7,6 +7,7 @@ mod bad_input;
 mod conformance;
 mod counts;
 mod forking;
+mod hand_over;
 mod jvm;
 mod lock;
 mod network;

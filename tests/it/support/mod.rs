@@ -1,13 +1,16 @@
 //! What the tests of several topics share.
 
+pub(crate) mod commands;
 pub(crate) mod crew;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;
+pub(crate) mod monitor;
 pub(crate) mod process;
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;
+pub(crate) mod worker;
 
 pub(crate) use jvm::Jvm;
 pub(crate) use proxy::Proxy;
