@@ -157,7 +157,7 @@ fn it_ends_by_itself(lab: &Lab) {
 
 fn its_lease_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
+    let lock = generator.generate_with(config("x", 1200).with_linger(Duration::from_secs(3600))).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     let holder = lab.holder(lock.key()).expect("it lingers").holder;
     // Each extension moves the end by three quarters of the lease.
