@@ -132,7 +132,7 @@ impl Key {
                     }
                 }
                 answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
-                    return self.refuse(client, answer).map(|()| Asked::No);
+                    return self.refuse(client, answer, patience).map(|()| Asked::No);
                 }
                 answer => {
                     client.listen();
@@ -166,10 +166,13 @@ impl Key {
     }
 
     /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
-    fn refuse(&self, client: &Client, answer: Answer) -> Result<(), Error> {
+    fn refuse(&self, client: &Client, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
-                self.state().failure = Some(error.clone());
+                // That the caller's own time was too short says nothing to others.
+                if patience.until().is_none() {
+                    self.state().failure = Some(error.clone());
+                }
                 Err(error.clone())
             }
             _ => Ok(()),
