@@ -1,12 +1,15 @@
 //! What the tests of several topics share.
 
+pub(crate) mod commands;
 pub(crate) mod crew;
 pub(crate) mod journal;
 pub(crate) mod lab;
+pub(crate) mod monitor;
 pub(crate) mod process;
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;
+pub(crate) mod worker;
 
 pub(crate) use proxy::Proxy;
 pub(crate) use redis_server::RedisServer;

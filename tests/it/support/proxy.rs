@@ -1,5 +1,7 @@
-//! A network between a client and a server: slow, cut, or silent.
+//! A network between a client and a server: slow, cut, silent, or with answers held back.
 
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,25 +16,49 @@ pub(crate) struct Proxy {
     accepted: Arc<AtomicUsize>,
     /// Connections up to this one are cut off without a word: nothing goes through any more.
     silenced: Arc<AtomicUsize>,
+    dam: Arc<Dam>,
+}
+
+/// Connections, by number, on which nothing comes back from the server for now.
+#[derive(Default)]
+struct Dam {
+    closed: Mutex<HashSet<usize>>,
+    changed: Condvar,
+}
+
+impl Dam {
+    fn pass(&self, number: usize) {
+        let mut closed = self.closed.lock();
+        while closed.contains(&number) {
+            self.changed.wait(&mut closed);
+        }
+    }
 }
 
 impl Proxy {
     pub(crate) fn to(port: u16, round_trip: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy =
-            Self { port: listener.local_addr().unwrap().port(), accepted: Arc::default(), silenced: Arc::default() };
-        let (accepted, silenced) = (Arc::clone(&proxy.accepted), Arc::clone(&proxy.silenced));
+        let port_here = listener.local_addr().unwrap().port();
+        let proxy = Self { port: port_here, accepted: Arc::default(), silenced: Arc::default(), dam: Arc::default() };
+        let (accepted, silenced, dam) =
+            (Arc::clone(&proxy.accepted), Arc::clone(&proxy.silenced), Arc::clone(&proxy.dam));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", port))) else { return };
                 let number = accepted.fetch_add(1, Ordering::SeqCst) + 1;
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                for (from, to, answers) in [(&client, &server, false), (&server, &client, true)] {
                     to.set_nodelay(true).unwrap();
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let (send, receive) = channel();
-                    let silenced = Arc::clone(&silenced);
+                    let (silenced, dam) = (Arc::clone(&silenced), Arc::clone(&dam));
+                    let may_go = move || {
+                        if answers {
+                            dam.pass(number);
+                        }
+                        silenced.load(Ordering::SeqCst) < number
+                    };
                     thread::spawn(move || read(from, round_trip / 2, &send));
-                    thread::spawn(move || write(to, &receive, || silenced.load(Ordering::SeqCst) >= number));
+                    thread::spawn(move || write(to, &receive, may_go));
                 }
             }
         });
@@ -48,9 +74,27 @@ impl Proxy {
         self.silenced.store(self.connections(), Ordering::SeqCst);
     }
 
+    /// Keeps what the server sends on a connection; the first one is number 1.
+    pub(crate) fn hold_back(&self, number: usize) {
+        self.dam.closed.lock().insert(number);
+    }
+
+    /// Delivers what was held back on a connection, and goes on.
+    pub(crate) fn let_through(&self, number: usize) {
+        self.dam.closed.lock().remove(&number);
+        self.dam.changed.notify_all();
+    }
+
     /// How many connections there have been.
     pub(crate) fn connections(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.dam.closed.lock().clear();
+        self.dam.changed.notify_all();
     }
 }
 
@@ -63,10 +107,10 @@ fn read(mut from: TcpStream, delay: Duration, to: &Sender<(Instant, Vec<u8>)>) {
     }
 }
 
-fn write(mut to: TcpStream, from: &Receiver<(Instant, Vec<u8>)>, is_silenced: impl Fn() -> bool) {
+fn write(mut to: TcpStream, from: &Receiver<(Instant, Vec<u8>)>, may_go: impl Fn() -> bool) {
     for (at, bytes) in from {
         thread::sleep(at.saturating_duration_since(Instant::now()));
-        if !is_silenced() && to.write_all(&bytes).is_err() {
+        if may_go() && to.write_all(&bytes).is_err() {
             break;
         }
     }
