@@ -6,6 +6,7 @@ pub(crate) mod journal;
 pub(crate) mod lab;
 pub(crate) mod monitor;
 pub(crate) mod process;
+#[allow(dead_code, reason = "tests/faults has more of it")]
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;

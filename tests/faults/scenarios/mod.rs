@@ -1,0 +1,3 @@
+//! The faults, each with the rule that it would break.
+
+mod holder;
