@@ -5,6 +5,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request};
+use crate::sync::mutant;
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl Question {
                 Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
                 _,
             ) => {
-                self.about.counts_from = sent_at;
+                self.about.counts_from = if mutant!(CountsFromReply) { client.clock.now() } else { sent_at };
                 self.acquired(grant)
             }
             // The grant stands whatever the answer says: "busy" was said before it, and after "gone" the lease, which counts

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::processor::{Gap, Grant};
+use crate::sync::mutant;
 use crate::tokens::Tokens;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl Tenure {
         Self {
             locker,
             settings,
-            tokens: Tokens::of(grant.number),
+            tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
             waiting: grant.waiting,
             contended: None,
             renewed_at: counts_from,

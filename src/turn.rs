@@ -12,7 +12,7 @@ use crate::locker;
 use crate::queue::Waiter;
 use crate::recall::Recall;
 use crate::state::{About, Phase, State};
-use crate::sync::thread;
+use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 
@@ -108,6 +108,9 @@ impl Key {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
+                    if mutant!(AsksAnewWithoutAnswer) {
+                        question = self.first_question(client, settings, patience);
+                    }
                     self.state().ask_about(question.locker());
                 }
                 Answer::Busy { busy, unsettled: None }

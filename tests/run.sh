@@ -58,6 +58,10 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
     --skip lock::granted --skip lock::passing --skip lock::lingering
 # Every order in which clients, network and server can act: millions of states.
 cargo test --locked --all-features --release --test model
+# Faults: the scenarios mostly wait, so they may be more than there are cores. Then the mistakes that they must find.
+cargo test --locked --all-features --test faults -- --test-threads 8
+RUSTFLAGS="--cfg dlock_mutants" cargo test --locked --all-features --target-dir target/mutants --test faults -- \
+    mutants:: --test-threads 3
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib
 cargo test --locked --doc

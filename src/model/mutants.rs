@@ -5,6 +5,12 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     NudgesWithoutMutex,
+    // Of the tests with real servers: tests/faults/mutants.rs.
+    DeletesWithoutCompare,
+    ExtendsWithoutCompare,
+    AsksAnewWithoutAnswer,
+    CountsFromReply,
+    TokensStand,
 }
 
 std::thread_local! {

@@ -55,6 +55,10 @@ pub(crate) enum What {
     },
     /// The thread was told, or saw, that its hold is lost.
     Lost,
+    /// The process did not run since then: it was stopped, or the machine was busy with others.
+    Away {
+        since: Nanos,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +94,7 @@ impl fmt::Display for Event {
             What::Unknown { count, why } => write!(f, "unknown {count} {}", why.replace('\n', " ")),
             What::Valid { until } => write!(f, "valid {until}"),
             What::Lost => write!(f, "lost"),
+            What::Away { since } => write!(f, "away {since}"),
         }
     }
 }
@@ -130,6 +135,7 @@ fn parse(line: &str) -> Option<Event> {
         "unknown" => counted().map(|(count, why)| What::Unknown { count, why })?,
         "valid" => What::Valid { until: rest.parse().ok()? },
         "lost" => What::Lost,
+        "away" => What::Away { since: rest.parse().ok()? },
         _ => return None,
     };
     Some(Event { at, actor, what })
@@ -149,6 +155,7 @@ fn events_are_read_as_they_were_written() {
         What::Unknown { count: 0, why: "no answer within 1s".to_owned() },
         What::Valid { until: 5 },
         What::Lost,
+        What::Away { since: 4 },
     ] {
         let event = Event { at: 17, actor, what };
         assert_eq!(event.to_string().parse(), Ok(event));

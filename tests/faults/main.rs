@@ -6,6 +6,10 @@
 mod checker;
 mod fenced;
 mod history;
+#[cfg(dlock_mutants)]
+mod mutants;
+mod pulse;
+mod report;
 mod scenarios;
 mod scene;
 mod setup;

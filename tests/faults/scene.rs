@@ -4,16 +4,19 @@ use crate::checker::waits::Kept;
 use crate::checker::{Absence, store};
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
+use crate::pulse::{self, Pulse};
 use crate::setup::Setup;
 use crate::support::crew::eventually;
 use crate::support::monitor::Monitor;
 use crate::support::worker::Worker;
 use crate::support::{Proxy, RedisServer};
 use crate::worker::{KEY, Work, now};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -46,7 +49,12 @@ pub(crate) struct Scene {
     pub(crate) dead: HashSet<Process>,
     /// When the fault began: waits are measured from here on.
     pub(crate) fault_at: Nanos,
+    /// When the store lost its keys.
+    pub(crate) gone_at: Option<Nanos>,
     pub(crate) lease: u64,
+    /// When this process, whose threads are the network, did not run.
+    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
+    _pulse: Pulse,
     _dir: TempDir,
 }
 
@@ -55,6 +63,9 @@ impl Scene {
         let server = RedisServer::start_with(setup.server);
         let monitor = setup.monitored.then(|| Monitor::start(&server));
         let fenced = Fenced::start();
+        let away: Arc<Mutex<Vec<_>>> = Arc::default();
+        let noted = Arc::clone(&away);
+        let pulse = pulse::keep(move |since, at| noted.lock().push((since, at)));
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
         let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
         let cast = (0..setup.processes).map(|process| {
@@ -70,6 +81,7 @@ impl Scene {
                 file: file.to_str().unwrap().to_owned(),
                 fenced: fenced.port(),
                 process,
+                hold: setup.first_holds.filter(|_| process == 0).unwrap_or(setup.work.hold),
                 ..setup.work.clone()
             };
             let worker = Worker::start_with("worker::process", &work.to_string(), &variables);
@@ -89,7 +101,10 @@ impl Scene {
             kept: Vec::new(),
             dead: HashSet::new(),
             fault_at: 0,
+            gone_at: None,
             lease: setup.work.lease,
+            away,
+            _pulse: pulse,
             _dir: dir,
         }
     }
@@ -149,6 +164,12 @@ impl Scene {
         holder.unwrap()
     }
 
+    /// Waits until this process has just got the lock.
+    pub(crate) fn wait_inside(&mut self, process: Process) {
+        eventually("the process has left", || !self.is_inside(process));
+        eventually("the process holds the lock", || self.is_inside(process));
+    }
+
     fn inside(&self) -> Option<Process> {
         self.inside.iter().find(|(_, depth)| **depth > 0).map(|(actor, _)| actor.process)
     }
@@ -184,6 +205,13 @@ impl Scene {
         let absence = self.absences.iter_mut().rev().find(|absence| absence.process == process).unwrap();
         absence.to = now();
         self.signal(process, Signal::CONT);
+    }
+
+    /// Nobody can get or give back the lock for so many leases, whatever the reason.
+    pub(crate) fn close_for(&mut self, leases: f64) {
+        let length = Duration::from_millis(self.lease).mul_f64(leases).as_nanos();
+        let at = now();
+        self.kept.push(Kept { at, until: at + u64::try_from(length).unwrap() });
     }
 
     /// Kills a process (SIGKILL).
@@ -236,6 +264,11 @@ impl Scene {
         self.process_of(entry?.split_once(' ')?.1)
     }
 
+    /// Waits until the store has given the lock to a process.
+    pub(crate) fn wait_for_grant(&self, process: Process) {
+        eventually("the lock is given", || self.process_in_store() == Some(process));
+    }
+
     fn process_of(&self, locker: &str) -> Option<Process> {
         let pid = store::process_of(locker)?;
         self.processes().find(|process| self.cast[*process as usize].worker.pid() == pid)
@@ -259,6 +292,9 @@ impl Scene {
             .map(|process| (Process::try_from(*process).unwrap(), self.cast[*process].worker.answer_about("rests")))
             .collect();
         self.refresh();
+        for (from, to) in std::mem::take(&mut *self.away.lock()) {
+            self.absences.extend(self.processes().map(|process| Absence { process, from, to }));
+        }
         rests
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
+use crate::pulse;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
 use parking_lot::Mutex;
@@ -45,9 +46,13 @@ pub(crate) struct Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, file, fenced, process, threads, lease, hold, pause, tries, reentries, io, listener, seed } = self;
+        let Self { url, file, fenced, process, threads, lease, hold, pause, tries, reentries, io, listener, seed } =
+            self;
         let (shortest, longest) = hold;
-        write!(f, "{url} {file} {fenced} {process} {threads} {lease} {shortest} {longest} {pause} {tries} {reentries} {io} {listener} {seed}")
+        write!(
+            f,
+            "{url} {file} {fenced} {process} {threads} {lease} {shortest} {longest} {pause} {tries} {reentries} {io} {listener} {seed}"
+        )
     }
 }
 
@@ -109,11 +114,19 @@ struct Hand {
 fn process() {
     let Some(settings) = worker::settings() else { return };
     let work: Work = settings.parse().unwrap();
+    // With RUST_LOG set, the library tells on stderr what it does.
+    let _ = env_logger::builder()
+        .format(|line, record| {
+            writeln!(line, "{} {} {:?} {}", now(), std::process::id(), thread::current().id(), record.args())
+        })
+        .try_init();
     let store = RedisLockProcessor::builder(&work.url).unwrap().io_timeout(Duration::from_millis(work.io));
     let generator = DLockGenerator::builder().listener(work.listener).build(store.build().unwrap()).unwrap();
     let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
     let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
     let stop = Arc::new(AtomicBool::new(false));
+    let (pulse, actor) = (Arc::clone(&recorder), Actor { process: work.process, thread: u32::MAX });
+    let _pulse = pulse::keep(move |since, at| pulse.note(at, actor, What::Away { since }));
     let hands = (0..work.threads).map(|thread| {
         let hand = Hand {
             recorder: Arc::clone(&recorder),
@@ -241,11 +254,11 @@ impl Hand {
     }
 }
 
-/// A moment, and until when the guard is known to be valid: never later than it is.
+/// A moment, and until when the guard is known to be valid: never later than it is, and 0 when it is lost.
 fn known(guard: &DLockGuard<'_>) -> (Nanos, Nanos) {
     let at = now();
     let remaining = u64::try_from(guard.remaining().as_nanos()).unwrap();
-    (now(), at + remaining)
+    (now(), if remaining == 0 { 0 } else { at + remaining })
 }
 
 fn count(lock: &DistributedReentrantLock) -> u32 {

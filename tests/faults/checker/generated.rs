@@ -115,7 +115,7 @@ fn history(turns: &[Turn]) -> Vec<Event> {
 }
 
 fn found(events: Vec<Event>) -> Vec<Property> {
-    judge(events, &[]).violations.into_iter().map(|violation| violation.property).collect()
+    judge(events, &mut Vec::new()).violations.into_iter().map(|violation| violation.property).collect()
 }
 
 /// Places of events of a kind.
@@ -130,7 +130,7 @@ fn first_got(what: &What) -> bool {
 proptest! {
     #[test]
     fn histories_of_a_correct_lock_are_accepted(turns in turns()) {
-        let verdict = judge(history(&turns), &[]);
+        let verdict = judge(history(&turns), &mut Vec::new());
         prop_assert_eq!(verdict.violations, vec![]);
         prop_assert_eq!(verdict.holds.len(), turns.len());
     }
@@ -229,7 +229,7 @@ fn two_holds(until: Nanos, told: Option<Nanos>, next: Nanos) -> Vec<super::Hold>
         event(next, other, What::Got { token: 2, count: 1, until: next + 10 }),
     ];
     events.extend(told.map(|at| event(at, one, What::Lost)));
-    judge(events, &[]).holds
+    judge(events, &mut Vec::new()).holds
 }
 
 #[test]
@@ -246,9 +246,10 @@ fn the_wait_for_a_lock_that_is_free_counts_from_the_end_of_its_lease() {
 fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, Some(130), 150);
-    assert_eq!(latest_news(&holds, &[]), nanos(30));
-    assert_eq!(latest_news(&holds, &[Absence { process: 0, from: 90, to: 125 }]), nanos(5));
-    assert_eq!(latest_news(&two_holds(100, Some(80), 150), &[]), nanos(0));
+    assert_eq!(latest_news(&holds, &[], None), nanos(30));
+    assert_eq!(latest_news(&holds, &[Absence { process: 0, from: 90, to: 125 }], None), nanos(5));
+    assert_eq!(latest_news(&holds, &[], Some(60)), nanos(70));
+    assert_eq!(latest_news(&two_holds(100, Some(80), 150), &[], None), nanos(0));
 }
 
 #[test]
@@ -263,5 +264,8 @@ fn a_call_that_outlasts_its_time_is_found() {
     assert_eq!(found(events(150_000_000)), []);
     assert_eq!(found(events(700_000_000)), [Property::C]);
     let stopped = Absence { process: 0, from: 5, to: 600_000_000 };
-    assert!(judge(events(700_000_000), &[stopped]).violations.is_empty());
+    assert!(judge(events(700_000_000), &mut vec![stopped]).violations.is_empty());
+    let mut away = events(700_000_000);
+    away.push(Event { at: 600_000_000, actor, what: What::Away { since: 5 } });
+    assert_eq!(found(away), []);
 }

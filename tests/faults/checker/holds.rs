@@ -8,10 +8,19 @@ use std::fmt;
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    Got { token: u64, count: u32 },
-    Left { count: u32 },
-    Fail { count: u32 },
-    Unknown { count: u32 },
+    Got {
+        token: u64,
+        count: u32,
+    },
+    Left {
+        count: u32,
+    },
+    Fail {
+        count: u32,
+    },
+    Unknown {
+        count: u32,
+    },
     /// The process ended first.
     Never,
 }
@@ -43,7 +52,7 @@ pub(crate) fn calls(events: &[Event]) -> Vec<Call> {
             What::Left { count } => End::Left { count: *count },
             What::Fail { count, .. } => End::Fail { count: *count },
             What::Unknown { count, .. } => End::Unknown { count: *count },
-            What::Valid { .. } | What::Lost => continue,
+            What::Valid { .. } | What::Lost | What::Away { .. } => continue,
         };
         if let Some(call) = open.remove(&event.actor) {
             (calls[call].end, calls[call].end_at) = (end, event.at);
@@ -164,6 +173,7 @@ pub(crate) fn holds(events: &[Event]) -> Vec<Hold> {
                     holds[*hold].lost.get_or_insert(at);
                 }
             }
+            What::Away { .. } => {}
         }
     }
     holds

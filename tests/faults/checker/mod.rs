@@ -17,8 +17,7 @@ pub(crate) mod store;
 pub(crate) mod tokens;
 pub(crate) mod waits;
 
-use crate::history::Event;
-use crate::history::Nanos;
+use crate::history::{Event, Nanos, What};
 use holds::Hold;
 use std::fmt;
 
@@ -60,7 +59,7 @@ impl fmt::Debug for Violation {
     }
 }
 
-/// A time that a process did not run: it was stopped, or dead.
+/// A time that a process did not run: it was stopped, or dead, or the machine was busy with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Absence {
     pub(crate) process: u32,
@@ -82,8 +81,12 @@ pub(crate) struct Verdict {
     pub(crate) holds: Vec<Hold>,
 }
 
-/// Judges a history: the events of all threads on one lock.
-pub(crate) fn judge(mut events: Vec<Event>, absences: &[Absence]) -> Verdict {
+/// Judges a history: the events of all threads on one lock. What it says of processes that did not run is added.
+pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>) -> Verdict {
+    absences.extend(events.iter().filter_map(|event| match event.what {
+        What::Away { since } => Some(Absence { process: event.actor.process, from: since, to: event.at }),
+        _ => None,
+    }));
     // The order of each thread's own events stays.
     events.sort_by_key(|event| event.at);
     let calls = holds::calls(&events);

@@ -16,8 +16,9 @@ pub(super) fn check(calls: &[Call], absences: &[Absence]) -> Vec<Violation> {
         _ => false,
     });
     late.map(|call| {
-        let took = ms(call.end_at - call.begin);
-        Violation::of(Property::C, format!("thread {}: {:?} took {took}", call.actor, call.op))
+        let (took, begin) = (ms(call.end_at - call.begin), ms(call.begin));
+        let story = format!("thread {}: {:?} from {begin} on took {took}: {:?}", call.actor, call.op, call.end);
+        Violation::of(Property::C, story)
     })
     .collect()
 }

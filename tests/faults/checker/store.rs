@@ -86,7 +86,9 @@ impl Reader {
             }
             ["set", _, locker, "PX", lease] => {
                 if self.must_be_mine("overwrites", at) {
-                    self.seen.expired.extend(self.held.take_if(|held| held.locker != self.caller).map(|over| over.locker));
+                    self.seen
+                        .expired
+                        .extend(self.held.take_if(|held| held.locker != self.caller).map(|over| over.locker));
                 }
                 if self.held.as_ref().is_none_or(|held| held.locker != *locker) {
                     self.seen.tenures += 1;
@@ -146,16 +148,18 @@ mod tests {
 
     fn log(lines: &[(u64, bool, &str)]) -> Vec<Executed> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-        lines.iter().map(|(at, by_script, line)| Executed { at: *at, by_script: *by_script, words: words(line) }).collect()
+        lines
+            .iter()
+            .map(|(at, by_script, line)| Executed { at: *at, by_script: *by_script, words: words(line) })
+            .collect()
     }
 
-    const TAKE: [(u64, bool, &str); 2] = [(0, false, "evalsha s 3 k q f a-1 1000"), (1, true, "set k a-1 NX PX 1000 GET")];
+    const TAKE: [(u64, bool, &str); 2] =
+        [(0, false, "evalsha s 3 k q f a-1 1000"), (1, true, "set k a-1 NX PX 1000 GET")];
 
     #[test]
     fn a_foreign_key_is_seen_to_be_changed() {
-        for (line, what) in
-            [("del k", "deletes"), ("pexpire k 1000", "extends"), ("set k b-1 PX 1000", "overwrites")]
-        {
+        for (line, what) in [("del k", "deletes"), ("pexpire k 1000", "extends"), ("set k b-1 PX 1000", "overwrites")] {
             let mut lines = TAKE.to_vec();
             lines.extend([(500, false, "evalsha s 3 k q f b-1 1000"), (501, true, line)]);
             let seen = check(&log(&lines), "k");

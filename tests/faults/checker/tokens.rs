@@ -10,7 +10,8 @@ pub(super) fn check(holds: &[Hold]) -> Vec<Violation> {
     let mut claimed: Option<&Hold> = None;
     for (place, hold) in holds.iter().enumerate() {
         if hold.tokens.iter().any(|token| *token != hold.token()) {
-            violations.push(Violation::of(Property::F, format!("reentry changed the token: {:?} in {hold:?}", hold.tokens)));
+            violations
+                .push(Violation::of(Property::F, format!("reentry changed the token: {:?} in {hold:?}", hold.tokens)));
         }
         // Of holds that were never valid the order in the store is unknown, but for those that were over before it was asked for.
         let over = holds[..place].iter().filter(|before| before.since <= hold.asked);

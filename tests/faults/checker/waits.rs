@@ -34,13 +34,20 @@ pub(crate) fn longest_wait(holds: &[Hold], absences: &[Absence], kept: &[Kept], 
 }
 
 /// The longest time between the end of a hold's lease, as its thread knew it, and the moment when the thread was told. A process
-/// that does not run cannot know: there it counts from its return.
-pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence]) -> Duration {
-    // An unlock tells by itself, when it comes back.
-    let news = holds.iter().filter(|hold| hold.unlock.is_none_or(|unlock| unlock > hold.until)).filter_map(|hold| {
-        let gone = absences.iter().find(|absence| absence.meets(hold.actor.process, hold.until, hold.until));
-        let since = gone.map_or(hold.until, |absence| absence.to);
-        Some(hold.lost?.saturating_sub(since))
+/// that does not run cannot know: there it counts from its return. When the store lost its keys at `gone_at`, it
+/// counts from then.
+pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], gone_at: Option<Nanos>) -> Duration {
+    let news = holds.iter().filter_map(|hold| {
+        let mut over = hold.until;
+        if let Some(gone_at) = gone_at.filter(|gone_at| (hold.since..hold.claimed_until()).contains(gone_at)) {
+            over = gone_at;
+        }
+        // An unlock tells by itself, when it comes back.
+        if hold.unlock.is_some_and(|unlock| unlock <= over) {
+            return None;
+        }
+        let away = absences.iter().find(|absence| absence.meets(hold.actor.process, over, over));
+        Some(hold.lost?.saturating_sub(away.map_or(over, |absence| absence.to)))
     });
     Duration::from_nanos(news.max().unwrap_or(0))
 }

@@ -1,20 +1,31 @@
 //! Faults of the process that holds the lock.
 
-use crate::setup::{Bounds, Setup};
+use crate::report::{Bounds, Report};
+use crate::setup::Setup;
+
+pub(crate) fn undisturbed(mutant: Option<&'static str>) -> Report {
+    Setup::of("no fault").with(mutant).play(Bounds::default(), |scene| scene.sleep(2.0))
+}
 
 #[test]
-fn nothing_happens() {
-    Setup::of("no fault").play(Bounds::default(), |scene| scene.sleep(2.0)).is_clean();
+fn without_a_fault_nobody_waits() {
+    undisturbed(None).is_clean();
+}
+
+/// What it does late must hurt nobody: neither its extensions nor its unlock.
+pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
+    let bounds = Bounds { expired: 1, ..Bounds::default() };
+    Setup::of("holder SIGSTOP 2 L").with(mutant).play(bounds, |scene| {
+        let holder = scene.stop_holder();
+        scene.sleep(2.0);
+        scene.resume(holder);
+        scene.sleep(0.5);
+    })
 }
 
 #[test]
 fn a_holder_that_is_stopped_for_two_leases_knows_that_it_has_lost_the_lock() {
-    let report = Setup::of("holder SIGSTOP 2 L").play(Bounds { expired: 1, ..Bounds::default() }, |scene| {
-        let holder = scene.stop_holder();
-        scene.sleep(2.0);
-        scene.resume(holder);
-    });
-    assert!(report.is_clean().lost >= 1);
+    assert!(stopped(None).is_clean().lost >= 1);
 }
 
 #[test]

@@ -1,3 +1,8 @@
 //! The faults, each with the rule that it would break.
 
-mod holder;
+pub(crate) mod holder;
+mod messages;
+pub(crate) mod network;
+mod restart;
+mod server;
+mod waiter;
