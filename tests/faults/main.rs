@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod admin;
 mod checker;
 mod fenced;
 mod history;
+mod long;
 #[cfg(dlock_mutants)]
 mod mutants;
 mod pulse;

@@ -135,7 +135,7 @@ fn process() {
             recorder: Arc::clone(&recorder),
             actor: Actor { process: work.process, thread },
             lock: generator.generate_with(config.clone()).unwrap(),
-            dice: Dice(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
+            dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
             work: work.clone(),
             stop: Arc::clone(&stop),
         };
@@ -279,10 +279,15 @@ fn failed(error: &Error, count: u32) -> What {
 }
 
 /// Random numbers that are the same for the same seed (splitmix64).
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn up_to(&mut self, most: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number from 0 to `most`.
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

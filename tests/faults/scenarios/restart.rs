@@ -27,7 +27,8 @@ fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
     let bounds = Bounds { waited: Duration::from_millis(LEASE), ..Bounds::default() };
     let mut longest = Duration::ZERO;
     let report = Setup::of("restart with persistence")
-        .server(&["--appendonly", "yes", "--appendfsync", "always"])
+        // What is written before an answer survives the end of the process; a slow disk is not the fault to be played.
+        .server(&["--appendonly", "yes", "--appendfsync", "no"])
         .first_holds(1.5)
         .unwatched()
         .play(bounds, |scene| {
