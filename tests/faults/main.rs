@@ -16,4 +16,5 @@ mod scenarios;
 mod scene;
 mod setup;
 mod support;
+mod toxics;
 mod worker;
