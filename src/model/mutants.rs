@@ -59,6 +59,11 @@ pub(crate) enum Mutant {
     EndsByOldCount,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
+    // Of the tests with real servers: tests/faults/mutants.rs.
+    DeletesWithoutCompare,
+    ExtendsWithoutCompare,
+    AsksAnewWithoutAnswer,
+    TokensStand,
 }
 
 std::thread_local! {

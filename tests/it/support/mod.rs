@@ -5,11 +5,14 @@ pub(crate) mod crew;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;
+#[allow(dead_code, reason = "tests/faults has more of it")]
 pub(crate) mod monitor;
 pub(crate) mod process;
+#[allow(dead_code, reason = "tests/faults has more of it")]
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;
+#[allow(dead_code, reason = "tests/faults has more of it")]
 pub(crate) mod worker;
 
 pub(crate) use jvm::Jvm;

@@ -29,9 +29,15 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a process that runs the test at `path` (`module::name`).
     pub(crate) fn start(path: &str, settings: &str) -> Self {
+        Self::start_with(path, settings, &[])
+    }
+
+    /// Starts a process with further environment variables.
+    pub(crate) fn start_with(path: &str, settings: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args([path, "--exact", "--nocapture", "--ignored"])
             .env(SETTINGS, settings)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
