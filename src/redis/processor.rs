@@ -8,6 +8,7 @@ use super::link::Endpoint;
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
+use super::slot;
 use super::transport::Transport;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
@@ -52,6 +53,7 @@ impl RedisLockProcessor {
     }
 
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+        slot::prepare();
         Self { transport: Transport::new(endpoint, io_timeout), io_timeout }
     }
 
