@@ -8,7 +8,6 @@ use super::link::Endpoint;
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
-use super::slot;
 use super::transport::Transport;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
@@ -53,7 +52,8 @@ impl RedisLockProcessor {
     }
 
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
-        slot::prepare();
+        // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
+        let _ = queue_key("");
         Self { transport: Transport::new(endpoint, io_timeout), io_timeout }
     }
 

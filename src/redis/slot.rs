@@ -46,11 +46,6 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     tags
 });
 
-/// Makes the table of tags, so that not the first lock has to wait for it: milliseconds, and many unoptimised.
-pub(crate) fn prepare() {
-    Lazy::force(&TAGS);
-}
-
 /// A hash tag, without braces, that falls into the slot of `key`.
 pub(crate) fn tag_for(key: &str) -> u32 {
     TAGS[usize::from(slot_of(key.as_bytes()))]

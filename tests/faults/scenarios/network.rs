@@ -2,7 +2,7 @@
 
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
-use crate::setup::Setup;
+use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
 use crate::support::proxy::{Fired, Lot, Sent, Way};
 use std::time::Duration;
@@ -100,7 +100,7 @@ pub(crate) fn extension_after_release(mutant: Option<&'static str>) -> Report {
     Setup::of("extension late by 1.4 L").first_holds(1.1).with(mutant).play(Bounds::default(), |scene| {
         for _ in 0..2 {
             scene.wait_inside(0);
-            let late = Lot::DelayRequest(Duration::from_millis(1400));
+            let late = Lot::DelayRequest(leases(1.4));
             wait_for(&scene.proxy(0).trap(Sent::Extend, 0, late));
         }
         scene.sleep(1.6);
@@ -120,7 +120,7 @@ fn requests_that_come_too_late_change_nothing() {
     let report = Setup::of("requests of the holder late by 1.4 L").first_holds(2.5).play(bounds, |scene| {
         scene.wait_inside(0);
         scene.fault();
-        scene.proxy(0).delay(Way::ToServer, Duration::from_millis(1400));
+        scene.proxy(0).delay(Way::ToServer, leases(1.4));
         scene.sleep(1.6);
         scene.proxy(0).delay(Way::ToServer, Duration::ZERO);
         scene.sleep(1.4);
