@@ -31,8 +31,8 @@ fn wait_for(fired: &Fired) {
 
 /// A resent acquire is one hold: the first locker is asked about, and no second one takes its place.
 pub(crate) fn reply_of_acquire_lost(mutant: Option<&'static str>) -> Report {
-    // The time-out of the question, and a poll.
-    let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
+    // The time-out of the question, and a poll: no message comes.
+    let bounds = Bounds { waited: leases(1.0 / 6.0) + Duration::from_millis(600), ..Bounds::default() };
     seldom("reply of acquire lost").with(mutant).play(bounds, |scene| {
         // Of a tenure that was forgotten a message would tell, as soon as others want the lock.
         scene.processes().for_each(|process| scene.proxy(process).lose_messages(true));
@@ -47,7 +47,9 @@ fn an_acquire_whose_reply_is_lost_is_one_hold() {
 
 #[test]
 fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
-    let bounds = Bounds { waited: Duration::from_millis(800), ..Bounds::default() };
+    // It has the lock until the clean-up list asks again.
+    let again = leases(1.0 / 6.0).min(Duration::from_millis(1000));
+    let bounds = Bounds { waited: again + Duration::from_millis(800), ..Bounds::default() };
     let late = Lot::DelayRequest(Duration::from_millis(700));
     seldom("request of acquire late").play(bounds, |scene| meet(scene, Sent::Acquire, late, 4)).is_clean();
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) const HANG: Duration = Duration::from_secs(25);
 
 /// The same for longer leases than a second, which `DLOCK_TEST_LEASE` gives to the scenarios of faults.
-fn hang() -> Duration {
+pub(crate) fn hang() -> Duration {
     let lease = std::env::var("DLOCK_TEST_LEASE").ok().and_then(|ms| ms.parse().ok()).unwrap_or(0);
     HANG + 10 * Duration::from_millis(lease)
 }
