@@ -218,6 +218,7 @@ mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
+mod one_line;
 mod owner;
 mod passing;
 mod processor;
