@@ -1,6 +1,9 @@
-//! Where the server is and who we are there, read from a URL. Nothing here shows a password.
+//! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password; what a URL that
+//! cannot be used shows of itself is decided in `mask`.
 
+use super::mask::mask;
 use crate::error::Error;
+use crate::one_line::OneLine;
 use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
 use std::path::PathBuf;
@@ -26,7 +29,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], with the password masked.
+    /// [`Error::InvalidConfig`], with everything masked that may be a user or a password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let invalid = |hint: &str| Error::invalid("URL", mask(url), hint);
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -56,6 +59,16 @@ impl Address {
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
+        // Both would be shown whenever the server cannot be reached.
+        match &place {
+            Place::Tcp { host, .. } if host.contains('%') => {
+                return Err(invalid("the host name has a `%` in it: write user and password before a plain `@`"));
+            }
+            Place::Unix(path) if path.to_string_lossy().contains("pass=") => {
+                return Err(invalid("the socket's path has `pass=` in it: write settings after a plain `?`"));
+            }
+            _ => {}
+        }
         Ok(Self {
             place,
             user: settings.username().map(str::to_owned),
@@ -70,7 +83,7 @@ impl fmt::Display for Address {
         match &self.place {
             Place::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Place::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            Place::Unix(path) => write!(f, "{}", OneLine(path.display())),
         }
     }
 }
@@ -78,30 +91,6 @@ impl fmt::Display for Address {
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}/{}", self.db)
-    }
-}
-
-/// A URL that may be shown: whatever stands where a password may be is hidden, even when the URL is malformed.
-fn mask(url: &str) -> String {
-    let start = url.find("://").map_or(0, |i| i + 3);
-    let (head, rest) = url.split_at(start);
-    // The last `@`: a password with a bare `@` or `/` in it is a usual reason why the URL is malformed.
-    let shown = match rest.rfind('@') {
-        Some(at) => {
-            let user = rest[..at].split(':').next().unwrap_or_default();
-            // Without a colon it may be a password written in the wrong place.
-            let user = if rest[..at].contains(':') { user } else { "" };
-            format!("{head}{user}:***{}", &rest[at..])
-        }
-        None => url.to_owned(),
-    };
-    match shown.find("pass=") {
-        Some(at) => {
-            let (head, secret) = shown.split_at(at + 5);
-            let rest = secret.find('&').map_or("", |end| &secret[end..]);
-            format!("{head}***{rest}")
-        }
-        None => shown,
     }
 }
 

@@ -17,6 +17,7 @@ mod handshake;
 mod inbox;
 mod keys;
 mod link;
+mod mask;
 mod message;
 mod processor;
 mod reply;
