@@ -205,6 +205,8 @@ mod client;
 mod clock;
 mod config;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod generator;
 mod guard;
 mod hear;
@@ -236,6 +238,9 @@ mod turn;
 mod unguarded;
 mod worker;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::fuzz::check as fuzz;
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};

@@ -20,15 +20,19 @@ struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl fmt::Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for c in text.chars() {
-            match c {
-                '"' | '\'' | '\\' => self.0.write_char(c)?,
-                // Escapes what is not printable: control and format characters, other line ends, unassigned ones.
-                _ => write!(self.0, "{}", c.escape_debug())?,
-            }
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_plain(*c)) {
+            self.0.write_str(&rest[..at])?;
+            write!(self.0, "{}", c.escape_debug())?;
+            rest = &rest[at + c.len_utf8()..];
         }
-        Ok(())
+        self.0.write_str(rest)
     }
+}
+
+/// What is left as it is; of other alphabets, `escape_debug` leaves alone what has a shape.
+fn is_plain(c: char) -> bool {
+    c == ' ' || c.is_ascii_graphic()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password; what a URL that
 //! cannot be used shows of itself is decided in `mask`.
 
-use super::mask::mask;
+use super::mask::{find_password, mask};
 use crate::error::Error;
 use crate::one_line::OneLine;
 use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
@@ -64,8 +64,8 @@ impl Address {
             Place::Tcp { host, .. } if host.contains('%') => {
                 return Err(invalid("the host name has a `%` in it: write user and password before a plain `@`"));
             }
-            Place::Unix(path) if path.to_string_lossy().contains("pass=") => {
-                return Err(invalid("the socket's path has `pass=` in it: write settings after a plain `?`"));
+            Place::Unix(path) if find_password(&path.to_string_lossy()).is_some() => {
+                return Err(invalid("the socket's path names a password: write settings after a plain `?`"));
             }
             _ => {}
         }

@@ -64,7 +64,8 @@ pub(crate) fn failed(address: &Address, cause: &io::Error) -> Error {
     Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {cause}"))
 }
 
-fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
+/// Whether who answers `HELLO` so can carry locks.
+pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
     let fields = match reply {
         Value::Array(fields) => fields,
         Value::ServerError(e) => return Err(refusal(e, address)),

@@ -13,6 +13,8 @@ mod builder;
 mod call;
 mod classify;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod handshake;
 mod inbox;
 mod keys;
