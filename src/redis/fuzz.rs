@@ -21,6 +21,7 @@ use ::redis::Value;
 use std::time::Duration;
 
 const RESP: &[&str] = &[
+    SECRET,
     "\r\n",
     "*3\r\n",
     "$-1\r\n",
@@ -96,6 +97,7 @@ pub(crate) const TARGETS: &[Target] = &[
         name: "error",
         check: error,
         words: &[
+            SECRET,
             "ERR ",
             "NOAUTH",
             "NOPERM ",
@@ -368,12 +370,15 @@ fn hello(data: &[u8]) {
 /// Who answers `HELLO` with this is a server that can carry locks, or refused on one line; never with an unknown outcome.
 fn judged(reply: &Value) {
     let place = Place::Tcp { host: "host".to_owned(), port: 6379, tls: false };
-    let address = Address { place, user: None, password: None, db: 0 };
+    let address = Address { place, user: None, password: Some(SECRET.to_owned()), db: 0 };
     match check_hello(reply, &address) {
         Ok(()) => assert!(matches!(reply, Value::Array(fields) if fields.len() > 1), "{reply:?}"),
         Err(error) => {
             assert_plain_error(&error);
             assert!(!matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
+            if let Value::ServerError(e) = reply {
+                assert!(e.code().contains(SECRET) || !format!("{error} {error:?}").contains(SECRET), "{error}");
+            }
         }
     }
 }
