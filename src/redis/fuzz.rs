@@ -235,7 +235,7 @@ fn read(reply: &Value) {
         if !matches!(reply, Value::ServerError(_)) {
             assert!(matches!(&error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
             assert!(error.to_string().chars().all(|c| c.is_ascii_graphic() || " …".contains(c)), "{error}");
-            assert!(error.to_string().len() < 2_000, "{error}");
+            assert!(error.to_string().len() < 300, "{error}");
         }
     };
     for request in requests() {

@@ -168,20 +168,27 @@ fn unexpected(reply: &Value) -> Error {
     Error::backend(BackendFailure::Unknown, message)
 }
 
-/// A reply's types, without its contents.
+/// A reply's types, without its contents. Deeper than ours are, an array is just that: what a stranger nests would fill the log.
 pub(crate) fn shape(value: &Value) -> String {
     match value {
-        Value::Nil => "nil".to_owned(),
-        Value::Int(_) => "integer".to_owned(),
-        Value::BulkString(_) => "string".to_owned(),
-        Value::Okay | Value::SimpleString(_) => "status".to_owned(),
-        Value::ServerError(_) => "error".to_owned(),
         Value::Array(items) => {
-            let shown: Vec<_> = items.iter().take(6).map(shape).collect();
+            let shown: Vec<_> = items.iter().take(6).map(kind).collect();
             let more = if items.len() > shown.len() { ", …" } else { "" };
             format!("[{}{more}]", shown.join(", "))
         }
-        _ => "no RESP2 type".to_owned(),
+        other => kind(other).to_owned(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Int(_) => "integer",
+        Value::BulkString(_) => "string",
+        Value::Okay | Value::SimpleString(_) => "status",
+        Value::ServerError(_) => "error",
+        Value::Array(_) => "array",
+        _ => "no RESP2 type",
     }
 }
 
