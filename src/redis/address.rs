@@ -59,8 +59,11 @@ impl Address {
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
-        // Both would be shown whenever the server cannot be reached.
+        // All would be shown whenever the server cannot be reached.
         match &place {
+            Place::Tcp { .. } if url[url.find(['?', '#']).unwrap_or(url.len())..].contains('@') => {
+                return Err(invalid("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password"));
+            }
             Place::Tcp { host, .. } if host.contains('%') => {
                 return Err(invalid("the host name has a `%` in it: write user and password before a plain `@`"));
             }
@@ -125,6 +128,11 @@ mod tests {
             "redis://ann:s3crt@host/?protocol=s3crt",
             "unix:///run/r.sock?db=x&pass=s3crt&user=a",
             "rediss://ann:s3crt@host/#insecure",
+            // Such as could be used, but not as they were meant.
+            "redis://ann:1?s3crt@host",
+            "redis://ann:1#s3crt@host",
+            "redis://ann%3As3crt%40host",
+            "unix:///run/r.sock%3Fpass=s3crt",
         ] {
             let error = Address::parse(url).expect_err(url);
             assert!(matches!(&error, Error::InvalidConfig { what: "URL", .. }), "{error:?}");
