@@ -167,7 +167,7 @@
 //!
 //! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
 //! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the clean-up list. DEBUG: single retries and settled
-//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a password.
+//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line.
 //!
 //! # Features and MSRV
 //!

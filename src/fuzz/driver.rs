@@ -106,6 +106,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value:?} is no number")))
 }
 
+#[expect(clippy::print_stdout, reason = "how much was run is the result of a long run")]
 fn drive(name: &str) {
     let target = targets().find(|target| target.name == name).expect("a target");
     let corpus = corpus(target);
@@ -131,6 +132,11 @@ macro_rules! drive {
         fn every_target_is_driven() {
             let names: Vec<_> = targets().map(|target| target.name).collect();
             assert_eq!(names, [$($name),*]);
+            let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/Cargo.toml");
+            let manifest = fs::read_to_string(manifest).expect("the crate for libFuzzer");
+            for name in names {
+                assert!(manifest.contains(&format!("path = \"targets/{name}.rs\"")), "libFuzzer has no {name}");
+            }
         }
     };
 }
