@@ -1,6 +1,7 @@
 //! Settings of one lock.
 
 use crate::error::Error;
+use crate::one_line::OneLine;
 use std::time::Duration;
 
 /// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
@@ -182,8 +183,9 @@ impl DLockConfig {
         self.probe
     }
 
-    pub(crate) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
+    /// The reason, fit for the log whatever the caller put into it.
+    pub(crate) fn reason(&self) -> Option<OneLine<&str>> {
+        self.reason.as_deref().map(OneLine)
     }
 
     /// Checks all settings and drops the lease's part of a millisecond.

@@ -167,7 +167,7 @@
 //!
 //! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
 //! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the clean-up list. DEBUG: single retries and settled
-//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a password.
+//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line.
 //!
 //! # Features and MSRV
 //!
@@ -205,6 +205,8 @@ mod client;
 mod clock;
 mod config;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod generator;
 mod guard;
 mod hear;
@@ -218,6 +220,7 @@ mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
+mod one_line;
 mod owner;
 mod passing;
 mod processor;
@@ -235,6 +238,9 @@ mod turn;
 mod unguarded;
 mod worker;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::fuzz::check as fuzz;
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};

@@ -13,6 +13,7 @@ mod lock;
 mod network;
 mod processes;
 mod redis_store;
+mod security;
 mod support;
 mod tls;
 mod tokens;
