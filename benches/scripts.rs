@@ -7,6 +7,15 @@
 mod frame;
 #[path = "../src/redis/script.rs"]
 mod script;
+/// What the scripts' module asks of the library's: whether a mistake is built in.
+mod sync {
+    macro_rules! mutant {
+        ($name:ident) => {
+            false
+        };
+    }
+    pub(crate) use mutant;
+}
 
 use frame::Framer;
 use script::{ACQUIRE, Call, EXTEND, POLL, PROBE, Packed, RELEASE, Script};

@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::owner;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
 use crate::state::{Phase, State};
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, mutant};
 use crate::tenure::Tenure;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
     }
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
-            tenure.renewed(sent_at);
+            tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
             tenure.others_waited(waiting, sent_at, now);
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);

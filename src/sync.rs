@@ -33,16 +33,32 @@ mod imp {
 
 pub(crate) use imp::*;
 
-/// Whether a mistake is built in, which only the model does: `if mutant!(Name)` is a point where a check can be removed.
-#[cfg(not(all(test, dlock_shuttle)))]
+/// Whether a mistake is built in, which only tests do: `if mutant!(Name)` is a point where a check can be removed. Those of
+/// the model name it in the test; those of a build with `--cfg dlock_mutants`, in the environment variable `DLOCK_MUTANT`.
+#[cfg(not(any(all(test, dlock_shuttle), dlock_mutants)))]
 macro_rules! mutant {
     ($name:ident) => {
         $crate::sync::NO_MUTANT
     };
 }
 
-#[cfg(not(all(test, dlock_shuttle)))]
+#[cfg(not(any(all(test, dlock_shuttle), dlock_mutants)))]
 pub(crate) const NO_MUTANT: bool = false;
+
+#[cfg(all(dlock_mutants, not(all(test, dlock_shuttle))))]
+macro_rules! mutant {
+    ($name:ident) => {
+        $crate::sync::is_mutant(stringify!($name))
+    };
+}
+
+/// Whether the process is to make this mistake.
+#[cfg(all(dlock_mutants, not(all(test, dlock_shuttle))))]
+pub(crate) fn is_mutant(name: &str) -> bool {
+    static NAMED: once_cell::sync::Lazy<Option<String>> =
+        once_cell::sync::Lazy::new(|| std::env::var("DLOCK_MUTANT").ok());
+    NAMED.as_deref() == Some(name)
+}
 
 #[cfg(all(test, dlock_shuttle))]
 macro_rules! mutant {

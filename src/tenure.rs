@@ -61,7 +61,7 @@ impl Tenure {
         Self {
             locker,
             settings,
-            tokens: Tokens::of(grant.number),
+            tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
             waiting: grant.waiting,
             contended: None,
             heard_at: counts_from,

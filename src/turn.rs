@@ -108,6 +108,9 @@ impl Key {
                     log::debug!("lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
+                    if mutant!(AsksAnewWithoutAnswer) {
+                        question = self.first_question(client, settings, patience);
+                    }
                     self.state().ask_about(question.locker());
                 }
                 Answer::Busy { busy, unsettled: None }

@@ -61,6 +61,10 @@ cargo test --locked --all-features --release --test model
 # Schedules of the threads of a client, the crate's own code: built anew, with other mutexes.
 RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_shuttle -C debug-assertions" \
     cargo test --locked --lib --release --target-dir target/shuttle -- model::
+# Faults: the scenarios mostly wait, so they may be more than there are cores. Then the mistakes that they must find.
+cargo test --locked --all-features --test faults -- --test-threads 8
+RUSTFLAGS="--cfg dlock_mutants" cargo test --locked --all-features --target-dir target/mutants --test faults -- \
+    mutants:: --test-threads 3
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib
 cargo test --locked --doc

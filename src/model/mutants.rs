@@ -17,6 +17,7 @@ pub(crate) enum Mutant {
     GivesUpWithHold,
     /// A thread is woken without the mutex.
     NudgesWithoutMutex,
+<<<<<<< HEAD
     /// The lease counts from when the client heard of it.
     CountsFromHearing,
     /// The lease counts from the reply.
@@ -59,6 +60,14 @@ pub(crate) enum Mutant {
     EndsByOldCount,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
+=======
+    // Of the tests with real servers: tests/faults/mutants.rs.
+    DeletesWithoutCompare,
+    ExtendsWithoutCompare,
+    AsksAnewWithoutAnswer,
+    CountsFromReply,
+    TokensStand,
+>>>>>>> faults
 }
 
 std::thread_local! {

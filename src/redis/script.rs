@@ -1,5 +1,6 @@
 //! The Lua scripts, with their shared chunks spliced in, and how a call of one is packed into bytes.
 
+use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::Lazy;
 
@@ -8,6 +9,9 @@ const HAND_OVER: &str = include_str!("../../scripts/hand_over.lua");
 
 /// The placeholder of the fence's slack, whatever it will be: five digits, so that it can be patched in place.
 const SLACK_PLACEHOLDER: &str = "00000";
+
+/// What the scripts check before they change a key, and mutants do not.
+const COMPARE: &str = "if holder == ARGV[1] then";
 
 /// A script as the server gets it.
 #[derive(Debug)]
@@ -18,8 +22,22 @@ pub(crate) struct Script {
 
 pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/acquire.lua")));
 pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/poll.lua")));
-pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/extend.lua")));
-pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/release.lua")));
+pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
+    let source = include_str!("../../scripts/extend.lua");
+    if mutant!(ExtendsWithoutCompare) {
+        let set = "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
+        let mistaken = source.replacen(COMPARE, "if true then", 1);
+        return Script::new(&mistaken.replacen("redis.call('PEXPIRE', KEYS[1], ARGV[2])", set, 1));
+    }
+    Script::new(source)
+});
+pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
+    let source = include_str!("../../scripts/release.lua");
+    if mutant!(DeletesWithoutCompare) {
+        return Script::new(&source.replacen(COMPARE, "if holder then", 1));
+    }
+    Script::new(source)
+});
 pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/probe.lua")));
 pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/inspect.lua")));
 

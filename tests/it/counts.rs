@@ -1,22 +1,9 @@
 //! What a lock costs in commands, as the server counts them.
 
 use crate::support::RedisServer;
+use crate::support::commands::Commands;
 use redis_dlock::{DLockConfig, DLockGenerator};
-use std::collections::HashMap;
 use std::time::Duration;
-
-/// Calls by command since the last reset, without those of this test itself; what runs inside scripts is counted too.
-fn calls(server: &RedisServer) -> HashMap<String, u64> {
-    let stats: String = server.run(&["INFO", "commandstats"]);
-    stats
-        .lines()
-        .filter_map(|line| {
-            let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            Some((command.to_owned(), figures.split(',').next()?.parse().unwrap()))
-        })
-        .filter(|(command, _)| !matches!(command.as_str(), "config|resetstat" | "info" | "hello" | "client|setinfo"))
-        .collect()
-}
 
 /// Long enough that neither an extension nor a probe falls into the test.
 fn lazy(target: &str) -> DLockConfig {
@@ -29,7 +16,7 @@ fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
     let generator = DLockGenerator::connect(&server.url()).unwrap();
     let lock = generator.generate_with(lazy("x")).unwrap();
     drop(lock.lock().unwrap()); // the scripts are loaded now, and the fence is there
-    server.run::<()>(&["CONFIG", "RESETSTAT"]);
+    Commands::forget(&server);
     let pairs = 500;
     for _ in 0..pairs {
         let guard = lock.lock().unwrap();
@@ -37,12 +24,11 @@ fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
         drop(again);
         guard.unlock().unwrap();
     }
-    let calls = calls(&server);
-    let of = |command: &str| calls.get(command).copied().unwrap_or(0);
-    assert_eq!(of("evalsha"), 2 * pairs, "{calls:?}");
-    assert_eq!(of("del"), pairs, "{calls:?}");
+    let calls = Commands::of(&server);
+    assert_eq!(calls.count("evalsha"), 2 * pairs, "{calls:?}");
+    assert_eq!(calls.count("del"), pairs, "{calls:?}");
     for other in ["eval", "script|load", "pexpire", "publish", "rpush", "subscribe"] {
-        assert_eq!(of(other), 0, "{calls:?}");
+        assert_eq!(calls.count(other), 0, "{calls:?}");
     }
 }
 

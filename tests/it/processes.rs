@@ -3,67 +3,19 @@
 
 use crate::support::RedisServer;
 use crate::support::lab::{connect, is_listener_on};
+use crate::support::worker::{self, Worker};
 use redis_dlock::{DLockConfig, DLockGuard, Error};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::env;
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// URL and lease in milliseconds for a worker process.
-const WORKER: &str = "DLOCK_TEST_WORKER";
-
-/// A process that takes the lock at once, and then does what it is told.
-struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    /// Starts a process and waits until it holds the lock.
-    fn holding(server: &RedisServer, lease: Duration) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["processes::worker", "--exact", "--nocapture", "--ignored"])
-            .env(WORKER, format!("{} {}", server.url(), lease.as_millis()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let orders = child.stdin.take().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut worker = Self { child, orders, answers };
-        assert!(worker.answer().starts_with("held "));
-        worker
-    }
-
-    fn ask(&mut self, order: &str) -> String {
-        writeln!(self.orders, "{order}").unwrap();
-        self.answer()
-    }
-
-    /// The next line that the worker wrote; what the test harness writes around it is passed over.
-    fn answer(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the worker ended");
-            if let Some((_, answer)) = line.trim_end().split_once("@ ") {
-                return answer.to_owned();
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a process and waits until it holds the lock.
+fn holding(server: &RedisServer, lease: Duration) -> Worker {
+    let mut worker = Worker::start("processes::holder", &format!("{} {}", server.url(), lease.as_millis()));
+    worker.answer_about("held");
+    worker
 }
 
 fn config(lease: Duration) -> DLockConfig {
@@ -71,25 +23,23 @@ fn config(lease: Duration) -> DLockConfig {
 }
 
 #[test]
-#[ignore = "the worker process of the tests beside it"]
-#[expect(clippy::print_stdout, reason = "this is how it answers")]
-fn worker() {
-    let Ok(order) = env::var(WORKER) else { return };
-    let (url, lease) = order.split_once(' ').unwrap();
+#[ignore = "the worker process of the tests beside it: it takes the lock at once, and then does what it is told"]
+fn holder() {
+    let Some(settings) = worker::settings() else { return };
+    let (url, lease) = settings.split_once(' ').unwrap();
     let generator = connect(url);
     let lock = generator.generate_with(config(Duration::from_millis(lease.parse().unwrap()))).unwrap();
     let mut guard = Some(lock.lock().unwrap());
-    println!("\n@ held {}", guard.as_ref().unwrap().fencing_token());
-    for order in std::io::stdin().lines() {
+    worker::answer("held");
+    for order in worker::orders() {
         let held = || guard.as_ref().unwrap();
-        let answer = match order.unwrap().as_str() {
+        worker::answer(&match order.as_str() {
             "is_valid" => held().is_valid().to_string(),
             "remaining" => held().remaining().as_millis().to_string(),
             "ensure_valid" => told(held().ensure_valid()),
             "unlock" => told(guard.take().map_or(Ok(()), DLockGuard::unlock)),
             other => panic!("{other}"),
-        };
-        println!("\n@ {answer}");
+        });
     }
 }
 
@@ -112,11 +62,11 @@ fn key(server: &RedisServer) -> (Option<String>, u64) {
 fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
     let server = RedisServer::start();
     let lease = Duration::from_secs(6);
-    let mut holder = Worker::holding(&server, lease);
+    let mut holder = holding(&server, lease);
     let generator = connect(&server.url());
     let lock = generator.generate_with(config(lease)).unwrap();
     assert!(lock.try_lock().unwrap().is_none());
-    holder.child.kill().unwrap();
+    holder.kill();
     let begin = Instant::now();
     let left = Duration::from_millis(key(&server).1);
     assert!(!left.is_zero(), "the key outlives its holder");
@@ -141,7 +91,7 @@ fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
         ("ensure_valid", "lost: it was not extended before its deadline"),
         ("unlock", "lost: it was not extended before its deadline"),
     ] {
-        let mut holder = Worker::holding(&server, Duration::from_millis(300));
+        let mut holder = holding(&server, Duration::from_millis(300));
         assert_eq!(holder.ask("is_valid"), "true");
         holder.signal(Signal::STOP);
         let guard = long.lock().unwrap();

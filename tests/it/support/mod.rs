@@ -1,13 +1,19 @@
 //! What the tests of several topics share.
 
+pub(crate) mod commands;
 pub(crate) mod crew;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;
+#[allow(dead_code, reason = "tests/faults has more of it")]
+pub(crate) mod monitor;
 pub(crate) mod process;
+#[allow(dead_code, reason = "tests/faults has more of it")]
 mod proxy;
 mod redis_server;
 pub(crate) mod watched;
+#[allow(dead_code, reason = "tests/faults has more of it")]
+pub(crate) mod worker;
 
 pub(crate) use jvm::Jvm;
 pub(crate) use proxy::Proxy;

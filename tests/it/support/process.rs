@@ -1,5 +1,7 @@
-//! Tests that count what belongs to the whole process, such as threads: each runs in a process of its own.
+//! What the operating system knows of a process and its threads. Tests that count what belongs to the whole process run in
+//! a process of their own.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
@@ -23,10 +25,36 @@ pub(crate) fn alone(path: &str, body: impl FnOnce()) {
 
 /// How many threads of this process have a name that begins so.
 pub(crate) fn threads_named(prefix: &str) -> usize {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
-    // A thread may end between the listing and the look.
-    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with(prefix)).count()
+    tasks(std::process::id()).into_iter().filter(|task| task.name.starts_with(prefix)).count()
+}
+
+/// One thread of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    path: PathBuf,
+    /// Its first 15 characters.
+    pub(crate) name: String,
+}
+
+/// The threads of a process.
+pub(crate) fn tasks(pid: u32) -> Vec<Task> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let named = tasks.filter_map(|task| {
+        let path = task.ok()?.path();
+        // A thread may end between the listing and the look.
+        let name = fs::read_to_string(path.join("comm")).ok()?.trim_end().to_owned();
+        Some(Task { path, name })
+    });
+    named.collect()
+}
+
+impl Task {
+    /// How often it has gone to sleep of itself: once more after each wake-up.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let status = fs::read_to_string(self.path.join("status")).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse().unwrap()
+    }
 }
 
 /// How many threads this process has.

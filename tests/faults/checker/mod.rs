@@ -1,0 +1,107 @@
+//! Decides whether histories keep the properties of the lock. Pure: it reads events, and starts nothing.
+//!
+//! | property | module |
+//! |---|---|
+//! | **M** no two holds that are both valid by what their threads knew overlap | `exclusion` |
+//! | **F** tokens rise with every new hold and are equal on reentry; a store that refuses smaller ones loses no update | `tokens` |
+//! | **X** one acquire is one hold: the history is one of a reentrant fenced mutex | `model` |
+//! | **C** a call's own time-out is kept | `patience` |
+//! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side |
+
+mod exclusion;
+mod generated;
+pub(crate) mod holds;
+mod model;
+mod patience;
+pub(crate) mod store;
+pub(crate) mod tokens;
+pub(crate) mod waits;
+
+use crate::history::{Event, Nanos, What};
+use holds::Hold;
+use std::fmt;
+
+/// What a violation is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Property {
+    M,
+    F,
+    X,
+    O,
+    C,
+    T,
+    V,
+    Q,
+}
+
+/// A counterexample.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) property: Property,
+    pub(crate) story: String,
+}
+
+impl Violation {
+    pub(crate) fn of(property: Property, story: impl Into<String>) -> Self {
+        Self { property, story: story.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.property, self.story)
+    }
+}
+
+impl fmt::Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A time that a process did not run: it was stopped, or dead, or the machine was busy with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absence {
+    pub(crate) process: u32,
+    pub(crate) from: Nanos,
+    pub(crate) to: Nanos,
+}
+
+impl Absence {
+    pub(crate) fn meets(&self, process: u32, from: Nanos, to: Nanos) -> bool {
+        self.process == process && self.from <= to && from <= self.to
+    }
+}
+
+/// What was found in a history.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) operations: usize,
+    pub(crate) holds: Vec<Hold>,
+}
+
+/// Judges a history: the events of all threads on one lock. What it says of processes that did not run is added.
+pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>) -> Verdict {
+    absences.extend(events.iter().filter_map(|event| match event.what {
+        What::Away { since } => Some(Absence { process: event.actor.process, from: since, to: event.at }),
+        _ => None,
+    }));
+    // The order of each thread's own events stays.
+    events.sort_by_key(|event| event.at);
+    let calls = holds::calls(&events);
+    let holds = holds::holds(&events);
+    let mut violations = exclusion::check(&holds);
+    violations.extend(tokens::check(&holds));
+    violations.extend(model::check(&calls, &holds));
+    violations.extend(patience::check(&calls, absences));
+    Verdict { violations, operations: calls.len(), holds }
+}
+
+/// A moment for people: seconds since the first of the history would need it, so milliseconds of the clock's tail do.
+pub(crate) fn ms(at: Nanos) -> String {
+    if at == Nanos::MAX {
+        return "never".to_owned();
+    }
+    format!("{}.{:03} ms", at / 1_000_000 % 10_000_000, at / 1_000 % 1_000)
+}

@@ -1,0 +1,201 @@
+//! O: nobody changes a key that is not theirs, seen from the server: every command on the lock's key, in the order of
+//! execution. And the store's part of X: which tenures ended with their lease, released by nobody.
+//!
+//! What a script does belongs to the locker that the script was called with.
+
+use super::{Property, Violation};
+use crate::support::monitor::Executed;
+
+/// Around the end of a lease the server's clock and that of its log may differ by so much: either is right then.
+const BLUR: u64 = 2_000;
+
+/// The lock's key in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    locker: String,
+    /// In microseconds of the server's clock.
+    ends: u64,
+}
+
+/// What the server's side shows.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) violations: Vec<Violation>,
+    /// How many lockers got the key.
+    pub(crate) tenures: usize,
+    /// Lockers whose tenure ended with its lease.
+    pub(crate) expired: Vec<String>,
+}
+
+#[derive(Default)]
+struct Reader {
+    seen: Seen,
+    held: Option<Held>,
+    /// The locker that the script was called with.
+    caller: String,
+    /// The holder that a `SET NX` found around the end of its lease: whether it was there shows the next command.
+    doubt: Option<Held>,
+}
+
+/// Reads what was executed on `key`.
+pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
+    let mut reader = Reader::default();
+    for command in commands {
+        let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+        if !command.by_script {
+            reader.begin(&words, key);
+        } else if words.get(1) == Some(&key) && !reader.caller.is_empty() {
+            reader.read(&words, command.at);
+        }
+    }
+    reader.begin(&[], key);
+    reader.expire(u64::MAX);
+    reader.seen
+}
+
+impl Reader {
+    /// A command from outside: a script with its locker, or something of the test.
+    fn begin(&mut self, words: &[&str], key: &str) {
+        self.seen.expired.extend(self.doubt.take().map(|over| over.locker));
+        self.caller.clear();
+        if let ["eval" | "evalsha", _, count, rest @ ..] = words
+            && rest.first() == Some(&key)
+        {
+            let count: usize = count.parse().unwrap_or(0);
+            rest.get(count).copied().unwrap_or("").clone_into(&mut self.caller);
+        }
+    }
+
+    /// A command of a script on the key.
+    fn read(&mut self, words: &[&str], at: u64) {
+        self.expire(at);
+        match words {
+            // Takes a free key only.
+            ["set", _, locker, "NX", "PX", lease, ..] => {
+                if self.held.as_ref().is_none_or(|held| at + BLUR >= held.ends) {
+                    self.seen.tenures += 1;
+                    self.doubt = self.held.replace(hold(locker, lease, at));
+                }
+            }
+            // Only who did not get the key asks for how long it is kept.
+            ["pttl", _] => {
+                if let Some(there) = self.doubt.take() {
+                    self.seen.tenures -= 1;
+                    self.held = Some(there);
+                }
+            }
+            ["set", _, locker, "PX", lease] => {
+                if self.must_be_mine("overwrites", at) {
+                    self.seen
+                        .expired
+                        .extend(self.held.take_if(|held| held.locker != self.caller).map(|over| over.locker));
+                }
+                if self.held.as_ref().is_none_or(|held| held.locker != *locker) {
+                    self.seen.tenures += 1;
+                }
+                self.held = Some(hold(locker, lease, at));
+            }
+            ["pexpire", _, lease] => {
+                let _ = self.must_be_mine("extends", at);
+                if let Some(held) = &mut self.held {
+                    held.ends = ends(lease, at);
+                }
+            }
+            ["del", _] => {
+                let _ = self.must_be_mine("deletes", at);
+                self.held = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn expire(&mut self, at: u64) {
+        let over = self.held.take_if(|held| at > held.ends.saturating_add(BLUR));
+        self.seen.expired.extend(over.map(|over| over.locker));
+    }
+
+    /// Whether the script may change the key: it is its own, or free.
+    fn must_be_mine(&mut self, what: &str, at: u64) -> bool {
+        let caller = &self.caller;
+        if let Some(held) = &self.held
+            && held.locker != *caller
+            && at + BLUR < held.ends
+        {
+            let story = format!("{caller:?} {what} the key at {at} µs, which is {held:?}");
+            self.seen.violations.push(Violation::of(Property::O, story));
+            return false;
+        }
+        true
+    }
+}
+
+fn hold(locker: &str, lease: &str, at: u64) -> Held {
+    Held { locker: locker.to_owned(), ends: ends(lease, at) }
+}
+
+fn ends(lease: &str, at: u64) -> u64 {
+    at + lease.parse::<u64>().unwrap_or(0) * 1000
+}
+
+/// The process that a locker is of.
+pub(crate) fn process_of(locker: &str) -> Option<u32> {
+    locker.rsplit('-').nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: &[(u64, bool, &str)]) -> Vec<Executed> {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+        lines
+            .iter()
+            .map(|(at, by_script, line)| Executed { at: *at, by_script: *by_script, words: words(line) })
+            .collect()
+    }
+
+    const TAKE: [(u64, bool, &str); 2] =
+        [(0, false, "evalsha s 3 k q f a-1 1000"), (1, true, "set k a-1 NX PX 1000 GET")];
+
+    #[test]
+    fn a_foreign_key_is_seen_to_be_changed() {
+        for (line, what) in [("del k", "deletes"), ("pexpire k 1000", "extends"), ("set k b-1 PX 1000", "overwrites")] {
+            let mut lines = TAKE.to_vec();
+            lines.extend([(500, false, "evalsha s 3 k q f b-1 1000"), (501, true, line)]);
+            let seen = check(&log(&lines), "k");
+            assert!(seen.violations.len() == 1 && seen.violations[0].story.contains(what), "{seen:?}");
+            // The same by its holder, and when the lease is over.
+            lines[2].2 = "evalsha s 3 k q f a-1 1000";
+            assert!(check(&log(&lines), "k").violations.is_empty());
+            lines[2] = (1_500_000, false, "evalsha s 3 k q f b-1 1000");
+            lines[3].0 = 1_500_001;
+            assert!(check(&log(&lines), "k").violations.is_empty());
+        }
+    }
+
+    #[test]
+    fn tenures_that_nobody_releases_are_counted() {
+        let mut lines = TAKE.to_vec();
+        assert_eq!(check(&log(&lines), "k").expired, ["a-1"]);
+        lines.extend([(10, false, "evalsha s 3 k q f a-1 1000"), (11, true, "get k"), (12, true, "del k")]);
+        let seen = check(&log(&lines), "k");
+        assert_eq!((seen.tenures, seen.expired), (1, vec![]));
+    }
+
+    #[test]
+    fn around_the_end_of_a_lease_the_next_command_decides() {
+        let mut lines = TAKE.to_vec();
+        lines.extend([(1_000_000, false, "evalsha s 3 k q f b-1 1000"), (1_000_001, true, "set k b-1 NX PX 1000 GET")]);
+        let took = check(&log(&lines), "k");
+        assert_eq!((took.tenures, took.expired.len()), (2, 2));
+        lines.push((1_000_002, true, "pttl k"));
+        let found = check(&log(&lines), "k");
+        assert_eq!((found.tenures, found.expired), (1, vec!["a-1".to_owned()]));
+    }
+
+    #[test]
+    fn lockers_tell_their_process() {
+        assert_eq!(process_of("some-host-77-0123abc-5"), Some(77));
+        assert_eq!(process_of("some-host-77-0123abc-5L"), Some(77));
+    }
+}

@@ -1,0 +1,53 @@
+//! V and T: how long a free lock stayed without a holder while threads waited, and how late a loss was known.
+
+use super::Absence;
+use super::holds::Hold;
+use crate::history::{Nanos, Op};
+use std::time::Duration;
+
+/// What the test knows of the store: at a moment it looked, and the key was to stay until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) at: Nanos,
+    pub(crate) until: Nanos,
+}
+
+/// The longest time for which the lock was free, or its holder's lease over, while a thread that could run waited for it:
+/// among the holds that began from `from` on.
+pub(crate) fn longest_wait(holds: &[Hold], absences: &[Absence], kept: &[Kept], from: Nanos) -> Duration {
+    let waits = holds.windows(2).filter(|pair| pair[1].since >= from).filter_map(|pair| {
+        let (before, next) = (&pair[0], &pair[1]);
+        let mut free = match (before.unlocked, before.lost) {
+            (Some(unlocked), None) => unlocked,
+            // What is over is released late, or never.
+            _ => before.until,
+        };
+        for kept in kept.iter().filter(|kept| before.since <= kept.at && kept.at <= next.since) {
+            free = free.max(kept.until);
+        }
+        let waits = matches!(next.op, Op::Lock | Op::TryFor(_));
+        let begin = free.max(next.asked);
+        let absent = absences.iter().any(|absence| absence.meets(next.actor.process, begin, next.since));
+        (waits && !absent).then(|| next.since.saturating_sub(begin))
+    });
+    Duration::from_nanos(waits.max().unwrap_or(0))
+}
+
+/// The longest time between the end of a hold's lease, as its thread knew it, and the moment when the thread was told. A process
+/// that does not run cannot know: there it counts from its return. When the store lost its keys at `gone_at`, it
+/// counts from then.
+pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], gone_at: Option<Nanos>) -> Duration {
+    let news = holds.iter().filter_map(|hold| {
+        let mut over = hold.until;
+        if let Some(gone_at) = gone_at.filter(|gone_at| (hold.since..hold.claimed_until()).contains(gone_at)) {
+            over = gone_at;
+        }
+        // An unlock tells by itself, when it comes back.
+        if hold.unlock.is_some_and(|unlock| unlock <= over) {
+            return None;
+        }
+        let away = absences.iter().find(|absence| absence.meets(hold.actor.process, over, over));
+        Some(hold.lost?.saturating_sub(away.map_or(over, |absence| absence.to)))
+    });
+    Duration::from_nanos(news.max().unwrap_or(0))
+}

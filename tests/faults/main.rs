@@ -1,0 +1,17 @@
+//! Faults: real servers, real processes, a bad network; histories, and a checker that decides whether the lock kept
+//! what it promises. `cargo test --test faults -- --test-threads 8`: the scenarios mostly wait.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod checker;
+mod fenced;
+mod history;
+#[cfg(dlock_mutants)]
+mod mutants;
+mod pulse;
+mod report;
+mod scenarios;
+mod scene;
+mod setup;
+mod support;
+mod worker;

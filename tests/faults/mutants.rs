@@ -1,0 +1,58 @@
+//! Mistakes, each built into the library of the worker processes: what the scenarios and the checker must find.
+//!
+//! Only in a build with `--cfg dlock_mutants`; see the library's `src/sync.rs`. Without a mistake the same scenarios are
+//! clean, in the same build.
+
+use crate::checker::Property;
+use crate::report::Report;
+use crate::scenarios::{holder, network};
+
+/// A scenario, played with a mistake or without.
+type Play = fn(Option<&'static str>) -> Report;
+
+fn must_be_caught(mutant: &'static str, play: Play, by: Property) {
+    let report = play(Some(mutant));
+    let caught = report.violations.iter().any(|violation| violation.property == by);
+    assert!(caught, "{mutant} was not caught by {by:?}: {report}\n{}", report.stories());
+    eprintln!("{mutant}: {}", report.stories().lines().next().unwrap_or_default());
+}
+
+#[test]
+fn a_release_that_deletes_whatever_is_there_is_caught() {
+    must_be_caught("DeletesWithoutCompare", holder::stopped, Property::O);
+}
+
+#[test]
+fn an_extension_that_makes_the_key_anew_is_caught() {
+    must_be_caught("ExtendsWithoutCompare", network::extension_after_release, Property::O);
+}
+
+#[test]
+fn an_acquire_that_is_resent_with_another_locker_is_caught() {
+    must_be_caught("AsksAnewWithoutAnswer", network::reply_of_acquire_lost, Property::X);
+}
+
+#[test]
+fn a_deadline_that_counts_from_the_reply_is_caught() {
+    must_be_caught("CountsFromReply", network::slow_replies_to_a_stopped_holder, Property::M);
+}
+
+#[test]
+fn a_token_that_does_not_rise_is_caught() {
+    must_be_caught("TokensStand", holder::undisturbed, Property::F);
+}
+
+#[test]
+fn without_a_mistake_the_same_scenarios_are_clean() {
+    let plays: [Play; 5] = [
+        holder::undisturbed,
+        holder::stopped,
+        network::extension_after_release,
+        network::reply_of_acquire_lost,
+        network::slow_replies_to_a_stopped_holder,
+    ];
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = plays.into_iter().map(|play| scope.spawn(move || play(None).is_clean())).collect();
+        runs.into_iter().for_each(|run| drop(run.join().expect("a clean run")));
+    });
+}

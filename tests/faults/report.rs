@@ -1,0 +1,76 @@
+//! What a scenario must keep, and what was found.
+
+use crate::checker::{Property, Violation};
+use crate::setup::LEASE;
+use std::fmt;
+use std::time::Duration;
+
+/// What has to hold. M, F, X, O, C and Q always, but where `lossy`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The store itself drops live leases: M, F and X are not judged, but by the fenced store.
+    pub(crate) lossy: bool,
+    /// After the end of its lease, or of the store's word, a holder knows within this.
+    pub(crate) told: Duration,
+    /// A free lock with waiters has a holder within this.
+    pub(crate) waited: Duration,
+    /// How many tenures may be left to their leases.
+    pub(crate) expired: usize,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) name: &'static str,
+    pub(crate) operations: usize,
+    pub(crate) holds: usize,
+    pub(crate) tenures: usize,
+    pub(crate) expired: usize,
+    pub(crate) refused: usize,
+    pub(crate) told: Duration,
+    pub(crate) waited: Duration,
+    pub(crate) lost: usize,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) seed: u64,
+}
+
+impl Default for Bounds {
+    /// Messages come, and nothing is lost: as much as a busy machine may take, and far less than a lease.
+    fn default() -> Self {
+        let slack = Duration::from_millis(LEASE / 3);
+        Self { lossy: false, told: slack, waited: slack, expired: 0 }
+    }
+}
+
+impl Report {
+    /// Fails with the counterexamples if there are any.
+    #[track_caller]
+    pub(crate) fn is_clean(self) -> Self {
+        assert!(self.violations.is_empty(), "{self}\n{}", self.stories());
+        self
+    }
+
+    /// The counterexamples.
+    pub(crate) fn stories(&self) -> String {
+        self.violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, violations, seed } = self;
+        let of = |property| violations.iter().filter(|violation| violation.property == property).count();
+        let broken: Vec<_> =
+            [Property::M, Property::F, Property::X, Property::O, Property::C, Property::T, Property::V, Property::Q]
+                .into_iter()
+                .filter(|property| of(*property) > 0)
+                .map(|property| format!("{property:?} {}", of(property)))
+                .collect();
+        let broken = if broken.is_empty() { "none".to_owned() } else { broken.join(", ") };
+        write!(
+            f,
+            "scenario {name}: {operations} operations, {holds} holds, {tenures} tenures ({expired} left to their leases), \
+             {lost} lost, {refused} refused by token, violations: {broken}, T {told:.0?}, V {waited:.0?}, seed {seed}"
+        )
+    }
+}

@@ -1,0 +1,40 @@
+//! Faults of the process that holds the lock.
+
+use crate::report::{Bounds, Report};
+use crate::setup::Setup;
+
+pub(crate) fn undisturbed(mutant: Option<&'static str>) -> Report {
+    Setup::of("no fault").with(mutant).play(Bounds::default(), |scene| scene.sleep(2.0))
+}
+
+#[test]
+fn without_a_fault_nobody_waits() {
+    undisturbed(None).is_clean();
+}
+
+/// What it does late must hurt nobody: neither its extensions nor its unlock.
+pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
+    let bounds = Bounds { expired: 1, ..Bounds::default() };
+    Setup::of("holder SIGSTOP 2 L").with(mutant).play(bounds, |scene| {
+        let holder = scene.stop_holder();
+        scene.sleep(2.0);
+        scene.resume(holder);
+        scene.sleep(0.5);
+    })
+}
+
+#[test]
+fn a_holder_that_is_stopped_for_two_leases_knows_that_it_has_lost_the_lock() {
+    assert!(stopped(None).is_clean().lost >= 1);
+}
+
+#[test]
+fn a_holder_that_is_killed_keeps_the_lock_for_its_lease_and_no_longer() {
+    let bounds = Bounds { expired: 1, ..Bounds::default() };
+    Setup::of("holder SIGKILL")
+        .play(bounds, |scene| {
+            let holder = scene.stop_holder();
+            scene.kill(holder);
+        })
+        .is_clean();
+}

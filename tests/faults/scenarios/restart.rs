@@ -1,0 +1,40 @@
+//! A server that goes down and comes back.
+
+use crate::report::Bounds;
+use crate::setup::{LEASE, Setup};
+use crate::worker::now;
+use std::time::Duration;
+
+#[test]
+fn holders_hear_of_a_server_that_came_back_without_their_keys() {
+    // Lease/6, and a connection.
+    let told = Duration::from_millis(LEASE / 2);
+    let bounds = Bounds { lossy: true, told, waited: Duration::from_millis(LEASE), expired: 0 };
+    let report = Setup::of("restart without persistence").first_holds(1.5).unwatched().play(bounds, |scene| {
+        for _ in 0..2 {
+            scene.wait_inside(0);
+            scene.sleep(0.4);
+            scene.gone_at = Some(now());
+            scene.fault();
+            scene.server.restart();
+        }
+    });
+    assert!(report.is_clean().lost >= 1);
+}
+
+#[test]
+fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
+    let bounds = Bounds { waited: Duration::from_millis(LEASE), ..Bounds::default() };
+    let report = Setup::of("restart with persistence")
+        .server(&["--appendonly", "yes", "--appendfsync", "always"])
+        .first_holds(1.5)
+        .unwatched()
+        .play(bounds, |scene| {
+            for _ in 0..2 {
+                scene.wait_inside(0);
+                scene.sleep(0.4);
+                scene.server.restart();
+            }
+        });
+    assert_eq!(report.is_clean().lost, 0);
+}

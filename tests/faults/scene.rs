@@ -1,0 +1,300 @@
+//! A server, worker processes that want one lock of it, a network of its own for each, and what is done to them.
+
+use crate::checker::waits::Kept;
+use crate::checker::{Absence, store};
+use crate::fenced::Fenced;
+use crate::history::{Actor, Event, Nanos, What};
+use crate::pulse::{self, Pulse};
+use crate::setup::Setup;
+use crate::support::crew::eventually;
+use crate::support::monitor::Monitor;
+use crate::support::worker::Worker;
+use crate::support::{Proxy, RedisServer};
+use crate::worker::{KEY, Work, now};
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The place of a worker process in its scene.
+pub(crate) type Process = u32;
+
+/// One worker process.
+struct Cast {
+    worker: Worker,
+    /// `None` when it talks to the server itself.
+    proxy: Option<Proxy>,
+    history: BufReader<File>,
+    /// The beginning of a line whose end is not written yet.
+    rest: String,
+}
+
+/// See the module. Whatever a scenario starts ends with it.
+pub(crate) struct Scene {
+    pub(crate) server: RedisServer,
+    cast: Vec<Cast>,
+    pub(crate) monitor: Option<Monitor>,
+    pub(crate) fenced: Fenced,
+    pub(crate) events: Vec<Event>,
+    /// Who holds the lock now, as far as the histories have been read.
+    inside: BTreeMap<Actor, u32>,
+    acquired: usize,
+    pub(crate) absences: Vec<Absence>,
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) dead: HashSet<Process>,
+    /// When the fault began: waits are measured from here on.
+    pub(crate) fault_at: Nanos,
+    /// When the store lost its keys.
+    pub(crate) gone_at: Option<Nanos>,
+    pub(crate) lease: u64,
+    /// When this process, whose threads are the network, did not run.
+    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
+    _pulse: Pulse,
+    _dir: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn open(setup: &Setup) -> Self {
+        let server = RedisServer::start_with(setup.server);
+        let monitor = setup.monitored.then(|| Monitor::start(&server));
+        let fenced = Fenced::start();
+        let away: Arc<Mutex<Vec<_>>> = Arc::default();
+        let noted = Arc::clone(&away);
+        let pulse = pulse::keep(move |since, at| noted.lock().push((since, at)));
+        let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
+        let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
+        let cast = (0..setup.processes).map(|process| {
+            let proxy = setup.proxied.then(|| Proxy::to(server.port(), Duration::ZERO));
+            let file = dir.path().join(process.to_string());
+            fs::write(&file, "").unwrap();
+            let url = match &setup.login {
+                Some(login) => server.url().replace("//", &format!("//{login}@")),
+                None => proxy.as_ref().map_or_else(|| server.url(), Proxy::url),
+            };
+            let work = Work {
+                url,
+                file: file.to_str().unwrap().to_owned(),
+                fenced: fenced.port(),
+                process,
+                hold: setup.first_holds.filter(|_| process == 0).unwrap_or(setup.work.hold),
+                ..setup.work.clone()
+            };
+            let worker = Worker::start_with("worker::process", &work.to_string(), &variables);
+            Cast { worker, proxy, history: BufReader::new(File::open(file).unwrap()), rest: String::new() }
+        });
+        let mut cast: Vec<_> = cast.collect();
+        cast.iter_mut().for_each(|cast| drop(cast.worker.answer_about("runs")));
+        Self {
+            cast,
+            server,
+            monitor,
+            fenced,
+            events: Vec::new(),
+            inside: BTreeMap::new(),
+            acquired: 0,
+            absences: Vec::new(),
+            kept: Vec::new(),
+            dead: HashSet::new(),
+            fault_at: 0,
+            gone_at: None,
+            lease: setup.work.lease,
+            away,
+            _pulse: pulse,
+            _dir: dir,
+        }
+    }
+
+    /// Reads what was recorded since.
+    pub(crate) fn refresh(&mut self) {
+        for cast in &mut self.cast {
+            while cast.history.read_line(&mut cast.rest).unwrap() > 0 && cast.rest.ends_with('\n') {
+                let event: Event = cast.rest.trim_end().parse().unwrap();
+                cast.rest.clear();
+                let depth = self.inside.entry(event.actor).or_default();
+                match &event.what {
+                    What::Got { count, .. } => {
+                        self.acquired += usize::from(*count == 1);
+                        *depth = *count;
+                    }
+                    What::Left { count } | What::Fail { count, .. } | What::Unknown { count, .. } => *depth = *count,
+                    // It gives up the lock as soon as it can.
+                    What::Begin(crate::history::Op::Unlock) if *depth == 1 => *depth = 0,
+                    _ => {}
+                }
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// How many holds there have been.
+    pub(crate) fn acquired(&mut self) -> usize {
+        self.refresh();
+        self.acquired
+    }
+
+    /// Waits until the lock went from hand to hand so many times more.
+    #[track_caller]
+    pub(crate) fn go_on(&mut self, holds: usize) {
+        let target = self.acquired() + holds;
+        eventually("the lock goes on", || self.acquired() >= target);
+    }
+
+    /// The fault begins now.
+    pub(crate) fn fault(&mut self) {
+        self.fault_at = now();
+    }
+
+    pub(crate) fn sleep(&self, leases: f64) {
+        thread::sleep(Duration::from_millis(self.lease).mul_f64(leases));
+    }
+
+    /// The process that holds the lock, with a good part of its hold before it.
+    pub(crate) fn holder(&mut self) -> Process {
+        let mut holder = None;
+        let before = self.acquired();
+        eventually("a fresh hold", || {
+            holder = if self.acquired() > before { self.inside() } else { None };
+            holder.is_some()
+        });
+        holder.unwrap()
+    }
+
+    /// Waits until this process has just got the lock.
+    pub(crate) fn wait_inside(&mut self, process: Process) {
+        eventually("the process has left", || !self.is_inside(process));
+        eventually("the process holds the lock", || self.is_inside(process));
+    }
+
+    fn inside(&self) -> Option<Process> {
+        self.inside.iter().find(|(_, depth)| **depth > 0).map(|(actor, _)| actor.process)
+    }
+
+    /// Whether a process holds the lock.
+    pub(crate) fn is_inside(&mut self, process: Process) -> bool {
+        self.refresh();
+        self.inside.iter().any(|(actor, depth)| actor.process == process && *depth > 0)
+    }
+
+    pub(crate) fn proxy(&self, process: Process) -> &Proxy {
+        self.cast[process as usize].proxy.as_ref().expect("a scene with proxies")
+    }
+
+    pub(crate) fn processes(&self) -> std::ops::Range<Process> {
+        0..Process::try_from(self.cast.len()).unwrap()
+    }
+
+    fn signal(&self, process: Process, signal: Signal) {
+        self.cast[process as usize].worker.signal(signal);
+    }
+
+    /// Stops a process (SIGSTOP), and waits until it stands.
+    pub(crate) fn stop(&mut self, process: Process) {
+        self.signal(process, Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.cast[process as usize].worker.pid());
+        eventually("the process stands", || fs::read_to_string(&stat).unwrap().contains(") T "));
+        self.absences.push(Absence { process, from: now(), to: Nanos::MAX });
+    }
+
+    /// Lets a stopped process go on.
+    pub(crate) fn resume(&mut self, process: Process) {
+        let absence = self.absences.iter_mut().rev().find(|absence| absence.process == process).unwrap();
+        absence.to = now();
+        self.signal(process, Signal::CONT);
+    }
+
+    /// Nobody can get or give back the lock for so many leases, whatever the reason.
+    pub(crate) fn close_for(&mut self, leases: f64) {
+        let length = Duration::from_millis(self.lease).mul_f64(leases).as_nanos();
+        let at = now();
+        self.kept.push(Kept { at, until: at + u64::try_from(length).unwrap() });
+    }
+
+    /// Kills a process (SIGKILL).
+    pub(crate) fn kill(&mut self, process: Process) {
+        self.cast[process as usize].worker.kill();
+        self.dead.insert(process);
+        self.absences.push(Absence { process, from: now(), to: Nanos::MAX });
+    }
+
+    /// Stops a process while it holds the lock, and notes how long the store will keep it.
+    pub(crate) fn stop_holder(&mut self) -> Process {
+        loop {
+            let holder = self.holder();
+            self.stop(holder);
+            if self.is_inside(holder) && self.process_in_store() == Some(holder) {
+                self.fault();
+                self.note_ttl();
+                return holder;
+            }
+            self.resume(holder);
+        }
+    }
+
+    /// Stops a process that is the first in the store's queue.
+    pub(crate) fn stop_next(&mut self) -> Process {
+        loop {
+            let Some(next) = self.first_in_queue() else {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            self.stop(next);
+            if self.first_in_queue() == Some(next) && self.process_in_store() != Some(next) {
+                self.fault();
+                return next;
+            }
+            self.resume(next);
+        }
+    }
+
+    /// The process whose locker the store has.
+    pub(crate) fn process_in_store(&self) -> Option<Process> {
+        let holder: Option<String> = self.server.run(&["GET", KEY.2]);
+        self.process_of(&holder?)
+    }
+
+    /// The process that is to get the lock next.
+    pub(crate) fn first_in_queue(&self) -> Option<Process> {
+        let queues: Vec<String> = self.server.run(&["KEYS", "DLOCK:1:*:queue:*"]);
+        let entry: Option<String> = self.server.run(&["LINDEX", queues.first()?, "0"]);
+        self.process_of(entry?.split_once(' ')?.1)
+    }
+
+    /// Waits until the store has given the lock to a process.
+    pub(crate) fn wait_for_grant(&self, process: Process) {
+        eventually("the lock is given", || self.process_in_store() == Some(process));
+    }
+
+    fn process_of(&self, locker: &str) -> Option<Process> {
+        let pid = store::process_of(locker)?;
+        self.processes().find(|process| self.cast[*process as usize].worker.pid() == pid)
+    }
+
+    /// Notes until when the store keeps the key if nobody extends it.
+    pub(crate) fn note_ttl(&mut self) {
+        let ttl: i64 = self.server.run(&["PTTL", KEY.2]);
+        let at = now();
+        self.kept.push(Kept { at, until: at + u64::try_from(ttl.max(0)).unwrap() * 1_000_000 });
+    }
+
+    /// Ends the work of all processes that live: how many threads and sockets of the library each of them has left.
+    pub(crate) fn end_work(&mut self) -> Vec<(Process, String)> {
+        let dead = self.dead.clone();
+        let alive = |process: &usize| !dead.contains(&Process::try_from(*process).unwrap());
+        let living: Vec<_> = (0..self.cast.len()).filter(alive).collect();
+        living.iter().for_each(|process| self.cast[*process].worker.tell("stop"));
+        let rests: Vec<_> = living
+            .iter()
+            .map(|process| (Process::try_from(*process).unwrap(), self.cast[*process].worker.answer_about("rests")))
+            .collect();
+        self.refresh();
+        for (from, to) in std::mem::take(&mut *self.away.lock()) {
+            self.absences.extend(self.processes().map(|process| Absence { process, from, to }));
+        }
+        rests
+    }
+}

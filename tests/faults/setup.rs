@@ -1,0 +1,202 @@
+//! A scenario: what is there, what is done to it, and how it is judged.
+
+use crate::checker::holds::Hold;
+use crate::checker::tokens::check_updates;
+use crate::checker::{self, Property, Verdict, Violation, store, waits};
+use crate::history::Event;
+use crate::report::{Bounds, Report};
+use crate::scene::Scene;
+use crate::support::crew::eventually;
+use crate::worker::{KEY, Work};
+use std::time::Duration;
+
+/// What is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) name: &'static str,
+    pub(crate) processes: u32,
+    /// Arguments of the server.
+    pub(crate) server: &'static [&'static str],
+    /// `user:password`, for a server that wants them.
+    pub(crate) login: Option<&'static str>,
+    /// Whether each process has a network of its own between it and the server.
+    pub(crate) proxied: bool,
+    /// Whether the server's side is judged as well: not where it goes down.
+    pub(crate) monitored: bool,
+    pub(crate) work: Work,
+    /// The shortest and the longest hold of the first process, if it is not like the others.
+    pub(crate) first_holds: Option<(u64, u64)>,
+    /// How many holds there are to be before the fault, and after it.
+    pub(crate) holds: usize,
+    /// A mistake that is built into the library.
+    pub(crate) mutant: Option<&'static str>,
+}
+
+/// All scenarios have leases of a second, but where they say otherwise.
+pub(crate) const LEASE: u64 = 1000;
+
+impl Setup {
+    /// Three processes with two threads each, over a good network.
+    pub(crate) fn of(name: &'static str) -> Self {
+        let work = Work {
+            url: String::new(),
+            file: String::new(),
+            fenced: 0,
+            process: 0,
+            threads: 2,
+            lease: LEASE,
+            hold: (20, 60),
+            pause: 10,
+            tries: 20,
+            reentries: 30,
+            io: 300,
+            listener: true,
+            seed: seed(),
+        };
+        Self {
+            name,
+            processes: 3,
+            server: &[],
+            login: None,
+            proxied: true,
+            monitored: true,
+            work,
+            first_holds: None,
+            holds: 12,
+            mutant: None,
+        }
+    }
+
+    pub(crate) fn server(mut self, args: &'static [&'static str]) -> Self {
+        self.server = args;
+        self
+    }
+
+    /// The processes talk to the server itself, which goes down.
+    pub(crate) fn unwatched(mut self) -> Self {
+        (self.proxied, self.monitored) = (false, false);
+        self
+    }
+
+    /// With a mistake built into the library, or none.
+    pub(crate) fn with(mut self, mutant: Option<&'static str>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// The first process holds the lock for so many leases at a time.
+    pub(crate) fn first_holds(mut self, leases: f64) -> Self {
+        let length = Duration::from_millis(self.work.lease).mul_f64(leases).as_millis();
+        let length = u64::try_from(length).unwrap();
+        self.first_holds = Some((length, length));
+        self.holds = 6;
+        self
+    }
+
+    pub(crate) fn work(mut self, change: impl FnOnce(&mut Work)) -> Self {
+        change(&mut self.work);
+        self
+    }
+
+    /// Plays it: warms up, does the fault, lets the lock go on, and judges everything.
+    pub(crate) fn play(self, bounds: Bounds, fault: impl FnOnce(&mut Scene)) -> Report {
+        let mut scene = Scene::open(&self);
+        scene.go_on(self.holds);
+        scene.fault();
+        fault(&mut scene);
+        scene.go_on(self.holds);
+        self.judge(scene, &bounds)
+    }
+
+    /// Ends the work of all processes, and judges what they recorded and what the server saw.
+    fn judge(&self, mut scene: Scene, bounds: &Bounds) -> Report {
+        let mut violations = quiet(&mut scene);
+        let events = std::mem::take(&mut scene.events);
+        let known = scene.absences.len();
+        let Verdict { violations: broken, operations, holds } = checker::judge(events.clone(), &mut scene.absences);
+        // A process that the machine lets stand still may miss an extension.
+        let stalls = scene.absences[known..].iter().filter(|away| away.to - away.from > scene.lease * 250_000).count();
+        violations.extend(broken);
+        if bounds.lossy {
+            violations.retain(|violation| !matches!(violation.property, Property::M | Property::F | Property::X));
+        }
+        let (updates, refused) = scene.fenced.updates();
+        violations.extend(check_updates(&updates));
+        let seen = match scene.monitor.take() {
+            Some(monitor) => store::check(&monitor.stop(&scene.server), KEY.2),
+            None => store::Seen::default(),
+        };
+        violations.extend(seen.violations);
+        if seen.expired.len() > bounds.expired + stalls {
+            let story = format!("tenures were left to their leases: {:?}", seen.expired);
+            violations.push(Violation::of(Property::X, story));
+        }
+        let told = waits::latest_news(&holds, &scene.absences, scene.gone_at);
+        if told > bounds.told {
+            violations.push(Violation::of(Property::T, format!("a holder knew of its loss only after {told:?}")));
+        }
+        let waited = waits::longest_wait(&holds, &scene.absences, &scene.kept, scene.fault_at);
+        if waited > bounds.waited {
+            violations.push(Violation::of(Property::V, format!("waiters waited for a free lock for {waited:?}")));
+        }
+        let report = Report {
+            name: self.name,
+            operations,
+            holds: holds.len(),
+            tenures: seen.tenures,
+            expired: seen.expired.len(),
+            refused,
+            told,
+            waited,
+            lost: holds.iter().filter(|hold| hold.lost.is_some()).count(),
+            violations,
+            seed: self.work.seed,
+        };
+        tell(&report, &holds, &events);
+        report
+    }
+}
+
+/// The line of the report, and the lost holds; with violations and `DLOCK_TEST_HISTORY` set, all events.
+fn tell(report: &Report, holds: &[Hold], events: &[Event]) {
+    eprintln!("{report}");
+    for hold in holds.iter().filter(|hold| hold.lost.is_some()) {
+        eprintln!("  lost: {hold:?}");
+    }
+    if !report.violations.is_empty() && std::env::var_os("DLOCK_TEST_HISTORY").is_some() {
+        events.iter().for_each(|event| eprintln!("  {event}"));
+    }
+}
+
+/// Q: when all have ended, nothing is left: no thread and no socket of the library, no key but the fence.
+fn quiet(scene: &mut Scene) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (process, rest) in scene.end_work() {
+        if rest != "true 0 0" {
+            let story = format!("process {process}: threads ended, threads left, sockets left: {rest}");
+            violations.push(Violation::of(Property::Q, story));
+        }
+    }
+    let left = || {
+        let mut keys: Vec<String> = scene.server.run(&["KEYS", "*"]);
+        keys.retain(|key| key != "DLOCK:1:fence");
+        keys
+    };
+    // What a killed process had is there until its lease is over, a place in the queue for twice as long.
+    if scene.dead.is_empty() {
+        let keys = left();
+        if !keys.is_empty() {
+            violations.push(Violation::of(Property::Q, format!("keys are left: {keys:?}")));
+        }
+    }
+    eventually("all leases are over", || left().is_empty());
+    violations
+}
+
+/// `DLOCK_TEST_SEED`, or one that differs from run to run.
+fn seed() -> u64 {
+    match std::env::var("DLOCK_TEST_SEED") {
+        Ok(seed) => seed.parse().expect("a number in DLOCK_TEST_SEED"),
+        Err(_) => crate::worker::now() % 1_000_000_007,
+    }
+}

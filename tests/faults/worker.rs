@@ -1,0 +1,289 @@
+//! A worker process: threads that lock, hold, look, reenter, update a fenced store and unlock, and record all of it.
+
+use crate::fenced;
+use crate::history::{Actor, Event, Nanos, Op, What};
+use crate::pulse;
+use crate::support::process::{descriptors, threads_named};
+use crate::support::worker;
+use parking_lot::Mutex;
+use redis_dlock::{
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
+    RedisLockProcessor, SystemClock,
+};
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The lock that all workers want.
+pub(crate) const KEY: (&str, &str, &str) = ("FAULTS", "x", "DLOCK_FAULTS_x");
+
+/// What a worker process is to do; times in milliseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Work {
+    pub(crate) url: String,
+    /// Where the history goes.
+    pub(crate) file: String,
+    /// The port of the fenced store.
+    pub(crate) fenced: u16,
+    pub(crate) process: u32,
+    pub(crate) threads: u32,
+    pub(crate) lease: u64,
+    /// The shortest and the longest hold, and the pause between two.
+    pub(crate) hold: (u64, u64),
+    pub(crate) pause: u64,
+    /// How many of a hundred acquires are `try_lock` and `try_lock_for`, and how many holds are reentered.
+    pub(crate) tries: u64,
+    pub(crate) reentries: u64,
+    pub(crate) io: u64,
+    pub(crate) listener: bool,
+    pub(crate) seed: u64,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, file, fenced, process, threads, lease, hold, pause, tries, reentries, io, listener, seed } =
+            self;
+        let (shortest, longest) = hold;
+        write!(
+            f,
+            "{url} {file} {fenced} {process} {threads} {lease} {shortest} {longest} {pause} {tries} {reentries} {io} {listener} {seed}"
+        )
+    }
+}
+
+impl FromStr for Work {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut words = text.split(' ');
+        let mut word = || words.next().unwrap_or("");
+        let (url, file) = (word().to_owned(), word().to_owned());
+        Ok(Self {
+            url,
+            file,
+            fenced: word().parse()?,
+            process: word().parse()?,
+            threads: word().parse()?,
+            lease: word().parse()?,
+            hold: (word().parse()?, word().parse()?),
+            pause: word().parse()?,
+            tries: word().parse()?,
+            reentries: word().parse()?,
+            io: word().parse()?,
+            listener: word() == "true",
+            seed: word().parse()?,
+        })
+    }
+}
+
+/// How often a holder looks at its guard.
+const LOOK: Duration = Duration::from_millis(15);
+
+pub(crate) fn now() -> Nanos {
+    SystemClock.now().as_nanos()
+}
+
+/// Where the events of one process go.
+struct Recorder(Mutex<File>);
+
+impl Recorder {
+    fn note(&self, at: Nanos, actor: Actor, what: What) {
+        let line = format!("{}\n", Event { at, actor, what });
+        // One write: a kill leaves whole lines.
+        self.0.lock().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+/// A thread of the process.
+struct Hand {
+    recorder: Arc<Recorder>,
+    actor: Actor,
+    lock: DistributedReentrantLock,
+    work: Work,
+    dice: Dice,
+    stop: Arc<AtomicBool>,
+}
+
+#[test]
+#[ignore = "the worker process of the tests beside it"]
+fn process() {
+    let Some(settings) = worker::settings() else { return };
+    let work: Work = settings.parse().unwrap();
+    // With RUST_LOG set, the library tells on stderr what it does.
+    let _ = env_logger::builder()
+        .format(|line, record| {
+            writeln!(line, "{} {} {:?} {}", now(), std::process::id(), thread::current().id(), record.args())
+        })
+        .try_init();
+    let store = RedisLockProcessor::builder(&work.url).unwrap().io_timeout(Duration::from_millis(work.io));
+    let generator = DLockGenerator::builder().listener(work.listener).build(store.build().unwrap()).unwrap();
+    let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
+    let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (pulse, actor) = (Arc::clone(&recorder), Actor { process: work.process, thread: u32::MAX });
+    let _pulse = pulse::keep(move |since, at| pulse.note(at, actor, What::Away { since }));
+    let hands = (0..work.threads).map(|thread| {
+        let hand = Hand {
+            recorder: Arc::clone(&recorder),
+            actor: Actor { process: work.process, thread },
+            lock: generator.generate_with(config.clone()).unwrap(),
+            dice: Dice(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
+            work: work.clone(),
+            stop: Arc::clone(&stop),
+        };
+        thread::spawn(move || hand.run())
+    });
+    let hands: Vec<_> = hands.collect();
+    worker::answer("runs");
+    for order in worker::orders() {
+        assert_eq!(order, "stop");
+        stop.store(true, Ordering::SeqCst);
+        generator.close();
+        break;
+    }
+    let stopped = hands.into_iter().all(|hand| hand.join().is_ok());
+    drop(generator);
+    let sockets = descriptors().iter().filter(|target| target.starts_with("socket:")).count();
+    worker::answer(&format!("rests {stopped} {} {sockets}", threads_named("dlock-")));
+}
+
+impl Hand {
+    fn run(mut self) {
+        let mut fenced = fenced::Access::open(self.work.fenced);
+        while !self.stop.load(Ordering::SeqCst) {
+            let lock = self.lock.clone();
+            match self.acquire(&lock) {
+                Some(guard) => self.hold(&lock, guard, &mut fenced),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+            let pause = self.dice.up_to(self.work.pause);
+            thread::sleep(Duration::from_millis(pause));
+        }
+    }
+
+    fn note(&self, what: What) {
+        self.recorder.note(now(), self.actor, what);
+    }
+
+    fn acquire<'a>(&mut self, lock: &'a DistributedReentrantLock) -> Option<DLockGuard<'a>> {
+        let op = match self.dice.up_to(99) {
+            n if n >= self.work.tries => Op::Lock,
+            n if n % 2 == 0 => Op::Try,
+            _ => Op::TryFor(self.work.lease / 2),
+        };
+        self.acquire_by(op, lock)
+    }
+
+    fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock) -> Option<DLockGuard<'a>> {
+        self.note(What::Begin(op));
+        let got = match op {
+            Op::Try => lock.try_lock(),
+            Op::TryFor(limit) => lock.try_lock_for(Duration::from_millis(limit)),
+            _ => lock.lock().map(Some),
+        };
+        let count = count(lock);
+        match got {
+            Ok(Some(guard)) => {
+                let (at, until) = known(&guard);
+                let got = What::Got { token: guard.fencing_token(), count, until };
+                self.recorder.note(at, self.actor, got);
+                Some(guard)
+            }
+            Ok(None) => {
+                self.note(What::Fail { count, why: "busy".to_owned() });
+                None
+            }
+            Err(error) => {
+                self.note(failed(&error, count));
+                None
+            }
+        }
+    }
+
+    /// Holds for a while: reads the fenced store at the beginning and writes it at the end.
+    fn hold(&mut self, lock: &DistributedReentrantLock, guard: DLockGuard<'_>, fenced: &mut fenced::Access) {
+        let (shortest, longest) = self.work.hold;
+        let end = now() + (shortest + self.dice.up_to(longest - shortest)) * 1_000_000;
+        let read = fenced.read(guard.fencing_token());
+        let inner = (self.dice.up_to(99) < self.work.reentries).then(|| self.acquire_by(Op::Lock, lock)).flatten();
+        let lost = guard.lost();
+        loop {
+            match lost.recv_timeout(LOOK) {
+                Ok(()) => break self.note(What::Lost),
+                Err(_) => self.look(&guard),
+            }
+            if now() >= end {
+                break;
+            }
+        }
+        if let Some(value) = read {
+            // Also by a holder that has lost its hold: that is what the token is for.
+            fenced.write(guard.fencing_token(), value);
+        }
+        if let Some(inner) = inner {
+            self.release(lock, inner);
+        }
+        self.release(lock, guard);
+    }
+
+    fn look(&self, guard: &DLockGuard<'_>) {
+        match known(guard) {
+            (at, until) if until > at => self.recorder.note(at, self.actor, What::Valid { until }),
+            _ => self.note(What::Lost),
+        }
+    }
+
+    fn release(&self, lock: &DistributedReentrantLock, guard: DLockGuard<'_>) {
+        self.note(What::Begin(Op::Unlock));
+        let left = guard.unlock();
+        let count = count(lock);
+        match left {
+            Ok(()) => self.note(What::Left { count }),
+            Err(error) => {
+                if matches!(error, Error::LeaseLost(_)) {
+                    self.note(What::Lost);
+                }
+                self.note(failed(&error, count));
+            }
+        }
+    }
+}
+
+/// A moment, and until when the guard is known to be valid: never later than it is, and 0 when it is lost.
+fn known(guard: &DLockGuard<'_>) -> (Nanos, Nanos) {
+    let at = now();
+    let remaining = u64::try_from(guard.remaining().as_nanos()).unwrap();
+    (now(), if remaining == 0 { 0 } else { at + remaining })
+}
+
+fn count(lock: &DistributedReentrantLock) -> u32 {
+    u32::try_from(lock.hold_count()).unwrap()
+}
+
+fn failed(error: &Error, count: u32) -> What {
+    let why = error.to_string();
+    match error {
+        Error::Backend { failure: BackendFailure::Unknown, .. } => What::Unknown { count, why },
+        // After an unlock that was not confirmed, the store still has the key, for a while.
+        Error::Backend { .. } | Error::Denied { .. } => What::Unknown { count, why },
+        _ => What::Fail { count, why },
+    }
+}
+
+/// Random numbers that are the same for the same seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn up_to(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % (most + 1)
+    }
+}
