@@ -17,7 +17,6 @@ pub(crate) enum Mutant {
     GivesUpWithHold,
     /// A thread is woken without the mutex.
     NudgesWithoutMutex,
-<<<<<<< HEAD
     /// The lease counts from when the client heard of it.
     CountsFromHearing,
     /// The lease counts from the reply.
@@ -60,14 +59,11 @@ pub(crate) enum Mutant {
     EndsByOldCount,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
-=======
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
-    CountsFromReply,
     TokensStand,
->>>>>>> faults
 }
 
 std::thread_local! {
