@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 pub(crate) mod crew;
+pub(crate) mod dice;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;
