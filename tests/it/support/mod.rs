@@ -1,5 +1,7 @@
 //! What the tests of several topics share.
 
+pub(crate) mod allocations;
+pub(crate) mod clock_shim;
 pub(crate) mod commands;
 pub(crate) mod crew;
 pub(crate) mod dice;
