@@ -17,18 +17,20 @@ alone_on_both_stores!(waits_that_fail_leave_nothing_and_keep_their_time);
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Threads of the holder's own client, and of another one.
-const THREADS: [usize; 2] = [8, 24];
+const THREADS: [usize; 2] = [6, 18];
+
+/// Long enough for a machine on which many other threads want to run, short enough to be extended in the run.
+const LEASE_MS: u64 = 4000;
 
 /// What a wait that fails may not leave behind for good: not even its share of this.
 const GROWTH: isize = 96 * 1024;
 
 fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
-    let _ = env_logger::builder().format_timestamp_millis().try_init();
     let waits = if is_long() { 1_000_000 } else { 100_000 };
     let holders = lab.generator();
     let others = lab.generator();
-    let lock = holders.generate_with(config("x", 1000)).unwrap();
-    let wanted = [lock.clone(), others.generate_with(config("x", 1000)).unwrap()];
+    let lock = holders.generate_with(config("x", LEASE_MS)).unwrap();
+    let wanted = [lock.clone(), others.generate_with(config("x", LEASE_MS)).unwrap()];
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
 
@@ -73,7 +75,8 @@ impl Rest {
 #[derive(Default)]
 struct Times {
     waits: Vec<Duration>,
-    /// As many threads that wait as long for something that never happens, without a lock: what the machine makes of it.
+    /// The same threads wait as long for something that never happens, with one mutex for all of them, as threads do that
+    /// wait for a lock in one process: what the machine makes of it.
     naps: Vec<Duration>,
     got: usize,
     failed: usize,
@@ -111,17 +114,19 @@ impl Times {
         );
     }
 
-    /// A wait takes no longer than it should, but for what the machine adds to any wait.
+    /// A wait takes no longer than it should, but for what the machine adds to any wait. The longest ones were met by
+    /// some bad moments in a row.
     fn are_kept(&self) {
-        for (part, times) in [(500, 3), (990, 5), (1000, 5)] {
+        for (part, times, more) in [(500, 2, 0), (990, 3, 0), (1000, 5, 100)] {
             let [waits, naps] = [&self.waits, &self.naps].map(|times| Self::quantile(times, part));
-            assert!(waits <= naps * times, "{part} of 1000 waits: {waits:?}, naps: {naps:?}");
+            assert!(waits <= naps * times + WAIT * more, "{part} of 1000 waits: {waits:?}, naps: {naps:?}");
         }
     }
 }
 
 /// Lets threads wait so often, all together.
 fn wait_in_vain(lab: &Lab, wanted: &[DistributedReentrantLock; 2], waits: usize) -> Times {
+    let common = Mutex::new(());
     let each = waits / THREADS.iter().sum::<usize>();
     let mut times = Times::default();
     thread::scope(|scope| {
@@ -129,7 +134,10 @@ fn wait_in_vain(lab: &Lab, wanted: &[DistributedReentrantLock; 2], waits: usize)
             .iter()
             .zip(THREADS)
             .flat_map(|(lock, threads)| (0..threads).map(move |_| lock))
-            .map(|lock| scope.spawn(move || wait_alone(lock, each)))
+            .map(|lock| {
+                let common = &common;
+                scope.spawn(move || wait_alone(lock, common, each))
+            })
             .collect();
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             times.queue = times.queue.max(lab.waiting(wanted[0].key()));
@@ -140,10 +148,10 @@ fn wait_in_vain(lab: &Lab, wanted: &[DistributedReentrantLock; 2], waits: usize)
     times
 }
 
-fn wait_alone(lock: &DistributedReentrantLock, waits: usize) -> Times {
+fn wait_alone(lock: &DistributedReentrantLock, common: &Mutex<()>, waits: usize) -> Times {
     let mut times =
         Times { waits: Vec::with_capacity(waits), naps: Vec::with_capacity(waits / 4 + 1), ..Times::default() };
-    let (nothing, never) = (Mutex::new(()), Condvar::new());
+    let never = Condvar::new();
     for n in 0..waits {
         let begin = Instant::now();
         match lock.try_lock_for(WAIT) {
@@ -154,12 +162,9 @@ fn wait_alone(lock: &DistributedReentrantLock, waits: usize) -> Times {
             Err(error) => panic!("{error}"),
         }
         times.waits.push(begin.elapsed());
-        if begin.elapsed() > Duration::from_millis(150) {
-            log::error!("a wait of {:?}", begin.elapsed());
-        }
         if n % 4 == 0 {
             let begin = Instant::now();
-            never.wait_for(&mut nothing.lock(), WAIT);
+            never.wait_for(&mut common.lock(), WAIT);
             times.naps.push(begin.elapsed());
         }
     }
