@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod admin;
 mod checker;
 mod fenced;
 mod history;
+mod long;
 #[cfg(dlock_mutants)]
 mod mutants;
 mod pulse;
@@ -14,4 +16,5 @@ mod scenarios;
 mod scene;
 mod setup;
 mod support;
+mod toxics;
 mod worker;

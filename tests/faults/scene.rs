@@ -235,13 +235,20 @@ impl Scene {
         }
     }
 
+    /// The first process in the store's queue, when there is one.
+    pub(crate) fn next(&self) -> Process {
+        let mut next = None;
+        eventually("somebody waits", || {
+            next = self.first_in_queue();
+            next.is_some()
+        });
+        next.unwrap()
+    }
+
     /// Stops a process that is the first in the store's queue.
     pub(crate) fn stop_next(&mut self) -> Process {
         loop {
-            let Some(next) = self.first_in_queue() else {
-                thread::sleep(Duration::from_millis(1));
-                continue;
-            };
+            let next = self.next();
             self.stop(next);
             if self.first_in_queue() == Some(next) && self.process_in_store() != Some(next) {
                 self.fault();

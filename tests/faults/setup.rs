@@ -127,7 +127,7 @@ impl Setup {
             None => store::Seen::default(),
         };
         violations.extend(seen.violations);
-        if seen.expired.len() > bounds.expired + stalls {
+        if seen.expired.len() > bounds.expired.saturating_add(stalls) {
             let story = format!("tenures were left to their leases: {:?}", seen.expired);
             violations.push(Violation::of(Property::X, story));
         }

@@ -30,7 +30,7 @@ fn inboxes_that_the_server_closes_are_opened_again() {
         .play(Bounds::default(), |scene| {
             let until = now() + 2_000_000 * scene.lease;
             while now() < until {
-                scene.server.run::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+                scene.server.close_inboxes();
                 scene.sleep(0.1);
             }
         })
@@ -41,8 +41,7 @@ fn inboxes_that_the_server_closes_are_opened_again() {
 fn inboxes_that_the_server_closes_for_their_size_are_opened_again() {
     Setup::of("listeners closed for their output buffer")
         .play(Bounds::default(), |scene| {
-            let limit = ["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1kb 1kb 1"];
-            scene.server.run::<()>(&limit);
+            scene.server.config("client-output-buffer-limit", "pubsub 1kb 1kb 1");
             let much = "x".repeat(100_000);
             let until = now() + 2_000_000 * scene.lease;
             let mut heard = 0;

@@ -12,7 +12,7 @@ fn a_paused_server_ends_leases_and_nothing_else() {
         Setup::of(name)
             .play(bounds, |scene| {
                 scene.holder();
-                scene.server.run::<()>(&["CLIENT", "PAUSE", "1500", mode]);
+                scene.server.pause(mode, Duration::from_millis(1500));
                 scene.close_for(1.5);
                 scene.sleep(1.5);
             })
@@ -31,7 +31,7 @@ fn sleeping(name: &'static str, hold: f64, pause: u64) {
             scene.wait_inside(0);
             scene.fault();
             scene.close_for(2.0);
-            scene.server.run::<()>(&["DEBUG", "SLEEP", "2"]);
+            scene.server.sleep(Duration::from_secs(2));
         })
         .is_clean();
 }

@@ -7,8 +7,12 @@ use crate::setup::Setup;
 fn a_waiter_that_is_killed_costs_the_others_nothing() {
     Setup::of("next waiter SIGKILL")
         .play(Bounds::default(), |scene| {
-            let next = scene.stop_next();
+            // Else the lock might be given to it just before.
+            let holder = scene.stop_holder();
+            let next = scene.next();
             scene.kill(next);
+            scene.resume(holder);
+            scene.kept.clear();
         })
         .is_clean();
 }

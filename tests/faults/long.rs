@@ -1,0 +1,93 @@
+//! The long mix: faults in a random order, for as long as one likes.
+//!
+//! `DLOCK_TEST_HOURS=0.5 cargo test --test faults -- long:: --ignored --nocapture`; `DLOCK_TEST_SEED` plays an order again
+//! (the machine's timing is another one).
+
+use crate::report::Bounds;
+use crate::scene::Scene;
+use crate::setup::{LEASE, Setup};
+use crate::support::proxy::{Lot, Sent, Way};
+use crate::worker::Dice;
+use std::time::{Duration, Instant};
+
+/// How many faults there are in a round: then everything is judged, and begun anew.
+const FAULTS: usize = 8;
+
+#[test]
+#[ignore = "takes as long as DLOCK_TEST_HOURS says, 36 s without"]
+fn faults_in_a_random_order_break_nothing() {
+    let hours: f64 = std::env::var("DLOCK_TEST_HOURS").map_or(0.01, |hours| hours.parse().expect("a number of hours"));
+    let end = Instant::now() + Duration::from_secs_f64(3600.0 * hours);
+    let (mut rounds, mut operations, mut holds) = (0, 0, 0);
+    while Instant::now() < end {
+        let setup = Setup::of("long mix").server(&["--enable-debug-command", "local"]);
+        eprintln!("long mix: round {rounds}, DLOCK_TEST_SEED={}", setup.work.seed);
+        let mut dice = Dice::new(setup.work.seed);
+        // Faults meet, so a wait or a lost tenure may have any of them for its reason.
+        let bounds = Bounds { lossy: false, told: LONG, waited: LONG, expired: usize::MAX };
+        let report = setup
+            .play(bounds, |scene| {
+                for _ in 0..FAULTS {
+                    play_one(scene, &mut dice);
+                }
+            })
+            .is_clean();
+        rounds += 1;
+        operations += report.operations;
+        holds += report.holds;
+    }
+    eprintln!(
+        "long mix: {rounds} rounds, {} faults, {operations} operations, {holds} holds, no violation",
+        rounds * FAULTS
+    );
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// One fault of a random kind, at a random process, for a random time; and its end.
+fn play_one(scene: &mut Scene, dice: &mut Dice) {
+    let process = u32::try_from(dice.up_to(2)).unwrap();
+    let time = Duration::from_millis(dice.up_to(LEASE * 2));
+    let leases = time.as_secs_f64() * 1000.0 / LEASE as f64;
+    let fault = dice.up_to(11);
+    eprintln!("  fault {fault} at process {process} for {time:.0?}");
+    let proxy = |scene: &Scene, switch: &dyn Fn(&crate::support::Proxy)| switch(scene.proxy(process));
+    match fault {
+        0 => {
+            let holder = scene.stop_holder();
+            scene.sleep(leases);
+            scene.resume(holder);
+        }
+        1 => {
+            scene.stop(process);
+            scene.sleep(leases);
+            scene.resume(process);
+        }
+        2 => {
+            let delay = time / 20;
+            proxy(scene, &|proxy| proxy.delay(Way::ToClient, delay));
+            scene.sleep(1.0);
+            proxy(scene, &|proxy| proxy.delay(Way::ToClient, Duration::ZERO));
+        }
+        3 => {
+            proxy(scene, &|proxy| proxy.lose_messages(true));
+            scene.sleep(leases);
+            proxy(scene, &|proxy| proxy.lose_messages(false));
+        }
+        4 => proxy(scene, &|proxy| proxy.silence()),
+        5 => proxy(scene, &|proxy| proxy.reset()),
+        6 => proxy(scene, &|proxy| drop(proxy.trap(Sent::Release, 0, Lot::LoseReply))),
+        7 => proxy(scene, &|proxy| drop(proxy.trap(Sent::Extend, 0, Lot::DelayRequest(time)))),
+        8 => proxy(scene, &|proxy| drop(proxy.trap(Sent::Acquire, 0, Lot::DelayRequest(time)))),
+        9 => {
+            scene.server.close_inboxes();
+            scene.server.forget_scripts();
+        }
+        10 => {
+            scene.server.pause(if dice.up_to(1) == 0 { "ALL" } else { "WRITE" }, time);
+            scene.sleep(leases);
+        }
+        _ => scene.server.sleep(time),
+    }
+    scene.go_on(2);
+}
