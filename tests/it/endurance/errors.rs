@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 alone_on_both_stores!(nothing_breaks_where_three_commands_of_ten_fail);
 
-const LEASE_MS: u64 = 600;
+const LEASE_MS: u64 = 1000;
 
 /// How many of a hundred commands fail.
 const PART: u64 = 30;
@@ -29,7 +29,7 @@ const THREADS: usize = 8;
 
 fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     let seed = seed();
-    let operations = if is_long() { 10_000 } else { 250 };
+    let operations = if is_long() { 10_000 } else { 200 };
     // What the process opens once and for all is opened now.
     drop(lab.generator().generate_with(config("to begin with", LEASE_MS)).unwrap().lock().unwrap());
     eventually("its end", || threads_named("dlock-") == 0);
@@ -51,7 +51,8 @@ fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     run.is_over.store(true, Ordering::SeqCst);
     impatient.join().unwrap();
 
-    // While commands still fail.
+    // What was to be executed late is; then, while commands still fail, all of it is given back.
+    clients.iter().for_each(|client| eventually("nothing is late any more", || client.faults.none_is_late()));
     eventually("nothing is left in the store", || lab.leftovers().is_empty());
     let tallies: Vec<_> = clients.iter().map(|client| client.faults.tally.counts()).collect();
     clients.into_iter().for_each(Client::close);
@@ -60,9 +61,11 @@ fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     let found = run.found.lock();
     assert!(found.is_empty(), "seed {seed}: {}", found.join("\n"));
     let lost = run.lost.load(Ordering::SeqCst);
-    assert!(stalls > 0 || lost == 0, "seed {seed}: {lost} leases lost on a machine that never stood still");
-    let left_to_leases = lab.expirations() - expired;
-    assert!(stalls > 0 || left_to_leases == 0, "seed {seed}: {left_to_leases} keys were left to their leases");
+    let left_to_leases = usize::try_from(lab.expirations() - expired).unwrap();
+    // Each time that the machine stands still may cost each key a lease.
+    let excused = stalls * run.keys.len();
+    assert!(lost <= excused, "seed {seed}: {lost} leases lost, and the machine stood still {stalls} times");
+    assert!(left_to_leases <= excused, "seed {seed}: {left_to_leases} keys were left to their leases");
     eventually("the end of all threads", || threads() == running);
     assert_eq!(descriptors(), open, "seed {seed}");
     assert_eq!(lab.leftovers(), [""; 0], "seed {seed}");
@@ -266,7 +269,7 @@ impl Worker {
         self.reenter(lock, token, 1, usize::try_from(depth).unwrap());
         match self.dice.up_to(299) {
             // So that leases are extended.
-            0 => thread::sleep(Duration::from_millis(LEASE_MS * 6 / 5)),
+            0 => thread::sleep(Duration::from_millis(LEASE_MS * 9 / 10)),
             1..100 => thread::sleep(Duration::from_micros(self.dice.up_to(1000))),
             _ => {}
         }
@@ -358,7 +361,7 @@ impl Stalls {
             let (mut last, mut stalls) = (Instant::now(), 0);
             while !over.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(2));
-                stalls += usize::from(last.elapsed() > Duration::from_millis(LEASE_MS / 6));
+                stalls += usize::from(last.elapsed() > Duration::from_millis(LEASE_MS / 5));
                 last = Instant::now();
             }
             stalls

@@ -37,6 +37,8 @@ pub(crate) struct Tally {
     commands: AtomicUsize,
     failed: AtomicUsize,
     late: AtomicUsize,
+    /// How many of the late ones are executed by now.
+    executed: AtomicUsize,
     broken_inboxes: AtomicUsize,
 }
 
@@ -67,6 +69,13 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
+    /// Whether all commands that were to be executed late are.
+    pub(crate) fn none_is_late(&self) -> bool {
+        // The others are counted first: what comes in between is late.
+        let executed = self.tally.executed.load(Ordering::SeqCst);
+        self.tally.late.load(Ordering::SeqCst) == executed
+    }
+
     /// From now on all commands are answered.
     pub(crate) fn end(&self) {
         self.part.store(0, Ordering::SeqCst);
@@ -77,7 +86,8 @@ impl FaultyStore {
     /// Lets `part` of a hundred commands fail.
     pub(crate) fn new(inner: Arc<dyn LockProcessor>, part: u64, seed: u64) -> (Self, Faults) {
         let (late, commands) = unbounded::<(Instant, Owned)>();
-        let store = Arc::clone(&inner);
+        let tally = Arc::new(Tally::default());
+        let (store, counts) = (Arc::clone(&inner), Arc::clone(&tally));
         let later = thread::spawn(move || {
             let mut due: Vec<(Instant, Owned)> = Vec::new();
             loop {
@@ -95,6 +105,7 @@ impl FaultyStore {
                 let now = Instant::now();
                 for (_, command) in due.extract_if(.., |(at, _)| over || *at <= now) {
                     let _ = store.batch(&[command.request()], store.command_limit());
+                    counts.executed.fetch_add(1, Ordering::SeqCst);
                 }
                 if over {
                     return;
@@ -102,7 +113,6 @@ impl FaultyStore {
             }
         });
         let part = Arc::new(AtomicU64::new(part));
-        let tally = Arc::new(Tally::default());
         let faults = Faults { part: Arc::clone(&part), tally: Arc::clone(&tally) };
         let dice = Arc::new(Mutex::new(Dice::new(seed)));
         (Self { inner, dice, part, tally, late: Some(late), later: Some(later) }, faults)
@@ -119,7 +129,7 @@ impl FaultyStore {
     }
 
     fn postpone(&self, request: &Request<'_>) {
-        self.tally.late.fetch_add(1, Ordering::Relaxed);
+        self.tally.late.fetch_add(1, Ordering::SeqCst);
         let micros = self.dice.lock().up_to(LATEST.as_micros().try_into().unwrap());
         let late = self.late.as_ref().expect("there until it is dropped");
         late.send((Instant::now() + Duration::from_micros(micros), Owned::of(request))).unwrap();
