@@ -30,6 +30,8 @@ pub(crate) struct Report {
     pub(crate) told: Duration,
     pub(crate) waited: Duration,
     pub(crate) lost: usize,
+    /// How often the machine let a process stand still for a good part of a lease.
+    pub(crate) stalls: usize,
     pub(crate) violations: Vec<Violation>,
     pub(crate) seed: u64,
 }
@@ -50,6 +52,13 @@ impl Report {
         self
     }
 
+    /// Fails with the counterexamples, or when a hold was lost on a machine that let all processes run.
+    #[track_caller]
+    pub(crate) fn is_clean_without_loss(self) {
+        assert!(self.lost == 0 || self.stalls > 0, "{self}");
+        self.is_clean();
+    }
+
     /// The counterexamples.
     pub(crate) fn stories(&self) -> String {
         self.violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -58,7 +67,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, violations, seed } = self;
+        let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, stalls, violations, seed } =
+            self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
         let broken: Vec<_> =
             [Property::M, Property::F, Property::X, Property::O, Property::C, Property::T, Property::V, Property::Q]
@@ -70,7 +80,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "scenario {name}: {operations} operations, {holds} holds, {tenures} tenures ({expired} left to their leases), \
-             {lost} lost, {refused} refused by token, violations: {broken}, T {told:.0?}, V {waited:.0?}, seed {seed}"
+             {lost} lost, {refused} refused by token, violations: {broken}, T {told:.0?}, V {waited:.0?}, {stalls} stalls, seed {seed}"
         )
     }
 }

@@ -149,6 +149,7 @@ impl Setup {
             told,
             waited,
             lost: holds.iter().filter(|hold| hold.lost.is_some()).count(),
+            stalls,
             violations,
             seed: self.work.seed,
         };

@@ -247,7 +247,10 @@ fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, Some(130), 150);
     assert_eq!(latest_news(&holds, &[], None), nanos(30));
-    assert_eq!(latest_news(&holds, &[Absence { process: 0, from: 90, to: 125 }], None), nanos(5));
+    let away = |from, to| Absence { process: 0, from, to };
+    assert_eq!(latest_news(&holds, &[away(90, 125)], None), nanos(5));
+    assert_eq!(latest_news(&holds, &[away(90, 110), away(112, 127)], None), nanos(3));
+    assert_eq!(latest_news(&holds, &[away(105, 125)], None), nanos(30), "it could have known");
     assert_eq!(latest_news(&holds, &[], Some(60)), nanos(70));
     assert_eq!(latest_news(&two_holds(100, Some(80), 150), &[], None), nanos(0));
 }

@@ -46,8 +46,21 @@ pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], gone_at: Option<
         if hold.unlock.is_some_and(|unlock| unlock <= over) {
             return None;
         }
-        let away = absences.iter().find(|absence| absence.meets(hold.actor.process, over, over));
-        Some(hold.lost?.saturating_sub(away.map_or(over, |absence| absence.to)))
+        Some(hold.lost?.saturating_sub(back(absences, hold.actor.process, over)))
     });
     Duration::from_nanos(news.max().unwrap_or(0))
+}
+
+/// The moment, or when the process runs again if it does not then. One that runs for a moment only between two
+/// absences cannot do anything either.
+fn back(absences: &[Absence], process: u32, at: Nanos) -> Nanos {
+    const MOMENT: Nanos = 50_000_000;
+    let mut since = at;
+    while let Some(absence) = absences.iter().find(|absence| {
+        let begin = if since == at { at } else { since.saturating_add(MOMENT) };
+        absence.process == process && absence.from <= begin && absence.to > since
+    }) {
+        since = absence.to;
+    }
+    since
 }

@@ -41,5 +41,9 @@ fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
             }
         });
     // On a busy machine the start may take longer than a lease has left.
-    assert!(report.is_clean().lost == 0 || longest > Duration::from_millis(LEASE / 4), "down for {longest:?}");
+    if longest > Duration::from_millis(LEASE / 4) {
+        report.is_clean();
+    } else {
+        report.is_clean_without_loss();
+    }
 }
