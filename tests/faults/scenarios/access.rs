@@ -29,8 +29,9 @@ fn deny(
     end: impl FnOnce(&mut Scene),
 ) -> Report {
     let mut denied = 0;
-    let report = setup.first_holds(2.5).play(bounds(length), |scene| {
+    let report = setup.first_holds(1.3).play(bounds(length), |scene| {
         scene.refuse(length, begin, |scene| {
+            scene.refresh();
             denied = scene.failures("access denied", |_| true);
             assert_eq!(scene.failures(words, |_| true), denied, "by name");
             end(scene);
@@ -73,7 +74,7 @@ fn password_set(name: &'static str, length: Length) {
 
 #[test]
 fn a_password_that_is_taken_back_in_time_costs_no_lease() {
-    password_set("NOAUTH 0.4 L", Length::Short);
+    password_set("NOAUTH 0.2 L", Length::Short);
 }
 
 #[test]
@@ -89,26 +90,26 @@ fn with_user(name: &'static str) -> Setup {
 }
 
 /// A right is taken away while all are connected.
-fn right_taken(name: &'static str, length: Length, right: &str) {
+fn right_taken(name: &'static str, length: Length, right: &str, words: &str) {
     let change = |scene: &Scene, sign: &str| scene.server.set_user("dlock", &[&format!("{sign}{right}")]);
-    let report = deny(with_user(name), length, "", |scene| change(scene, "-"), |scene| change(scene, "+"));
+    let report = deny(with_user(name), length, words, |scene| change(scene, "-"), |scene| change(scene, "+"));
     judge(report, length);
 }
 
 #[test]
 fn a_right_that_is_given_back_in_time_costs_no_lease() {
-    right_taken("NOPERM evalsha 0.4 L", Length::Short, "evalsha");
-    right_taken("NOPERM get in scripts 0.4 L", Length::Short, "get");
+    right_taken("NOPERM evalsha 0.2 L", Length::Short, "evalsha", "NOPERM");
+    right_taken("NOPERM get in scripts 0.2 L", Length::Short, "get", "executing the script");
 }
 
 #[test]
 fn a_right_that_stays_away_ends_leases_at_their_deadlines() {
-    right_taken("NOPERM evalsha 1.5 L", Length::Long, "evalsha");
+    right_taken("NOPERM evalsha 1.5 L", Length::Long, "evalsha", "NOPERM");
 }
 
 #[test]
 fn a_rotated_password_matters_to_nobody_who_is_connected() {
-    let report = with_user("password rotated").first_holds(1.5).play(Bounds::default(), |scene| {
+    let report = with_user("password rotated").first_holds(1.2).play(Bounds::default(), |scene| {
         for password in ["new", "newer", "secret"] {
             scene.wait_inside(0);
             scene.server.set_user("dlock", &["resetpass", &format!(">{password}")]);
@@ -135,7 +136,7 @@ fn password_rotated(name: &'static str, length: Length) {
 
 #[test]
 fn a_rotated_password_that_is_good_again_in_time_costs_no_lease() {
-    password_rotated("WRONGPASS 0.4 L", Length::Short);
+    password_rotated("WRONGPASS 0.2 L", Length::Short);
 }
 
 #[test]

@@ -5,12 +5,12 @@
 
 use crate::checker::waits::Kept;
 use crate::history::Op;
-use crate::refused::Length;
+use crate::refused::{Asker, Length};
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::setup::{LEASE, Setup};
 use crate::support::RedisServer;
-use crate::support::crew::eventually;
+use crate::support::crew::{eventually, spawn};
 use crate::worker::now;
 use std::time::Duration;
 
@@ -39,17 +39,19 @@ fn refuse(
     begin: impl FnOnce(&mut Scene),
     end: impl FnOnce(&mut Scene),
 ) -> Report {
-    let mut refused = 0;
-    let mut setup = setup.first_holds(2.5).work(|work| (work.tries, work.threads) = (60, 3));
-    setup.holds = 6;
-    let report = setup.play(bounds(length), |scene| {
+    let mut waiter = None;
+    let report = setup.first_holds(1.3).play(bounds(length), |scene| {
+        let asker = Asker::of(&scene.server);
+        let begin = |scene: &mut Scene| {
+            begin(scene);
+            waiter = Some(asker.is_refused(words));
+        };
         scene.refuse(length, begin, end);
-        refused = scene.failures(words, |op| matches!(op, Op::Try | Op::TryFor(_)));
+        waiter.take().unwrap().join();
+        scene.refresh();
         assert_eq!(scene.failures(words, |op| op == Op::Lock), 0, "lock() waits");
         scene.sleep(0.5);
     });
-    // A `try_lock` beside waiting threads of its process asks nobody.
-    assert!(refused > 0, "by name");
     report
 }
 
@@ -66,7 +68,7 @@ fn busy(name: &'static str, length: Length) {
 
 #[test]
 fn a_busy_script_costs_no_lease_unless_it_lasts_longer() {
-    busy("busy script 0.4 L", Length::Short);
+    busy("busy script 0.2 L", Length::Short);
     busy("busy script 1.5 L", Length::Long);
 }
 
@@ -93,7 +95,7 @@ fn misconfigured(name: &'static str, length: Length) {
 
 #[test]
 fn a_server_that_cannot_save_costs_no_lease_unless_it_lasts_longer() {
-    misconfigured("MISCONF 0.4 L", Length::Short);
+    misconfigured("MISCONF 0.2 L", Length::Short);
     misconfigured("MISCONF 1.5 L", Length::Long);
 }
 
@@ -141,12 +143,12 @@ fn demoted(name: &'static str, length: Length) {
 
 #[test]
 fn a_master_that_is_a_replica_for_a_while_costs_no_lease_unless_it_lasts_longer() {
-    demoted("REPLICAOF on the master 0.4 L", Length::Short);
+    demoted("REPLICAOF on the master 0.2 L", Length::Short);
     demoted("REPLICAOF on the master 1.5 L", Length::Long);
 }
 
 /// How often the server's log of commands is filled, so that loading it takes more than a lease.
-const COMMANDS: usize = 5000;
+const COMMANDS: usize = 12_000;
 
 #[test]
 fn a_server_that_loads_its_data_is_waited_for() {
@@ -155,25 +157,36 @@ fn a_server_that_loads_its_data_is_waited_for() {
         "yes",
         "--appendfsync",
         "no",
-        // Microseconds for each command.
+        // Microseconds for each command, of which some thousand are executed between two looks at the connections.
         "--key-load-delay",
-        "200",
+        "20",
     ]);
     let bounds = Bounds { waited: Duration::from_millis(LEASE), ..Bounds::default() };
-    let mut loading = 0;
-    let report = setup.first_holds(2.5).unwatched().work(|work| work.tries = 60).play(bounds, |scene| {
+    let mut told = Vec::new();
+    let report = setup.first_holds(1.3).unwatched().play(bounds, |scene| {
         let mut junk = redis::pipe();
-        (0..COMMANDS).for_each(|n| drop(junk.set("junk", n).ignore()));
+        for n in 0..COMMANDS {
+            junk.set("junk", n).ignore();
+        }
         junk.exec(&mut scene.server.connection()).unwrap();
+        let asker = Asker::of(&scene.server);
         scene.wait_inside(0);
         scene.fault();
-        let at = now();
+        let (at, (end, is_over)) = (now(), crossbeam_channel::bounded::<()>(0));
+        let asking = spawn(move || {
+            let mut told = Vec::new();
+            while is_over.recv_timeout(Duration::from_millis(5)) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
+                told.extend(asker.try_once());
+            }
+            told
+        });
         scene.server.restart();
         scene.kept.push(Kept { at, until: now() });
-        loading = scene.failures("LOADING", |_| true);
+        drop(end);
+        told = asking.join();
         scene.server.run::<()>(&["DEL", "junk"]);
         scene.sleep(0.5);
     });
-    assert!(loading > 0, "some were told why");
+    assert!(told.iter().any(|words| words.contains("LOADING")), "by name: {told:?}");
     report.is_clean();
 }
