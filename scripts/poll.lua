@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Tells what became of a locker that was sent before, and gives a free key to the first live waiter.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence

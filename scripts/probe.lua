@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Tells whether the key still carries a locker. Not flagged no-writes, on purpose: a demoted master must answer
 -- READONLY, not old data.
 --

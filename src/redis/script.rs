@@ -166,8 +166,8 @@ mod tests {
     fn scripts_are_whole_and_start_with_their_flags() {
         for (script, first) in [
             (&ACQUIRE, "#!lua"),
-            (&POLL, "#!lua"),
-            (&PROBE, "#!lua"),
+            (&POLL, "#!lua flags=allow-oom"),
+            (&PROBE, "#!lua flags=allow-oom"),
             (&EXTEND, "#!lua flags=allow-oom"),
             (&RELEASE, "#!lua flags=allow-oom"),
             (&INSPECT, "#!lua flags=no-writes"),

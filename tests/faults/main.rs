@@ -11,6 +11,7 @@ mod long;
 #[cfg(dlock_mutants)]
 mod mutants;
 mod pulse;
+mod refused;
 mod report;
 mod scenarios;
 mod scene;

@@ -125,7 +125,7 @@ impl Setup {
         let stalls = scene.absences[known..].iter().filter(|away| away.to - away.from > scene.lease * 250_000).count();
         violations.extend(broken);
         if bounds.lossy {
-            violations.retain(|violation| !matches!(violation.property, Property::M | Property::F | Property::X));
+            violations.retain(|violation| !matches!(violation.property, Property::M | Property::X));
         }
         let (updates, refused) = scene.fenced.updates();
         violations.extend(check_updates(&updates));

@@ -43,19 +43,19 @@ pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
     for command in commands {
         let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
         if !command.by_script {
-            reader.begin(&words, key);
+            reader.begin(&words, key, command.at);
         } else if words.get(1) == Some(&key) && !reader.caller.is_empty() {
             reader.read(&words, command.at);
         }
     }
-    reader.begin(&[], key);
+    reader.begin(&[], key, u64::MAX);
     reader.expire(u64::MAX);
     reader.seen
 }
 
 impl Reader {
     /// A command from outside: a script with its locker, or something of the test.
-    fn begin(&mut self, words: &[&str], key: &str) {
+    fn begin(&mut self, words: &[&str], key: &str, at: u64) {
         self.seen.expired.extend(self.doubt.take().map(|over| over.locker));
         self.caller.clear();
         if let ["eval" | "evalsha", _, count, rest @ ..] = words
@@ -63,6 +63,20 @@ impl Reader {
         {
             let count: usize = count.parse().unwrap_or(0);
             rest.get(count).copied().unwrap_or("").clone_into(&mut self.caller);
+        }
+        self.meddle(words, key, at);
+    }
+
+    /// What an operator does to the key, which belongs to nobody of us then.
+    fn meddle(&mut self, words: &[&str], key: &str, at: u64) {
+        match words {
+            ["del", keys @ ..] if keys.contains(&key) => self.held = None,
+            ["flushall", ..] => self.held = None,
+            ["set", name, value, "PX", lease] if *name == key => self.held = Some(hold(value, lease, at)),
+            ["rpush", name, value, ..] if *name == key => {
+                self.held = Some(Held { locker: (*value).to_owned(), ends: u64::MAX });
+            }
+            _ => {}
         }
     }
 
@@ -171,6 +185,20 @@ mod tests {
             lines[3].0 = 1_500_001;
             assert!(check(&log(&lines), "k").violations.is_empty());
         }
+    }
+
+    #[test]
+    fn what_an_operator_does_to_the_key_is_no_violation_but_what_is_done_to_his_is() {
+        let mut lines = TAKE.to_vec();
+        lines.push((500, false, "set k operator PX 900"));
+        lines.extend([(510, false, "evalsha s 3 k q f a-1 1000"), (511, true, "get k")]);
+        assert!(check(&log(&lines), "k").violations.is_empty());
+        lines.push((512, true, "del k"));
+        assert_eq!(check(&log(&lines), "k").violations.len(), 1);
+        lines[2].2 = "del k";
+        lines[4].2 = "set k b-1 NX PX 1000 GET";
+        lines.truncate(5);
+        assert!(check(&log(&lines), "k").violations.is_empty());
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The faults, each with the rule that it would break.
 
+mod access;
+mod failover;
 pub(crate) mod holder;
+mod limits;
+pub(crate) mod meddling;
 mod messages;
 pub(crate) mod network;
 mod restart;

@@ -2,7 +2,9 @@
 
 use super::outcomes::{LEASE, acquire, extend, poll, release, setup};
 use crate::support::{LONG, RedisServer};
-use redis_dlock::{BackendFailure, Error, LockProcessor, ProbeRequest, RedisLockProcessor, ReleaseOutcome};
+use redis_dlock::{
+    BackendFailure, Error, LockProcessor, PollOutcome, ProbeOutcome, ProbeRequest, RedisLockProcessor, ReleaseOutcome,
+};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -25,6 +27,20 @@ fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
     store.extend(&extend("k", "a-1", true), LONG).unwrap();
     let released = store.release(&release("k", "a-1", None), LONG).unwrap();
     assert_eq!(released, ReleaseOutcome::Released { waiting: 0 });
+}
+
+#[test]
+fn out_of_memory_hides_neither_a_loss_nor_a_place_in_the_queue() {
+    let (server, store) = setup();
+    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&acquire("k", "b-1", true), LONG).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let probe = || store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap();
+    assert_eq!(probe(), ProbeOutcome::Ours);
+    assert!(matches!(store.poll(&poll("k", "b-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    server.run::<()>(&["DEL", "k"]);
+    assert!(matches!(probe(), ProbeOutcome::NotOurs(_)));
+    assert!(matches!(store.poll(&poll("k", "b-1"), LONG).unwrap(), PollOutcome::Acquired(_)));
 }
 
 #[test]

@@ -87,6 +87,16 @@ impl Lab {
         waiting
     }
 
+    /// How many keys have ended with their leases until now, as far as the store counts them.
+    pub(crate) fn expirations(&self) -> u64 {
+        self.store.expirations()
+    }
+
+    /// The store's name, for reports.
+    pub(crate) fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
     /// What the store keeps: nothing when no lock is held or waited for.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         self.store.leftovers()
@@ -142,6 +152,10 @@ impl Store for RealTimeMemory {
 
     fn leftovers(&self) -> Vec<String> {
         self.0.keys()
+    }
+
+    fn name(&self) -> &'static str {
+        "memory"
     }
 }
 

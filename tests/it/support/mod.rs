@@ -1,7 +1,10 @@
 //! What the tests of several topics share.
 
+pub(crate) mod allocations;
+pub(crate) mod clock_shim;
 pub(crate) mod commands;
 pub(crate) mod crew;
+pub(crate) mod dice;
 pub(crate) mod journal;
 mod jvm;
 pub(crate) mod lab;

@@ -21,6 +21,8 @@ pub(crate) fn alone(path: &str, body: impl FnOnce()) {
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
     assert!(child.status.success() && out.contains("1 passed"), "{name}, alone:\n{out}{err}");
+    // What it has to report.
+    err.lines().filter(|line| line.starts_with("endurance")).for_each(|line| eprintln!("{line}"));
 }
 
 /// How many threads of this process have a name that begins so.

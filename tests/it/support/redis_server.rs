@@ -21,6 +21,7 @@ pub(crate) struct RedisServer {
     port: u16,
     dir: TempDir,
     args: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl RedisServer {
@@ -31,6 +32,11 @@ impl RedisServer {
 
     /// Starts a server with further arguments, `["--maxmemory", "2mb"]` say, and waits until it answers.
     pub(crate) fn start_with(args: &[&str]) -> Self {
+        Self::start_in(&[], args)
+    }
+
+    /// Starts a server with further environment variables and arguments, and waits until it answers.
+    pub(crate) fn start_in(variables: &[(String, String)], args: &[&str]) -> Self {
         let mut failure = String::new();
         // Between the choice of a port and its use, somebody else may take it; then the server exits at once.
         for _ in 0..5 {
@@ -39,6 +45,7 @@ impl RedisServer {
                 port: free_port(),
                 dir: tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap(),
                 args: args.iter().map(|&arg| arg.to_owned()).collect(),
+                variables: variables.to_vec(),
             };
             match server.try_run() {
                 Ok(()) => return server,
@@ -109,6 +116,7 @@ impl RedisServer {
             .arg("--dir")
             .arg(self.dir.path())
             .args(&self.args)
+            .envs(self.variables.iter().cloned())
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -82,6 +82,15 @@ impl Store for RedisStore {
         keys.retain(|key| key != FENCE);
         keys
     }
+
+    fn expirations(&self) -> u64 {
+        let stats: String = self.admin(redis::cmd("INFO").arg("stats"));
+        stats.lines().find_map(|line| line.strip_prefix("expired_keys:")).unwrap().parse().unwrap()
+    }
+
+    fn name(&self) -> &'static str {
+        "redis"
+    }
 }
 
 #[test]

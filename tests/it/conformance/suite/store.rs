@@ -31,4 +31,14 @@ pub(crate) trait Store: Send + Sync {
 
     /// Names what the store keeps, the fence excepted: empty when no lock is held or waited for.
     fn leftovers(&self) -> Vec<String>;
+
+    /// How many keys have ended with their leases until now; 0 where nobody counts.
+    fn expirations(&self) -> u64 {
+        0
+    }
+
+    /// What it is called in reports.
+    fn name(&self) -> &'static str {
+        "store"
+    }
 }

@@ -11,7 +11,7 @@ pub(crate) use resp::Sent;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Shared {
+    /// The port that new connections lead to.
+    target: AtomicU16,
     toxics: Mutex<Toxics>,
     /// Something that was held back may go.
     released: Condvar,
@@ -44,6 +46,7 @@ impl Proxy {
     pub(crate) fn to(port: u16, round_trip: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self { port: listener.local_addr().unwrap().port(), shared: Arc::default() };
+        proxy.shared.target.store(port, Ordering::SeqCst);
         proxy.delay(Way::ToServer, round_trip / 2);
         proxy.delay(Way::ToClient, round_trip / 2);
         let shared = Arc::clone(&proxy.shared);
@@ -52,6 +55,7 @@ impl Proxy {
                 if shared.over.load(Ordering::SeqCst) {
                     return;
                 }
+                let port = shared.target.load(Ordering::SeqCst);
                 // A server that is down closes what comes in.
                 if let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", port))) {
                     shared.carry(client, server);
@@ -108,6 +112,12 @@ impl Proxy {
     pub(crate) fn reset(&self) {
         self.shared.toxics.lock().reset();
         self.shared.released.notify_all();
+    }
+
+    /// Leads to another server from now on; the present connections end.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.shared.target.store(port, Ordering::SeqCst);
+        self.reset();
     }
 
     /// Decides on one command to come: after `before` others of its kind.

@@ -1,0 +1,135 @@
+//! Scenes in which the server refuses, and what the threads were told.
+
+use crate::checker::waits::Kept;
+use crate::history::{Nanos, Op, What};
+use crate::scene::Scene;
+use crate::setup::Setup;
+use crate::support::RedisServer;
+use crate::support::crew::{Member, eventually, spawn};
+use crate::worker::now;
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, RedisLockProcessor};
+use std::time::{Duration, Instant};
+
+/// A client of the same server that wants a lock which nobody holds: so all that it meets is the refusal.
+pub(crate) struct Asker {
+    lock: DistributedReentrantLock,
+}
+
+impl Asker {
+    pub(crate) fn of(server: &RedisServer) -> Self {
+        let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(Duration::from_secs(1));
+        let generator = DLockGenerator::new(store.build().unwrap()).unwrap();
+        let lock = generator.generate_with(DLockConfig::new("ASKER", "x").with_lease(Duration::from_secs(1))).unwrap();
+        // It has an inbox, and has met the server.
+        lock.lock().unwrap().unlock().unwrap();
+        Self { lock }
+    }
+
+    /// What `try_lock` meets; nothing when it gets the lock.
+    pub(crate) fn try_once(&self) -> Option<String> {
+        self.lock.try_lock().err().map(|error| error.to_string())
+    }
+
+    /// Expects that who tries is told with these words, at once or when the time is over, and that who locks waits; it gets the lock
+    /// when the refusal is over.
+    #[track_caller]
+    pub(crate) fn is_refused(&self, words: &str) -> Member<()> {
+        let is_named = |result: Result<bool, Error>| match result {
+            Err(error @ Error::Backend { .. }) => assert!(error.to_string().contains(words), "{error}"),
+            other => panic!("{words}: {other:?}"),
+        };
+        is_named(self.lock.try_lock().map(|got| got.is_some()));
+        let (limit, begin) = (Duration::from_millis(30), Instant::now());
+        is_named(self.lock.try_lock_for(limit).map(|got| got.is_some()));
+        assert!(begin.elapsed() >= limit, "not before its end");
+        let lock = self.lock.clone();
+        spawn(move || lock.lock().unwrap().unlock().unwrap())
+    }
+}
+
+/// How long a refusal lasts, in leases, and how long the hold does in which it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    /// Over before the lease is, but an extension falls into it.
+    Short,
+    /// Longer than a lease.
+    Long,
+}
+
+impl Length {
+    pub(crate) const fn leases(self) -> f64 {
+        match self {
+            Self::Short => 0.2,
+            Self::Long => 1.5,
+        }
+    }
+}
+
+/// Whether a thread got the lock that it had not.
+fn is_first(what: &What) -> bool {
+    matches!(what, What::Got { count: 1, .. })
+}
+
+impl Scene {
+    /// Lets the server refuse for a while, beginning before the first extension of a hold of the first process, which is due
+    /// when a quarter of the lease is left.
+    pub(crate) fn refuse(&mut self, length: Length, begin: impl FnOnce(&mut Self), end: impl FnOnce(&mut Self)) {
+        self.wait_inside(0);
+        let lease = Duration::from_millis(self.lease);
+        let part = |leases: f64| lease.mul_f64(leases);
+        let got = self.events.iter().rev().find(|event| event.actor.process == 0 && is_first(&event.what));
+        let Some(What::Got { until, .. }) = got.map(|event| &event.what) else { panic!("{got:?}") };
+        // A grant counts from before it was given, so it may be worn.
+        let left = Duration::from_nanos(until.saturating_sub(now()));
+        std::thread::sleep(left.saturating_sub(part(0.4)));
+        self.fault();
+        let at = now();
+        begin(self);
+        let since = Duration::from_nanos(now() - at);
+        std::thread::sleep(part(length.leases()).saturating_sub(since));
+        end(self);
+        // Nobody could get the lock until now.
+        self.kept.push(Kept { at, until: now() });
+    }
+
+    /// How many calls of a kind ended with words like these since the fault began, as far as the histories have been read.
+    pub(crate) fn failures(&self, words: &str, of: impl Fn(Op) -> bool) -> usize {
+        let (from, mut ops, mut count) = (self.fault_at, std::collections::HashMap::new(), 0);
+        for event in self.events.iter().filter(|event| event.at >= from) {
+            match &event.what {
+                What::Begin(op) => drop(ops.insert(event.actor, *op)),
+                What::Fail { why, .. } | What::Unknown { why, .. } if why.contains(words) => {
+                    count += usize::from(ops.get(&event.actor).is_some_and(|op| of(*op)));
+                }
+                _ => {}
+            }
+        }
+        count
+    }
+
+    /// How long after a moment the next hold began.
+    pub(crate) fn next_hold_after(&mut self, at: Nanos) -> Duration {
+        let mut next = None;
+        eventually("the next hold", || {
+            self.refresh();
+            let holds = self.events.iter().filter(|event| event.at > at && is_first(&event.what));
+            next = holds.map(|event| event.at).min();
+            next.is_some()
+        });
+        Duration::from_nanos(next.unwrap() - at)
+    }
+
+    /// Goes over to another server; the one before is returned, and still runs.
+    pub(crate) fn go_over_to(&mut self, server: RedisServer) -> RedisServer {
+        self.processes().for_each(|process| self.proxy(process).lead_to(server.port()));
+        std::mem::replace(&mut self.server, server)
+    }
+}
+
+impl Setup {
+    /// A server that does not see what ends keys, or that changes.
+    pub(crate) fn unmonitored(mut self) -> Self {
+        self.monitored = false;
+        self
+    }
+}

@@ -1,0 +1,145 @@
+//! Rights that are taken away while the lock is held and waited for, and given back.
+//!
+//! Who asks is told at once, and by name. Who holds keeps trying until the deadline: a mistake of an operator that is
+//! put right in time costs no lease.
+
+use crate::refused::Length;
+use crate::report::{Bounds, Report};
+use crate::scene::Scene;
+use crate::setup::{LEASE, Setup};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// What the first process holds is left to its lease at most.
+fn bounds(length: Length) -> Bounds {
+    let expired = match length {
+        Length::Short => 0,
+        Length::Long => 2,
+    };
+    // Releases are repeated, after pauses of up to a lease.
+    Bounds { expired, waited: Duration::from_millis(LEASE), ..Bounds::default() }
+}
+
+/// Lets the server deny for a while; all who ask must be told so with these words.
+fn deny(
+    setup: Setup,
+    length: Length,
+    words: &str,
+    begin: impl FnOnce(&mut Scene),
+    end: impl FnOnce(&mut Scene),
+) -> Report {
+    let mut denied = 0;
+    let report = setup.first_holds(1.3).play(bounds(length), |scene| {
+        scene.refuse(length, begin, |scene| {
+            scene.refresh();
+            denied = scene.failures("access denied", |_| true);
+            assert_eq!(scene.failures(words, |_| true), denied, "by name");
+            end(scene);
+        });
+        scene.sleep(0.5);
+    });
+    assert!(denied > 10, "at once: {denied}");
+    report
+}
+
+#[track_caller]
+fn judge(report: Report, length: Length) {
+    match length {
+        Length::Short => report.is_clean_without_loss(),
+        Length::Long => assert!(report.is_clean().lost >= 1),
+    }
+}
+
+/// A password is set while all are connected; then all connections break.
+fn password_set(name: &'static str, length: Length) {
+    // The operator stays connected.
+    let admin = RefCell::new(None);
+    let set = |password: &str| {
+        let mut admin = admin.borrow_mut();
+        redis::cmd("CONFIG").arg("SET").arg("requirepass").arg(password).exec(admin.as_mut().unwrap()).unwrap();
+    };
+    let report = deny(
+        Setup::of(name),
+        length,
+        "NOAUTH",
+        |scene| {
+            *admin.borrow_mut() = Some(scene.server.connection());
+            set("new");
+            scene.processes().for_each(|process| scene.proxy(process).reset());
+        },
+        |_| set(""),
+    );
+    judge(report, length);
+}
+
+#[test]
+fn a_password_that_is_taken_back_in_time_costs_no_lease() {
+    password_set("NOAUTH 0.2 L", Length::Short);
+}
+
+#[test]
+fn a_password_that_stays_ends_leases_at_their_deadlines() {
+    password_set("NOAUTH 1.5 L", Length::Long);
+}
+
+/// A server with a user for the workers.
+fn with_user(name: &'static str) -> Setup {
+    let mut setup = Setup::of(name).server(&["--user", "dlock", "on", ">secret", "~*", "&*", "+@all"]);
+    setup.login = Some("dlock:secret");
+    setup
+}
+
+/// A right is taken away while all are connected.
+fn right_taken(name: &'static str, length: Length, right: &str, words: &str) {
+    let change = |scene: &Scene, sign: &str| scene.server.set_user("dlock", &[&format!("{sign}{right}")]);
+    let report = deny(with_user(name), length, words, |scene| change(scene, "-"), |scene| change(scene, "+"));
+    judge(report, length);
+}
+
+#[test]
+fn a_right_that_is_given_back_in_time_costs_no_lease() {
+    right_taken("NOPERM evalsha 0.2 L", Length::Short, "evalsha", "NOPERM");
+    right_taken("NOPERM get in scripts 0.2 L", Length::Short, "get", "executing the script");
+}
+
+#[test]
+fn a_right_that_stays_away_ends_leases_at_their_deadlines() {
+    right_taken("NOPERM evalsha 1.5 L", Length::Long, "evalsha", "NOPERM");
+}
+
+#[test]
+fn a_rotated_password_matters_to_nobody_who_is_connected() {
+    let report = with_user("password rotated").first_holds(1.2).play(Bounds::default(), |scene| {
+        for password in ["new", "newer", "secret"] {
+            scene.wait_inside(0);
+            scene.server.set_user("dlock", &["resetpass", &format!(">{password}")]);
+            scene.sleep(0.5);
+        }
+    });
+    report.is_clean_without_loss();
+}
+
+/// A password is rotated, and all connections break.
+fn password_rotated(name: &'static str, length: Length) {
+    let report = deny(
+        with_user(name),
+        length,
+        "WRONGPASS",
+        |scene| {
+            scene.server.set_user("dlock", &["resetpass", ">new"]);
+            assert!(scene.server.run::<u64>(&["CLIENT", "KILL", "USER", "dlock"]) >= 3);
+        },
+        |scene| scene.server.set_user("dlock", &[">secret"]),
+    );
+    judge(report, length);
+}
+
+#[test]
+fn a_rotated_password_that_is_good_again_in_time_costs_no_lease() {
+    password_rotated("WRONGPASS 0.2 L", Length::Short);
+}
+
+#[test]
+fn a_rotated_password_ends_leases_at_their_deadlines() {
+    password_rotated("WRONGPASS 1.5 L", Length::Long);
+}

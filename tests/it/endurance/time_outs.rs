@@ -1,0 +1,172 @@
+//! Waits that end without the lock, a hundred thousand of them: they leave nothing behind, keep their time, and do not
+//! disturb the holder.
+
+use super::is_long;
+use crate::support::allocations::bytes_in_use;
+use crate::support::crew::eventually;
+use crate::support::lab::{Lab, alone_on_both_stores, config};
+use crate::support::process::{descriptors, threads};
+use parking_lot::{Condvar, Mutex};
+use redis_dlock::{DistributedReentrantLock, Error};
+use std::thread;
+use std::time::{Duration, Instant};
+
+alone_on_both_stores!(waits_that_fail_leave_nothing_and_keep_their_time);
+
+/// How long each wait is.
+const WAIT: Duration = Duration::from_millis(1);
+
+/// Threads of the holder's own client, and of another one.
+const THREADS: [usize; 2] = [6, 18];
+
+/// Long enough for a machine on which many other threads want to run, short enough to be extended in the run.
+const LEASE_MS: u64 = 4000;
+
+/// What a wait that fails may not leave behind for good: not even its share of this.
+const GROWTH: isize = 96 * 1024;
+
+fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
+    let waits = if is_long() { 1_000_000 } else { 100_000 };
+    let holders = lab.generator();
+    let others = lab.generator();
+    let lock = holders.generate_with(config("x", LEASE_MS)).unwrap();
+    let wanted = [lock.clone(), others.generate_with(config("x", LEASE_MS)).unwrap()];
+    let guard = lock.lock().unwrap();
+    let token = guard.fencing_token();
+
+    // Whatever there is once for all is there after the first waits; the times themselves from the beginning.
+    let mut times = Times { waits: Vec::with_capacity(waits), naps: Vec::with_capacity(waits / 2), ..Times::default() };
+    times.extend(wait_in_vain(lab, &wanted, waits / 10));
+    let before = Rest::of(lab, lock.key());
+    times.extend(wait_in_vain(lab, &wanted, waits - waits / 10));
+    let after = Rest::of(lab, lock.key());
+
+    times.tell(lab, after.bytes - before.bytes);
+    assert_eq!(times.got, 0, "nobody got what was held");
+    assert_eq!((guard.is_valid(), guard.fencing_token()), (true, token));
+    assert_eq!(after.threads, before.threads);
+    assert_eq!(after.descriptors, before.descriptors);
+    assert_eq!(after.keys, [lock.key()], "the holder's key and nothing else");
+    let grown = after.bytes - before.bytes;
+    assert!(grown < GROWTH, "{grown} bytes are left of {waits} waits");
+    times.are_kept();
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+/// What there is while nobody waits.
+struct Rest {
+    bytes: isize,
+    threads: usize,
+    descriptors: Vec<String>,
+    keys: Vec<String>,
+}
+
+impl Rest {
+    fn of(lab: &Lab, key: &str) -> Self {
+        eventually("those who gave up are forgotten", || lab.waiting(key) == 0);
+        // A look at the store of its own, which ends with it.
+        let (threads, descriptors, keys) = (threads(), descriptors(), lab.leftovers());
+        Self { bytes: bytes_in_use(), threads, descriptors, keys }
+    }
+}
+
+/// How long things took.
+#[derive(Default)]
+struct Times {
+    waits: Vec<Duration>,
+    /// The same threads wait as long for something that never happens, with one mutex for all of them, as threads do that
+    /// wait for a lock in one process: what the machine makes of it.
+    naps: Vec<Duration>,
+    got: usize,
+    failed: usize,
+    /// The longest queue in the store that was seen.
+    queue: u64,
+}
+
+impl Times {
+    fn extend(&mut self, more: Self) {
+        self.waits.extend(more.waits);
+        self.naps.extend(more.naps);
+        self.got += more.got;
+        self.failed += more.failed;
+        self.queue = self.queue.max(more.queue);
+    }
+
+    /// The duration that so many of a thousand do not reach.
+    fn quantile(times: &[Duration], of_a_thousand: usize) -> Duration {
+        let mut times = times.to_vec();
+        times.sort();
+        times[(times.len() - 1) * of_a_thousand / 1000]
+    }
+
+    fn tell(&self, lab: &Lab, grown: isize) {
+        let figures = |times: &[Duration]| [500, 990, 999, 1000].map(|part| Self::quantile(times, part));
+        eprintln!(
+            "endurance, time-outs, {}: {} waits of {WAIT:?} failed, {} of them by name; median, 99 %, 99.9 %, longest {:.1?}, of naps {:.1?}; \
+             queue up to {}, {grown} bytes left",
+            lab.name(),
+            self.waits.len(),
+            self.failed,
+            figures(&self.waits),
+            figures(&self.naps),
+            self.queue,
+        );
+    }
+
+    /// A wait takes no longer than it should, but for what the machine adds to any wait. The longest ones were met by
+    /// some bad moments in a row.
+    fn are_kept(&self) {
+        for (part, times, more) in [(500, 2, 0), (990, 3, 0), (1000, 5, 100)] {
+            let [waits, naps] = [&self.waits, &self.naps].map(|times| Self::quantile(times, part));
+            assert!(waits <= naps * times + WAIT * more, "{part} of 1000 waits: {waits:?}, naps: {naps:?}");
+        }
+    }
+}
+
+/// Lets threads wait so often, all together.
+fn wait_in_vain(lab: &Lab, wanted: &[DistributedReentrantLock; 2], waits: usize) -> Times {
+    let common = Mutex::new(());
+    let each = waits / THREADS.iter().sum::<usize>();
+    let mut times = Times::default();
+    thread::scope(|scope| {
+        let workers: Vec<_> = wanted
+            .iter()
+            .zip(THREADS)
+            .flat_map(|(lock, threads)| (0..threads).map(move |_| lock))
+            .map(|lock| {
+                let common = &common;
+                scope.spawn(move || wait_alone(lock, common, each))
+            })
+            .collect();
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            times.queue = times.queue.max(lab.waiting(wanted[0].key()));
+            thread::sleep(Duration::from_millis(20));
+        }
+        workers.into_iter().for_each(|worker| times.extend(worker.join().unwrap()));
+    });
+    times
+}
+
+fn wait_alone(lock: &DistributedReentrantLock, common: &Mutex<()>, waits: usize) -> Times {
+    let mut times =
+        Times { waits: Vec::with_capacity(waits), naps: Vec::with_capacity(waits / 4 + 1), ..Times::default() };
+    let never = Condvar::new();
+    for n in 0..waits {
+        let begin = Instant::now();
+        match lock.try_lock_for(WAIT) {
+            Ok(None) => {}
+            Ok(Some(_)) => times.got += 1,
+            // The time ended before the store's answer.
+            Err(Error::Backend { .. }) => times.failed += 1,
+            Err(error) => panic!("{error}"),
+        }
+        times.waits.push(begin.elapsed());
+        if n % 4 == 0 {
+            let begin = Instant::now();
+            never.wait_for(&mut common.lock(), WAIT);
+            times.naps.push(begin.elapsed());
+        }
+    }
+    times
+}

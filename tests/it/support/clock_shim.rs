@@ -1,0 +1,44 @@
+//! The wall clock of one process, moved while it runs, by a small library that is put before the C library (`clock_shim.c`).
+//!
+//! It is built with `cc` by the test itself: where Rust links, that is there.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// See the module. The clock stands right at first.
+pub(crate) struct ClockShim {
+    dir: TempDir,
+}
+
+impl ClockShim {
+    pub(crate) fn build() -> Self {
+        let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/clock_shim.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+            .arg(dir.path().join("shim.so"))
+            .arg(source)
+            .status()
+            .unwrap();
+        assert!(built.success(), "cc: {built}");
+        fs::write(dir.path().join("offset"), 0_i64.to_ne_bytes()).unwrap();
+        Self { dir }
+    }
+
+    /// The environment of a process whose wall clock this moves.
+    pub(crate) fn variables(&self) -> [(String, String); 2] {
+        let path = |name: &str| OsStr::to_str(self.dir.path().join(name).as_os_str()).unwrap().to_owned();
+        [("LD_PRELOAD".to_owned(), path("shim.so")), ("CLOCK_SHIM".to_owned(), path("offset"))]
+    }
+
+    /// Steps the clock: so many seconds off from now on.
+    pub(crate) fn set(&self, seconds: i64) {
+        // In place, in one write: the process has the file mapped.
+        let file = OpenOptions::new().write(true).open(self.dir.path().join("offset")).unwrap();
+        file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).unwrap();
+    }
+}
