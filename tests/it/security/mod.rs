@@ -78,7 +78,7 @@ where
     S::Value: std::fmt::Debug,
 {
     let mut runner =
-        TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() });
+        TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 20_000, ..Config::default() });
     match runner.run(strategy, |case| {
         property(case);
         Ok(())
