@@ -59,7 +59,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => words.prop_map(|words| words.concat()),
         2 => any::<String>(),
-        1 => (any::<char>(), 1usize..20_000).prop_map(|(c, n)| c.to_string().repeat(n)),
+        1 => (any::<char>(), 1usize..5_000).prop_map(|(c, n)| c.to_string().repeat(n)),
     ]
 }
 
@@ -78,7 +78,7 @@ where
     S::Value: std::fmt::Debug,
 {
     let mut runner =
-        TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() });
+        TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 20_000, ..Config::default() });
     match runner.run(strategy, |case| {
         property(case);
         Ok(())
