@@ -109,7 +109,7 @@ fn a_server_without_memory_refuses_new_locks_only() {
         |scene| scene.server.config("maxmemory", "1"),
         |scene| scene.server.config("maxmemory", "0"),
     );
-    assert_eq!(report.expired, 0, "all was released");
+    assert!(report.expired <= report.stalls, "all was released: {report}");
     report.is_clean_without_loss();
 }
 

@@ -111,7 +111,7 @@ fn missing_rights_are_denied_with_nothing_written() {
     let _inbox = listener.open_inbox("b", LONG).unwrap();
     assert_eq!(store.release(&release("k", "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
     let polled = store.poll(&poll("k", "b-1"), LONG).unwrap();
-    assert!(matches!(polled, redis_dlock::PollOutcome::Acquired(_)), "{polled:?}");
+    assert!(matches!(polled, PollOutcome::Acquired(_)), "{polled:?}");
     assert!(matches!(store.open_inbox("b", LONG).err(), Some(Error::Denied { .. })));
 }
 
