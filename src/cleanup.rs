@@ -23,6 +23,10 @@ const LONGEST: usize = 65_536;
 /// How many are released in one round: threads that wait for a lock share the batch.
 const ROUND: usize = 256;
 
+/// The pause after the first answered release of a locker whose acquire may still come; then twice as long each time, up
+/// to lease/6.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// The longest pause between two tries of one locker, and the least that it may grow to.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -48,6 +52,8 @@ pub(crate) struct Leftover {
     /// One lease after the first answered release.
     until: Option<Moment>,
     failures: u32,
+    /// Answered releases.
+    answers: u32,
 }
 
 /// The list.
@@ -84,7 +90,7 @@ impl Cleanup {
         list.last_id += 1;
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let leftover = Leftover { id, key, locker, lease, ending, until: None, failures: 0 };
+        let leftover = Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0 };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
@@ -107,7 +113,10 @@ impl Cleanup {
                     log::debug!("lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
-                (now + leftover.lease / 6).min(until)
+                // What comes late mostly comes soon; and nobody has the lock as long as it is not released again.
+                let pause = AGAIN.saturating_mul(1 << leftover.answers.min(16));
+                leftover.answers += 1;
+                (now + pause.min(leftover.lease / 6)).min(until)
             }
             Err(error) => {
                 leftover.failures = leftover.failures.saturating_add(1);

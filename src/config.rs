@@ -1,6 +1,7 @@
 //! Settings of one lock.
 
 use crate::error::Error;
+use crate::one_line::OneLine;
 use std::time::Duration;
 
 /// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
@@ -116,8 +117,11 @@ impl DLockConfig {
     /// Sets for how long one thread may hold the lock, reentries included. Defaults to without end.
     ///
     /// When that time is over, the holder is told as of a lost lease, with the cause [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is
-    /// extended no more. The store still keeps the key for what is left of the lease, a quarter of it at least: so long the
-    /// holder has to stop before anybody else is inside.
+    /// extended no more. The store still keeps the key for what is left of the lease (a quarter with the default
+    /// [`with_renew_at`](Self::with_renew_at), less after extensions that failed): so long the holder has to stop before anybody else is inside.
+    ///
+    /// As all settings of a tenure it is that of the handle that asked the store for the lock, also for threads to which the
+    /// hold is passed on in this process.
     pub fn with_max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
         self
@@ -179,8 +183,9 @@ impl DLockConfig {
         self.probe
     }
 
-    pub(crate) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
+    /// The reason, fit for the log whatever the caller put into it.
+    pub(crate) fn reason(&self) -> Option<OneLine<&str>> {
+        self.reason.as_deref().map(OneLine)
     }
 
     /// Checks all settings and drops the lease's part of a millisecond.

@@ -1,16 +1,17 @@
 //! What can go wrong, by name.
 
+use crate::one_line::OneLine;
 use std::fmt;
 use std::time::Duration;
 
-/// An error of this crate. Every message names the value at fault and says what to do; none carries a password.
+/// An error of this crate. Every message names the value at fault and says what to do, on one line; none carries a password.
 ///
 /// That a lock is held by somebody else is no error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting, a URL or a line of a properties file cannot be used. Nothing was sent to the store.
-    #[error("invalid {what} {value:?}: {hint}")]
+    #[error("invalid {what} {value:?}: {}", OneLine(hint))]
     InvalidConfig {
         /// Which setting.
         what: &'static str,
@@ -21,7 +22,7 @@ pub enum Error {
     },
 
     /// The store could not be reached, did not answer in time, or refused the command for a reason that may pass.
-    #[error("the lock store failed ({failure}): {message}")]
+    #[error("the lock store failed ({failure}): {}", OneLine(message))]
     Backend {
         /// What is known of the command.
         failure: BackendFailure,
@@ -31,7 +32,8 @@ pub enum Error {
 
     /// The store refuses this user: no or wrong password, a missing command, key or channel right.
     #[error(
-        "access denied by the lock store: {message}; give the user the rights listed in the README, section \"ACL rules\""
+        "access denied by the lock store: {}; give the user the rights listed in the README, section \"ACL rules\"",
+        OneLine(message)
     )]
     Denied {
         /// The server's words.
@@ -40,7 +42,8 @@ pub enum Error {
 
     /// The key exists with a value that no lock ever writes, of another type. Nothing was written.
     #[error(
-        "key {key:?} is in use by something else: {message}; choose another lock type or target, or remove that key"
+        "key {key:?} is in use by something else: {}; choose another lock type or target, or remove that key",
+        OneLine(message)
     )]
     Conflict {
         /// The lock's unique key.
@@ -50,7 +53,7 @@ pub enum Error {
     },
 
     /// The server cannot carry this lock: it is older than 7.0, or part of a Redis Cluster.
-    #[error("unsupported server: {message}")]
+    #[error("unsupported server: {}", OneLine(message))]
     Unsupported {
         /// What the server is, and what is needed.
         message: String,

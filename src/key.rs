@@ -173,7 +173,6 @@ impl Key {
         let now = client.clock.now();
         tenure.begin(now);
         tenure.hold_begins(now);
-        state.tenure_begins(now);
         if mutant!(CountsFromHearing) {
             tenure.renewed(now);
         }
@@ -275,7 +274,16 @@ impl Key {
 
     /// Ends the hold of the calling thread; the tenure, and who watched the hold.
     pub(crate) fn end_hold(&self, client: &Client, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
-        let mut state = self.state();
+        self.end_hold_in(client, &mut self.state(), phase)
+    }
+
+    /// As [`end_hold`](Self::end_hold), with the mutex held.
+    pub(crate) fn end_hold_in(
+        &self,
+        client: &Client,
+        state: &mut State,
+        phase: Phase,
+    ) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {
                 if let Phase::Releasing { ending, .. } = &mut state.phase {
@@ -287,7 +295,6 @@ impl Key {
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }
             other => {
-                debug_assert!(false, "a thread owned a hold in {other:?}");
                 state.phase = other;
                 None
             }

@@ -78,8 +78,8 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 
 /// What a due key needs, if its tenure is still live.
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
-    if owner::has_ended(key.hold.owner()) {
-        key.end_orphan(client);
+    let owner = key.hold.owner();
+    if owner::has_ended(owner) && key.end_orphan(client, owner) {
         return None;
     }
     let mut state = key.state();

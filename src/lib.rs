@@ -59,7 +59,7 @@
 //! | call | waits | when somebody else holds the lock |
 //! |---|---|---|
 //! | [`lock`](DistributedReentrantLock::lock) | for as long as it takes, through outages too | waits |
-//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, more only after a lost reply | `Ok(None)` |
+//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, more only after a lost reply, or 5 ms (or five trips) for a lock that may [linger](DLockConfig::with_linger) | `Ok(None)` |
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
 //!
@@ -167,7 +167,7 @@
 //!
 //! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
 //! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the clean-up list. DEBUG: single retries and settled
-//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a password.
+//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line.
 //!
 //! # Features and MSRV
 //!
@@ -205,6 +205,8 @@ mod client;
 mod clock;
 mod config;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod generator;
 mod guard;
 mod hear;
@@ -218,6 +220,7 @@ mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
+mod one_line;
 mod owner;
 mod passing;
 mod processor;
@@ -235,6 +238,9 @@ mod turn;
 mod unguarded;
 mod worker;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::fuzz::check as fuzz;
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};

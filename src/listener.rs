@@ -67,6 +67,11 @@ impl Listener {
         self.desk.subscribed.load(Ordering::Acquire)
     }
 
+    /// Whether there is nothing to start.
+    pub(crate) fn is_started(&self) -> bool {
+        !self.enabled || self.started.load(Ordering::Acquire)
+    }
+
     /// Starts the thread unless it was started before, or is switched off.
     ///
     /// # Errors
@@ -162,6 +167,10 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
                 drop(strong);
                 let broken = contain(|| hear(&mut *inbox, client));
                 drop(subscribed);
+                // Nobody would tell what lingers that others want it.
+                if let Some(client) = client.upgrade() {
+                    client.retry_all_now();
+                }
                 match broken {
                     Ok(Some(error)) => log::info!("{error}; subscribing again"),
                     Ok(None) => {}

@@ -78,7 +78,8 @@ impl DistributedReentrantLock {
 
     /// Tries once to get the lock, without waiting for a holder or passing waiting threads of this process. Blocks for one round trip to
     /// the store, or for the few that it takes to find out what became of a lost reply; `None` when the lock is held, or when another thread of this
-    /// process is about to get it.
+    /// process is about to get it. A lock that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, up to 5 ms or
+    /// five round trips.
     ///
     /// # Errors
     ///
@@ -150,6 +151,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub fn holder(&self) -> Result<Option<Holder>, Error> {
+        self.client.check_process()?;
         let inspection = self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
         Ok(inspection.holder.map(|Busy { holder, remaining }| {
             let is_local = self.client.is_ours(&holder);

@@ -25,12 +25,20 @@ impl ClientId {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers.
     pub(crate) fn draw() -> Result<Self, Error> {
+        Self::of_host(&hostname::get().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Draws a new identity on a host of this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`draw`](Self::draw).
+    pub(crate) fn of_host(host: &str) -> Result<Self, Error> {
         let mut random = [0u8; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|e| {
             Error::backend(BackendFailure::NotExecuted, format!("the operating system gave no random bytes: {e}"))
         })?;
-        let host = hostname::get().unwrap_or_default();
-        let mut text = format!("{}-{}-", readable(&host.to_string_lossy()), std::process::id());
+        let mut text = format!("{}-{}-", readable(host), std::process::id());
         for byte in random {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");

@@ -34,7 +34,7 @@ impl Key {
     /// the next one that comes. `false` when it has to be given back.
     pub(crate) fn keep_tenure(self: &Arc<Self>, client: &Client) -> bool {
         let mut state = self.state();
-        if Self::needs_numbers(&state, client) {
+        if Self::needs_numbers(&state, client) && !client.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
@@ -82,7 +82,6 @@ impl Key {
             return false;
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
-        tenure.kept_on = true;
         tenure.hold_ended();
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
@@ -124,6 +123,7 @@ impl Key {
             client.forget_kept(self);
             return Lingering::Over(tenure);
         }
+        tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
             // Its end may come before the lease thread would look.
@@ -138,9 +138,10 @@ impl Key {
     /// the turn is dropped. For a key that came out of the retry thread's book.
     pub(crate) fn end_linger(self: &Arc<Self>, client: &Client, at_once: bool) -> Option<(Turn, Tenure)> {
         let mut state = self.state();
+        let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !at_once && client.clock.now() < *until && !tenure.is_contended() {
+                if !at_once && !is_wanted && client.clock.now() < *until && !tenure.is_contended() {
                     client.retry_at(self, *until);
                     return None;
                 }
@@ -191,18 +192,27 @@ impl Key {
 /// The end of a tenure.
 impl Key {
     /// Ends the hold of a thread that has ended, and its tenure: not by a release, for nobody can say what that thread has
-    /// left half done. The lease runs out; until then this process waits like the others.
-    pub(crate) fn end_orphan(self: &Arc<Self>, client: &Client) {
-        let owner = self.hold.owner();
-        let Some((mut tenure, watchers)) = self.end_hold(client, Phase::Asking { turn: None, about: None }) else {
-            return;
+    /// left half done. The lease runs out; until then this process waits like the others. `false` when it is not that
+    /// thread's any more.
+    pub(crate) fn end_orphan(self: &Arc<Self>, client: &Client, owner: u64) -> bool {
+        let mut state = self.state();
+        // It may unlock yet, in a destructor, and another thread have the hold.
+        if !self.hold.is_owned_by(owner) || !crate::owner::has_ended(owner) {
+            return false;
+        }
+        let Some((mut tenure, watchers)) =
+            self.end_hold_in(client, &mut state, Phase::Asking { turn: None, about: None })
+        else {
+            return false;
         };
+        drop(state);
         let (_leaving, turn) = (client.leaving(), Turn::of(self));
         crate::owner::forget_hold(owner);
         if tenure.lose(LossCause::ThreadEnded, client.clock.now()) {
             crate::lease::tell(client, &self.name, &tenure, watchers);
         }
         drop(turn);
+        true
     }
 
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of

@@ -6,6 +6,7 @@
 
 use crate::config::check_lease;
 use crate::error::Error;
+use crate::one_line::OneLine;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +51,10 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
         let lease = Duration::from_millis(millis);
         check_lease(lease).map_err(|_| wrong(format!("the lease {lease:?} must be from 20 ms to 2147483647 ms")))?;
         if leases.insert(lock_type.clone(), lease).is_some() {
-            log::warn!("{name}, line {number}: the lock type {lock_type:?} stands there twice; the last one counts");
+            log::warn!(
+                "{}, line {number}: the lock type {lock_type:?} stands there twice; the last one counts",
+                OneLine(name)
+            );
         }
     }
     Ok(leases)

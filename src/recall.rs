@@ -14,21 +14,26 @@ const TRIPS: u32 = 5;
 /// The first pause before it asks again; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 
+/// It asks no more often, also by a clock that stands still.
+const MOST_TRIES: u32 = 10;
+
 /// The attempt.
 #[derive(Debug)]
 pub(crate) struct Recall {
     until: Moment,
     pause: Duration,
+    tries: u32,
 }
 
 impl Recall {
     /// Begins now, where a round trip takes so long.
     pub(crate) fn begin(now: Moment, trip: Duration) -> Self {
-        Self { until: now + TIME.max(trip.saturating_mul(TRIPS)), pause: FIRST_PAUSE }
+        Self { until: now + TIME.max(trip.saturating_mul(TRIPS)), pause: FIRST_PAUSE, tries: MOST_TRIES }
     }
 
     /// How long to wait before asking again; `None` when the time is over.
     pub(crate) fn pause(&mut self, now: Moment) -> Option<Duration> {
+        self.tries = self.tries.checked_sub(1)?;
         let left = self.until.since(now);
         let pause = self.pause.min(left);
         self.pause = self.pause.saturating_mul(2);
@@ -57,5 +62,12 @@ mod tests {
         let slow = pauses(Duration::from_millis(20));
         assert!(slow.len() <= TRIPS as usize, "{slow:?}");
         assert!(slow.len() >= 3, "{slow:?}");
+    }
+
+    #[test]
+    fn it_ends_where_the_clock_stands_still() {
+        let now = Moment::from_nanos(1_000_000_000);
+        let mut recall = Recall::begin(now, Duration::ZERO);
+        assert_eq!((0..100).filter(|_| recall.pause(now).is_some()).count(), MOST_TRIES as usize);
     }
 }

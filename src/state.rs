@@ -80,7 +80,7 @@ pub(crate) struct State {
     pub(crate) asked: u32,
     /// Failures in a row.
     pub(crate) failures: u32,
-    /// When the key was last left free for pollers; before that, when it was first ours.
+    /// When this client last asked to leave the key free for pollers.
     gap_at: Option<Moment>,
     /// Who is told of the loss of the current hold.
     pub(crate) watchers: Vec<Sender<()>>,
@@ -122,11 +122,6 @@ impl State {
         }
     }
 
-    /// Notes that a tenure has begun.
-    pub(crate) fn tenure_begins(&mut self, now: Moment) {
-        self.gap_at.get_or_insert(now);
-    }
-
     /// Lets the release of a tenure that ends leave the key free for pollers, if it is time to.
     pub(crate) fn tenure_ends(&mut self, tenure: &mut Tenure, now: Moment) {
         tenure.gap = self.gap(tenure, now);
@@ -136,7 +131,7 @@ impl State {
     }
 
     fn gap(&self, tenure: &Tenure, now: Moment) -> Option<Gap> {
-        tenure.gap(self.gap_at?, !self.queue.is_empty(), now)
+        tenure.gap(self.gap_at, !self.queue.is_empty(), now)
     }
 
     /// Takes a waiter that gives up out of the queue. When it was the last one and only the retry thread would still

@@ -46,7 +46,7 @@ pub(crate) struct Tenure {
     hold_ends: Moment,
     /// Whether a thread was told of this hold: until then its loss is no news to anybody.
     pub(crate) told: bool,
-    /// Whether a hold followed on another, or may: by passing or lingering.
+    /// Whether a hold followed on another, by passing or lingering.
     pub(crate) kept_on: bool,
     /// Whether its release is to leave the key free for pollers.
     pub(crate) gap: Option<Gap>,
@@ -142,11 +142,11 @@ impl Tenure {
         }
     }
 
-    /// The gap for pollers that its release is to make, where the time for one has come since the last one or the first
-    /// tenure. Not when the key was ours for one hold alone that nobody else waited for: then pollers find it free anyway.
-    pub(crate) fn gap(&self, last: Moment, others_wait: bool, now: Moment) -> Option<Gap> {
+    /// The gap for pollers that its release is to ask for, where the time for one has come since the last one that is known of
+    /// here; the store knows of all. Not when the key was ours for one hold alone that nobody else waited for: then pollers find it free anyway.
+    pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
-        let due = now >= last + every && (self.kept_on || self.is_contended() || others_wait);
+        let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         // A poller oversleeps a little.
         let length = self.lease() / GAP_PART + (self.lease() / GAP_SPARE_PART).max(GAP_SPARE);
         due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })

@@ -135,7 +135,7 @@ impl Key {
                     }
                 }
                 answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
-                    return self.refuse(client, answer).map(|()| Asked::No);
+                    return self.refuse(client, answer, patience).map(|()| Asked::No);
                 }
                 answer => {
                     client.listen();
@@ -169,10 +169,13 @@ impl Key {
     }
 
     /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
-    fn refuse(&self, client: &Client, answer: Answer) -> Result<(), Error> {
+    fn refuse(&self, client: &Client, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
-                self.state().failure = Some(error.clone());
+                // That the caller's own time was too short says nothing to others.
+                if patience.until().is_none() {
+                    self.state().failure = Some(error.clone());
+                }
                 Err(error.clone())
             }
             _ => Ok(()),
@@ -189,6 +192,9 @@ impl Key {
         let mut warning = None;
         let (due, unsettled) = match answer {
             Answer::Busy { busy, unsettled } => {
+                // The store's queue lives by the lease with which the place in it was asked for: a thread with a longer one
+                // may have taken it over from one that gave up.
+                let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
                 // Redis counts a key as gone when its millisecond is over.
                 let ends = busy.remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// A lock whose holds are ended by [`unlock`](Self::unlock), for code ported from JVM DLock.
 ///
 /// It shares the hold count with the guards of the same lock. New code is safer with guards: they unlock when a
-/// function returns early or panics.
+/// function returns early or panics. A thread that ends while it holds is noticed, and its lease runs out
+/// ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)); so may be a hold that is only unlocked by the destructor of a thread-local.
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};

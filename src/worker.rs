@@ -79,6 +79,11 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether the thread was started, and not stopped since.
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
     /// Makes sure that the thread wakes no later than `at`.
     pub(crate) fn wake_by(&self, at: Moment) {
         let mut alarm = self.bell.alarm.lock();

@@ -63,7 +63,7 @@ RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_shuttle -C debug-assertions" \
     cargo test --locked --lib --release --target-dir target/shuttle -- model::
 # Faults: the scenarios mostly wait, so they may be more than there are cores. Then the mistakes that they must find.
 cargo test --locked --all-features --test faults -- --test-threads 8
-RUSTFLAGS="--cfg dlock_mutants" cargo test --locked --all-features --target-dir target/mutants --test faults -- \
+RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_mutants" cargo test --locked --all-features --target-dir target/mutants --test faults -- \
     mutants:: --test-threads 3
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib

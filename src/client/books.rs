@@ -38,6 +38,9 @@ impl Held {
 /// The retry thread's book.
 impl Client {
     pub(crate) fn start_retry_thread(&self) -> Result<(), Error> {
+        if !self.retry_thread.is_started() {
+            self.check_process()?;
+        }
         self.retry_thread.start(&self.this, retry::round)
     }
 
@@ -79,6 +82,9 @@ impl Client {
 /// The lease thread's book.
 impl Client {
     pub(super) fn start_lease_thread(&self) -> Result<(), Error> {
+        if !self.lease_thread.is_started() {
+            self.check_process()?;
+        }
         self.lease_thread.start(&self.this, lease::round)
     }
 

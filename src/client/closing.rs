@@ -75,6 +75,8 @@ impl Client {
     fn end_lingering(&self) {
         let over: Vec<_> = self.known_keys().iter().filter_map(|key| key.end_linger(self, true)).collect();
         retry::release(self, over, self.processor.command_limit());
+        // What could not be released is its thread's from here on.
+        self.retry_thread.wake_by(self.cleanup.next());
     }
 
     /// Ends both threads and lets go of the store, once.

@@ -187,6 +187,9 @@ impl Client {
 
     /// Sees to it that grants will be heard; until then, and when that fails, waiting threads ask.
     pub(crate) fn listen(&self) {
+        if self.listener.is_started() || self.is_forked() {
+            return;
+        }
         if let Err(error) = self.listener.start(&self.this) {
             log::error!("grants will not be heard: {error}");
         }
@@ -200,8 +203,11 @@ impl Client {
     /// store cannot be reached is not looked at here.
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.start_lease_thread()?;
-        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) || self.is_checked.swap(true, Ordering::AcqRel)
-        {
+        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_process()?;
+        if self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let checked = self.processor.check_inbox(self.id(), limit());

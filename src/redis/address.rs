@@ -1,6 +1,9 @@
-//! Where the server is and who we are there, read from a URL. Nothing here shows a password.
+//! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password; what a URL that
+//! cannot be used shows of itself is decided in `mask`.
 
+use super::mask::{find_password, mask};
 use crate::error::Error;
+use crate::one_line::OneLine;
 use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
 use std::path::PathBuf;
@@ -26,7 +29,7 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], with the password masked.
+    /// [`Error::InvalidConfig`], with everything masked that may be a user or a password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let invalid = |hint: &str| Error::invalid("URL", mask(url), hint);
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -56,6 +59,19 @@ impl Address {
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
+        // All would be shown whenever the server cannot be reached.
+        match &place {
+            Place::Tcp { .. } if url[url.find(['?', '#']).unwrap_or(url.len())..].contains('@') => {
+                return Err(invalid("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password"));
+            }
+            Place::Tcp { host, .. } if host.contains('%') => {
+                return Err(invalid("the host name has a `%` in it: write user and password before a plain `@`"));
+            }
+            Place::Unix(path) if find_password(&path.to_string_lossy()).is_some() => {
+                return Err(invalid("the socket's path names a password: write settings after a plain `?`"));
+            }
+            _ => {}
+        }
         Ok(Self {
             place,
             user: settings.username().map(str::to_owned),
@@ -70,7 +86,7 @@ impl fmt::Display for Address {
         match &self.place {
             Place::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Place::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            Place::Unix(path) => write!(f, "{}", OneLine(path.display())),
         }
     }
 }
@@ -78,30 +94,6 @@ impl fmt::Display for Address {
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}/{}", self.db)
-    }
-}
-
-/// A URL that may be shown: whatever stands where a password may be is hidden, even when the URL is malformed.
-fn mask(url: &str) -> String {
-    let start = url.find("://").map_or(0, |i| i + 3);
-    let (head, rest) = url.split_at(start);
-    // The last `@`: a password with a bare `@` or `/` in it is a usual reason why the URL is malformed.
-    let shown = match rest.rfind('@') {
-        Some(at) => {
-            let user = rest[..at].split(':').next().unwrap_or_default();
-            // Without a colon it may be a password written in the wrong place.
-            let user = if rest[..at].contains(':') { user } else { "" };
-            format!("{head}{user}:***{}", &rest[at..])
-        }
-        None => url.to_owned(),
-    };
-    match shown.find("pass=") {
-        Some(at) => {
-            let (head, secret) = shown.split_at(at + 5);
-            let rest = secret.find('&').map_or("", |end| &secret[end..]);
-            format!("{head}***{rest}")
-        }
-        None => shown,
     }
 }
 
@@ -136,6 +128,11 @@ mod tests {
             "redis://ann:s3crt@host/?protocol=s3crt",
             "unix:///run/r.sock?db=x&pass=s3crt&user=a",
             "rediss://ann:s3crt@host/#insecure",
+            // Such as could be used, but not as they were meant.
+            "redis://ann:1?s3crt@host",
+            "redis://ann:1#s3crt@host",
+            "redis://ann%3As3crt%40host",
+            "unix:///run/r.sock%3Fpass=s3crt",
         ] {
             let error = Address::parse(url).expect_err(url);
             assert!(matches!(&error, Error::InvalidConfig { what: "URL", .. }), "{error:?}");

@@ -64,7 +64,8 @@ pub(crate) fn failed(address: &Address, cause: &io::Error) -> Error {
     Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {cause}"))
 }
 
-fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
+/// Whether who answers `HELLO` so can carry locks.
+pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
     let fields = match reply {
         Value::Array(fields) => fields,
         Value::ServerError(e) => return Err(refusal(e, address)),
@@ -92,16 +93,30 @@ fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
 
 /// What an error in place of `HELLO`'s answer means.
 fn refusal(reply: &ServerError, address: &Address) -> Error {
+    let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
+    let words = if repeats_login(detail, address) {
+        format!("{code} (the server's words are not shown: they may repeat the password)")
+    } else {
+        format!("{code} {detail}").trim_end().to_owned()
+    };
     match classify(reply, "") {
         Error::Unsupported { .. } => {
-            unsupported(address, &format!("it is older than 7.0, which is needed: it does not know HELLO ({reply})"))
+            unsupported(address, &format!("it is older than 7.0, which is needed: it does not know HELLO ({words})"))
         }
+        Error::Denied { .. } => Error::Denied { message: words },
+        Error::Backend { failure: BackendFailure::Refused, .. } => Error::backend(BackendFailure::Refused, words),
         // Nothing of a lock was sent.
-        Error::Backend { failure: BackendFailure::Unknown, message } => {
-            Error::backend(BackendFailure::NotExecuted, message)
-        }
-        other => other,
+        _ => Error::backend(BackendFailure::NotExecuted, words),
     }
+}
+
+/// Whether an error's words may have our login in them: who does not know `HELLO` quotes it with its arguments, Redis too, some
+/// of them cut off.
+fn repeats_login(words: &str, address: &Address) -> bool {
+    address.password.as_deref().is_some_and(|password| {
+        let start: String = password.chars().take(6).collect();
+        words.contains("AUTH") || words.contains("args beginning with") || words.contains(&start)
+    })
 }
 
 fn unsupported(address: &Address, why: &str) -> Error {
@@ -148,6 +163,14 @@ mod tests {
         );
         assert!(matches!(hello("-NOAUTH HELLO must be\r\n"), Err(Error::Denied { .. })));
         assert!(matches!(hello("+OK\r\n"), Err(Error::Unsupported { .. })));
+        let quoting = "ERR unknown command `HELLO`, with args beginning with: `2`, `AUTH`, `ann`, `s3crt`, ";
+        for line in [quoting, "ERR what is HELLO 2 AUTH ann s3", "DENIED s3crt", "NOPERM s3crt is no password"] {
+            let address = Address::parse("redis://ann:s3crt@host").expect("a URL");
+            let reply = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("RESP");
+            let shown = check_hello(&reply, &address).expect_err(line).to_string();
+            let code = line.split(' ').next().unwrap_or_default();
+            assert!(!shown.contains("s3") && !shown.contains("ann") && shown.contains(code), "{shown}");
+        }
         let full = hello("-ERR max number of clients reached\r\n");
         assert!(matches!(full, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{full:?}");
     }

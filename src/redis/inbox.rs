@@ -111,7 +111,7 @@ impl RedisInbox {
 }
 
 /// What was published, if the reply is a published message.
-fn payload(reply: &Value) -> Option<&[u8]> {
+pub(crate) fn payload(reply: &Value) -> Option<&[u8]> {
     match reply {
         Value::Array(items) => match items.as_slice() {
             [Value::BulkString(kind), _, Value::BulkString(payload)] if kind == b"message" => Some(payload),

@@ -13,10 +13,13 @@ mod builder;
 mod call;
 mod classify;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod handshake;
 mod inbox;
 mod keys;
 mod link;
+mod mask;
 mod message;
 mod processor;
 mod reply;

@@ -52,6 +52,8 @@ impl RedisLockProcessor {
     }
 
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+        // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
+        let _ = queue_key("");
         Self { transport: Transport::new(endpoint, io_timeout), io_timeout }
     }
 

@@ -11,6 +11,9 @@ use crate::processor::{
 use ::redis::Value;
 use std::time::Duration;
 
+/// The highest fence number that a script issues: beyond it Lua's numbers are not exact, nor do tokens fit a signed column.
+pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
+
 /// Reads the reply to a request.
 ///
 /// # Errors
@@ -60,7 +63,7 @@ pub(crate) fn has_number(outcome: &Outcome) -> bool {
 
 fn acquire(reply: &Value) -> Option<AcquireOutcome> {
     if let Value::Int(_) = reply {
-        return Some(AcquireOutcome::Acquired(Grant { number: natural(reply)?, waiting: 0 }));
+        return Some(AcquireOutcome::Acquired(Grant { number: number(reply)?, waiting: 0 }));
     }
     match items(reply)? {
         [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
@@ -83,7 +86,7 @@ fn extend(reply: &Value) -> Option<ExtendOutcome> {
     }
     match items(reply)? {
         [Value::Int(1), waiting, low, high] => {
-            let (low, high) = (natural(low)?, natural(high)?);
+            let (low, high) = (number(low)?, number(high)?);
             (low <= high).then_some(ExtendOutcome::Extended { waiting: natural(waiting)?, numbers: Some(low..=high) })
         }
         [Value::Int(0), holder] => Some(ExtendOutcome::NotOurs(not_ours(holder)?)),
@@ -127,8 +130,13 @@ fn natural(value: &Value) -> Option<u64> {
     }
 }
 
-fn grant(number: &Value, waiting: &Value) -> Option<Grant> {
-    Some(Grant { number: natural(number)?, waiting: natural(waiting)? })
+/// A fence number.
+fn number(value: &Value) -> Option<u64> {
+    natural(value).filter(|number| *number <= HIGHEST_NUMBER)
+}
+
+fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
+    Some(Grant { number: number(fence)?, waiting: natural(waiting)? })
 }
 
 fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
@@ -160,20 +168,27 @@ fn unexpected(reply: &Value) -> Error {
     Error::backend(BackendFailure::Unknown, message)
 }
 
-/// A reply's types, without its contents.
+/// A reply's types, without its contents. Deeper than ours are, an array is just that: what a stranger nests would fill the log.
 pub(crate) fn shape(value: &Value) -> String {
     match value {
-        Value::Nil => "nil".to_owned(),
-        Value::Int(_) => "integer".to_owned(),
-        Value::BulkString(_) => "string".to_owned(),
-        Value::Okay | Value::SimpleString(_) => "status".to_owned(),
-        Value::ServerError(_) => "error".to_owned(),
         Value::Array(items) => {
-            let shown: Vec<_> = items.iter().take(6).map(shape).collect();
+            let shown: Vec<_> = items.iter().take(6).map(kind).collect();
             let more = if items.len() > shown.len() { ", …" } else { "" };
             format!("[{}{more}]", shown.join(", "))
         }
-        _ => "no RESP2 type".to_owned(),
+        other => kind(other).to_owned(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Int(_) => "integer",
+        Value::BulkString(_) => "string",
+        Value::Okay | Value::SimpleString(_) => "status",
+        Value::ServerError(_) => "error",
+        Value::Array(_) => "array",
+        _ => "no RESP2 type",
     }
 }
 
@@ -196,10 +211,12 @@ mod tests {
             Value::Array(vec![Int(0), Nil, Int(5)]),
             Value::Array(vec![Int(0), string(), Nil]),
             Value::Array(vec![Int(1), Int(5), Int(0), Int(0)]),
+            Int(9_007_199_254_740_992),
         ] {
             assert_eq!(acquire(&reply), None, "{reply:?}");
         }
         assert_eq!(extend(&Value::Array(vec![Int(1), Int(0), Int(7), Int(6)])), None);
+        assert_eq!(poll(&Value::Array(vec![Int(1), Int(i64::MAX), Int(0)])), None);
         let request = Request::Probe(ProbeRequest { key: "k", locker: "l-1" });
         let error = outcome(&request, &Value::Array(vec![Int(4), string(), Nil])).expect_err("unknown");
         assert!(error.to_string().contains("[integer, string, nil]"), "{error}");

@@ -22,6 +22,7 @@ use super::link::{Endpoint, Link};
 use super::script::Packed;
 use super::stream::Breaker;
 use crate::error::{BackendFailure, Error};
+use crate::one_line::OneLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
@@ -220,7 +221,7 @@ impl Transport {
             None => match session.link.check_idle() {
                 Ok(()) => self.write_queued(&mut session, deadline),
                 Err(cause) => {
-                    log::debug!("{}: idle connection dropped: {cause}", self.endpoint.address);
+                    log::debug!("{}: idle connection dropped: {}", self.endpoint.address, OneLine(&cause));
                     self.abandon(session, &cause);
                     return None;
                 }
@@ -230,7 +231,7 @@ impl Transport {
             Ok(()) => Some(session),
             Err(cause) => {
                 let level = if self.is_closed() { log::Level::Debug } else { log::Level::Warn };
-                log::log!(level, "{}: connection dropped: {cause}", self.endpoint.address);
+                log::log!(level, "{}: connection dropped: {}", self.endpoint.address, OneLine(&cause));
                 self.abandon(session, &cause);
                 None
             }

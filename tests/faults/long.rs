@@ -5,7 +5,7 @@
 
 use crate::report::Bounds;
 use crate::scene::Scene;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, lease, leases};
 use crate::support::proxy::{Lot, Sent, Way};
 use crate::worker::Dice;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn faults_in_a_random_order_break_nothing() {
         eprintln!("long mix: round {rounds}, DLOCK_TEST_SEED={}", setup.work.seed);
         let mut dice = Dice::new(setup.work.seed);
         // Faults meet, so a wait or a lost tenure may have any of them for its reason.
-        let bounds = Bounds { lossy: false, told: LONG, waited: LONG, expired: usize::MAX };
+        let bounds = Bounds { lossy: false, told: leases(20.0), waited: leases(20.0), expired: usize::MAX };
         let report = setup
             .play(bounds, |scene| {
                 for _ in 0..FAULTS {
@@ -42,13 +42,11 @@ fn faults_in_a_random_order_break_nothing() {
     );
 }
 
-const LONG: Duration = Duration::from_secs(20);
-
 /// One fault of a random kind, at a random process, for a random time; and its end.
 fn play_one(scene: &mut Scene, dice: &mut Dice) {
     let process = u32::try_from(dice.up_to(2)).unwrap();
-    let time = Duration::from_millis(dice.up_to(LEASE * 2));
-    let leases = time.as_secs_f64() * 1000.0 / LEASE as f64;
+    let time = Duration::from_millis(dice.up_to(lease() * 2));
+    let leases = time.as_secs_f64() * 1000.0 / lease() as f64;
     let fault = dice.up_to(11);
     eprintln!("  fault {fault} at process {process} for {time:.0?}");
     let proxy = |scene: &Scene, switch: &dyn Fn(&crate::support::Proxy)| switch(scene.proxy(process));

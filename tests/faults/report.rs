@@ -1,7 +1,7 @@
 //! What a scenario must keep, and what was found.
 
 use crate::checker::{Property, Violation};
-use crate::setup::LEASE;
+use crate::setup::leases;
 use std::fmt;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct Report {
 impl Default for Bounds {
     /// Messages come, and nothing is lost: as much as a busy machine may take, and far less than a lease.
     fn default() -> Self {
-        let slack = Duration::from_millis(LEASE / 3);
+        let slack = leases(1.0 / 3.0);
         Self { lossy: false, told: slack, waited: slack, expired: 0 }
     }
 }

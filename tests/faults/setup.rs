@@ -32,8 +32,15 @@ pub(crate) struct Setup {
     pub(crate) mutant: Option<&'static str>,
 }
 
-/// All scenarios have leases of a second, but where they say otherwise.
-pub(crate) const LEASE: u64 = 1000;
+/// The lease of all scenarios in milliseconds, but where they say otherwise: a second, or `DLOCK_TEST_LEASE`.
+pub(crate) fn lease() -> u64 {
+    std::env::var("DLOCK_TEST_LEASE").map_or(1000, |lease| lease.parse().expect("milliseconds"))
+}
+
+/// So many leases.
+pub(crate) fn leases(count: f64) -> Duration {
+    Duration::from_millis(lease()).mul_f64(count)
+}
 
 impl Setup {
     /// Three processes with two threads each, over a good network.
@@ -44,7 +51,7 @@ impl Setup {
             fenced: 0,
             process: 0,
             threads: 2,
-            lease: LEASE,
+            lease: lease(),
             hold: (20, 60),
             pause: 10,
             tries: 20,

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 const FENCE: &str = "DLOCK:1:fence";
 
 /// The words of the README's line.
-fn rules() -> Vec<String> {
+pub(crate) fn rules() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let start = readme.find("ACL SETUSER dlock").expect("the README has the line");
     let line = readme[start..].split("\n```").next().expect("the line's end");

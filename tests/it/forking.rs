@@ -3,8 +3,8 @@
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::support::lab::connect;
-use crate::support::process::alone;
-use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, Error};
+use crate::support::process::{alone, threads_named};
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -91,4 +91,58 @@ fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
         guard.unlock().unwrap();
         assert!(other.lock().unwrap().fencing_token() > token);
     });
+}
+
+/// A lock that may linger, whose generator has started nothing yet.
+fn lingering(generator: &DLockGenerator, target: &str) -> DistributedReentrantLock {
+    let settings = DLockConfig::new("FORK", target).with_lease(Duration::from_secs(60));
+    generator.generate_with(settings.with_linger(Duration::from_secs(60))).unwrap()
+}
+
+#[test]
+fn a_child_that_is_refused_starts_no_threads_and_hears_no_grants_of_its_parent() {
+    alone(
+        concat!(module_path!(), "::a_child_that_is_refused_starts_no_threads_and_hears_no_grants_of_its_parent"),
+        || {
+            let server = RedisServer::start();
+            let generator = connect(&server.url());
+            assert!(in_child(|| {
+                let lock = lingering(&generator, "x");
+                assert!(is_forked(&lock.lock()));
+                assert!(is_forked(&lock.try_lock()));
+                assert!(is_forked(&lock.holder()));
+                assert!(is_forked(&lock.is_locked()));
+                assert_eq!(threads_named("dlock-"), 0);
+            }));
+            let subscribers = server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+            assert_eq!(subscribers, "");
+        },
+    );
+}
+
+#[test]
+fn a_child_that_drops_its_copy_of_a_guard_gives_nothing_back_however_long_it_may_linger() {
+    alone(
+        concat!(
+            module_path!(),
+            "::a_child_that_drops_its_copy_of_a_guard_gives_nothing_back_however_long_it_may_linger"
+        ),
+        || {
+            let server = RedisServer::start();
+            let generator = connect(&server.url());
+            let other = lingering(&generator, "other");
+            let _other = other.lock().unwrap();
+            let listens = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).contains("sub=1");
+            eventually("it listens", listens);
+            let lock = lingering(&generator, "x");
+            let mut guard = Some(lock.lock().unwrap());
+            let holder = server.run::<Option<String>>(&["GET", lock.key()]);
+            assert!(in_child(|| {
+                assert!(is_forked(&guard.take().unwrap().unlock()));
+                assert_eq!(threads_named("dlock-"), 0);
+            }));
+            assert_eq!(server.run::<Option<String>>(&["GET", lock.key()]), holder);
+            assert!(guard.unwrap().is_valid());
+        },
+    );
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(1200);
 
 /// How long all of them contend.
 const CONTEST: Duration = Duration::from_secs(5);
@@ -74,20 +74,36 @@ fn poller(server: &RedisServer, guarded: &Arc<Guarded>, stop: &Arc<AtomicBool>) 
 /// So many clients of ours with so many threads each, and one poller, all in a loop. Ours pause after each hold.
 #[allow(clippy::print_stdout, reason = "the figures are what one wants to read")]
 fn contend(name: &str, (clients, threads): (usize, usize), pause: Duration, config: &DLockConfig) -> Tally {
+    contend_with(name, (clients, threads), pause, config, false)
+}
+
+/// The same; with a handle made for each use, if told so.
+#[allow(clippy::print_stdout, reason = "the figures are what one wants to read")]
+fn contend_with(
+    name: &str,
+    (clients, threads): (usize, usize),
+    pause: Duration,
+    config: &DLockConfig,
+    handle_a_use: bool,
+) -> Tally {
     let server = RedisServer::start();
     let (guarded, stop) = (Arc::new(Guarded::default()), Arc::new(AtomicBool::new(false)));
     let crew: Vec<_> = (0..clients)
         .flat_map(|_| {
             let store = RedisLockProcessor::connect(&server.url()).unwrap();
-            let generator = DLockGenerator::builder().listener(true).build(store).unwrap();
-            let lock = generator.generate_with(config.clone()).unwrap();
-            (0..threads).map(move |_| lock.clone())
+            let generator = Arc::new(DLockGenerator::builder().listener(true).build(store).unwrap());
+            (0..threads).map(move |_| Arc::clone(&generator))
         })
-        .map(|lock| {
-            let (guarded, stop) = (Arc::clone(&guarded), Arc::clone(&stop));
+        .map(|generator| {
+            let (guarded, stop, config) = (Arc::clone(&guarded), Arc::clone(&stop), config.clone());
             spawn(move || {
                 let mut holds = 0;
+                let mut lock = generator.generate_with(config.clone()).unwrap();
                 while !stop.load(Ordering::SeqCst) {
+                    if handle_a_use {
+                        drop(lock);
+                        lock = generator.generate_with(config.clone()).unwrap();
+                    }
                     let guard = lock.lock().unwrap();
                     guarded.enter();
                     guard.unlock().unwrap();
@@ -166,6 +182,31 @@ fn with_gaps_a_thread_that_lingers_between_its_holds_lets_a_poller_in() {
 fn with_gaps_two_clients_that_linger_let_a_poller_in() {
     let config = config().with_linger(LEASE).with_poller_gap(LEASE);
     assert_both_live(&contend("two clients that linger, gaps", (2, 1), Duration::ZERO, &config));
+}
+
+#[test]
+fn with_gaps_code_that_makes_a_handle_for_each_use_lets_a_poller_in() {
+    let config = config().with_poller_gap(LEASE);
+    assert_both_live(&contend_with("two clients, gaps, a handle a use", (2, 1), Duration::ZERO, &config, true));
+}
+
+#[test]
+fn a_lone_hold_that_lingered_makes_no_gap() {
+    let server = RedisServer::start();
+    let (processor, watch) = Watched::new(Arc::new(RedisLockProcessor::connect(&server.url()).unwrap()));
+    let generator = DLockGenerator::builder().listener(true).build(processor).unwrap();
+    let settings = config().with_linger(Duration::from_millis(20)).with_poller_gap(LEASE);
+    let lock = generator.generate_with(settings).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    eventually("it listens", || watch.listening() == 1);
+    for _ in 0..3 {
+        thread::sleep(LEASE);
+        let released = watch.count_of(Kind::Release);
+        lock.lock().unwrap().unlock().unwrap();
+        eventually("it is given back", || watch.count_of(Kind::Release) > released);
+        lock.lock().unwrap().unlock().unwrap();
+    }
+    assert_eq!(watch.count_of(Kind::Poll), 0, "nobody had to wait");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 #![cfg(feature = "tls")]
 
 use crate::support::RedisServer;
+use crate::support::crew::{HANG, eventually};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use redis_dlock::{DLockGenerator, Error, RedisLockProcessor};
+use redis_dlock::{DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use tempfile::TempDir;
 
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -26,34 +28,62 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-#[test]
-fn locks_work_over_tls_and_strangers_are_refused() {
-    let mut params = named("authority");
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let (server_certificate, server_key) = certificate(&authority, "localhost");
-    let (client_certificate, client_key) = certificate(&authority, "client");
-    let dir = tempfile::tempdir().unwrap();
-    let tls_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let _server = RedisServer::start_with(&[
-        "--tls-port",
-        &tls_port,
-        "--tls-cert-file",
-        &write(dir.path(), "server.pem", &server_certificate),
-        "--tls-key-file",
-        &write(dir.path(), "server.key", &server_key),
-        "--tls-ca-cert-file",
-        &write(dir.path(), "ca.pem", &authority.pem()),
-    ]);
-    let url = format!("rediss://localhost:{tls_port}/");
-    let builder = || RedisLockProcessor::builder(&url).unwrap();
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
 
-    let processor = builder()
-        .tls_root_certificates(authority.pem())
-        .tls_client_certificate(client_certificate, client_key)
-        .connect()
-        .unwrap();
-    let generator = DLockGenerator::new(processor).unwrap();
+/// A server that asks its clients for a certificate of the authority, and has one for this host name.
+struct TlsServer {
+    server: RedisServer,
+    port: String,
+    authority: CertifiedIssuer<'static, KeyPair>,
+    _dir: TempDir,
+}
+
+impl TlsServer {
+    fn start(host: &str) -> Self {
+        let authority = authority("authority");
+        let (server_certificate, server_key) = certificate(&authority, host);
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let server = RedisServer::start_with(&[
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &write(dir.path(), "server.pem", &server_certificate),
+            "--tls-key-file",
+            &write(dir.path(), "server.key", &server_key),
+            "--tls-ca-cert-file",
+            &write(dir.path(), "ca.pem", &authority.pem()),
+        ]);
+        Self { server, port, authority, _dir: dir }
+    }
+
+    fn builder(&self) -> RedisBuilder {
+        RedisLockProcessor::builder(&format!("rediss://localhost:{}/", self.port)).unwrap()
+    }
+
+    /// A client that trusts the server, and shows it a certificate of this authority.
+    fn client_of(&self, issuer: &CertifiedIssuer<'static, KeyPair>) -> RedisBuilder {
+        let (chain, key) = certificate(issuer, "client");
+        self.builder().tls_root_certificates(self.authority.pem()).tls_client_certificate(chain, key)
+    }
+
+    fn refuses(&self, client: RedisBuilder) -> String {
+        let error = client.connect().expect_err("must be refused");
+        assert!(matches!(error, Error::Backend { .. }), "{error}");
+        assert!(error.to_string().contains(&self.port), "{error}");
+        error.to_string()
+    }
+}
+
+#[test]
+fn locks_work_over_tls_and_are_handed_over() {
+    let server = TlsServer::start("localhost");
+    let [generator, other] =
+        [(); 2].map(|()| DLockGenerator::new(server.client_of(&server.authority).connect().unwrap()).unwrap());
     let lock = generator.generate("TLS", "x").unwrap();
     let tokens: Vec<_> = (0..100).map(|_| lock.lock().unwrap().fencing_token()).collect();
     assert!(tokens.is_sorted_by(|a, b| a < b));
@@ -63,10 +93,32 @@ fn locks_work_over_tls_and_strangers_are_refused() {
         }
     });
 
-    // The server asks for a client certificate, and the platform's roots do not know its own.
-    for stranger in [builder().tls_root_certificates(authority.pem()), builder()] {
-        let error = stranger.connect().unwrap_err();
-        assert!(matches!(error, Error::Backend { .. }), "{error}");
-        assert!(error.to_string().contains(&tls_port), "{error}");
-    }
+    let other = other.generate("TLS", "x").unwrap();
+    let guard = lock.lock().unwrap();
+    let first = guard.fencing_token();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| other.try_lock_for(HANG).unwrap().expect("handed over").fencing_token());
+        eventually("the other waits", || server.server.run::<Vec<String>>(&["KEYS", "*:queue:*"]).len() == 1);
+        guard.unlock().unwrap();
+        assert!(first < waiting.join().unwrap());
+    });
+}
+
+#[test]
+fn strangers_are_refused_on_both_sides() {
+    let server = TlsServer::start("localhost");
+    // The server asks for a certificate, and for one of its own authority.
+    server.refuses(server.builder().tls_root_certificates(server.authority.pem()));
+    server.refuses(server.client_of(&authority("authority")));
+    // The client trusts the platform's authorities, or those it is given, and no others of the same name.
+    assert!(server.refuses(server.builder()).contains("certificate"));
+    let fooled = server.client_of(&server.authority).tls_root_certificates(authority("authority").pem());
+    assert!(server.refuses(fooled).contains("certificate"));
+}
+
+#[test]
+fn a_certificate_for_another_host_is_refused() {
+    let server = TlsServer::start("elsewhere.example");
+    let text = server.refuses(server.client_of(&server.authority));
+    assert!(text.contains("certificate") && text.contains("elsewhere.example"), "{text}");
 }

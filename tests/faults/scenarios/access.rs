@@ -6,7 +6,7 @@
 use crate::refused::Length;
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn bounds(length: Length) -> Bounds {
         Length::Long => 2,
     };
     // Releases are repeated, after pauses of up to a lease.
-    Bounds { expired, waited: Duration::from_millis(LEASE), ..Bounds::default() }
+    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
 }
 
 /// Lets the server deny for a while; all who ask must be told so with these words.

@@ -2,16 +2,20 @@
 
 use crate::checker::waits::Kept;
 use crate::report::Bounds;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::worker::now;
 use std::time::Duration;
 
 /// A sixth of the lease, a connection, and what a busy machine needs.
-const SOON: Duration = Duration::from_millis(LEASE / 6 + LEASE / 4);
+fn soon() -> Duration {
+    leases(1.0 / 6.0 + 0.25)
+}
 
-const DROPPED: Bounds = Bounds { lossy: true, told: SOON, waited: Duration::from_millis(LEASE), expired: 0 };
+fn dropped() -> Bounds {
+    Bounds { lossy: true, told: soon(), waited: leases(1.0), expired: 0 }
+}
 
 /// A replica does not wait for others that might come.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -20,8 +24,9 @@ const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
     // Beyond the end of the scene: where clients are not led to, the old master lives on.
     let mut old = Vec::new();
-    let report =
-        Setup::of("failover to a replica that missed the SET").first_holds(1.2).unmonitored().play(DROPPED, |scene| {
+    let report = Setup::of("failover to a replica that missed the SET").first_holds(1.2).unmonitored().play(
+        dropped(),
+        |scene| {
             let replica = scene.server.start_replica();
             scene.go_on(3);
             replica.pause_replication();
@@ -34,7 +39,8 @@ fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
             old.push(scene.go_over_to(replica));
             // What it has instead is the locker of a tenure that is long over, for the rest of its lease.
             scene.note_ttl();
-        });
+        },
+    );
     assert!(report.lost >= 1, "{report}");
     report.is_clean();
 }
@@ -42,7 +48,7 @@ fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
 #[test]
 fn a_master_that_comes_back_empty_has_dropped_the_lock() {
     let report =
-        Setup::of("REPLICAOF an empty server and back").first_holds(1.3).unmonitored().play(DROPPED, |scene| {
+        Setup::of("REPLICAOF an empty server and back").first_holds(1.3).unmonitored().play(dropped(), |scene| {
             let empty = RedisServer::start_with(&AT_ONCE);
             scene.wait_inside(0);
             scene.sleep(0.2);

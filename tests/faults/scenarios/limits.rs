@@ -8,7 +8,7 @@ use crate::history::Op;
 use crate::refused::{Asker, Length};
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::{eventually, spawn};
 use crate::worker::now;
@@ -20,7 +20,7 @@ fn bounds(length: Length) -> Bounds {
         Length::Short => 0,
         Length::Long => 2,
     };
-    Bounds { expired, waited: Duration::from_millis(LEASE), ..Bounds::default() }
+    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
 }
 
 #[track_caller]
@@ -123,7 +123,7 @@ fn a_full_server_hands_over_to_those_who_wait() {
         scene.fault();
         // The first process holds for more than a lease; then another one is given the lock.
         let waited = scene.next_hold_after(at);
-        assert!(waited < Duration::from_millis(2 * LEASE), "{waited:?}");
+        assert!(waited < leases(2.0), "{waited:?}");
         scene.server.config("maxmemory", "0");
     });
     report.is_clean_without_loss();
@@ -161,7 +161,7 @@ fn a_server_that_loads_its_data_is_waited_for() {
         "--key-load-delay",
         "20",
     ]);
-    let bounds = Bounds { waited: Duration::from_millis(LEASE), ..Bounds::default() };
+    let bounds = Bounds { waited: leases(1.0), ..Bounds::default() };
     let mut told = Vec::new();
     let report = setup.first_holds(1.3).unwatched().play(bounds, |scene| {
         let mut junk = redis::pipe();

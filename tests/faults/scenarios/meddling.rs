@@ -2,22 +2,26 @@
 
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::worker::{KEY, now};
 use std::time::Duration;
 
 /// A sixth of the lease, and what a busy machine needs.
-const SOON: Duration = Duration::from_millis(LEASE / 6 + LEASE / 4);
+fn soon() -> Duration {
+    leases(1.0 / 6.0 + 0.25)
+}
 
 /// The store drops a live lease: two may be inside, but the one who should not be knows soon.
-const DROPPED: Bounds = Bounds { lossy: true, told: SOON, waited: Duration::from_millis(LEASE), expired: 0 };
+fn dropped() -> Bounds {
+    Bounds { lossy: true, told: soon(), waited: leases(1.0), expired: 0 }
+}
 
 /// Does something to the key in a hold of the first process, which is to last longer.
 fn meddle(setup: Setup, what: impl Fn(&mut Scene)) -> Report {
     // The operator's own value may end with its lease.
-    let bounds = Bounds { expired: 1, ..DROPPED };
+    let bounds = Bounds { expired: 1, ..dropped() };
     let report = setup.first_holds(1.2).play(bounds, |scene| {
         scene.wait_inside(0);
         scene.sleep(0.3);
@@ -35,7 +39,7 @@ fn a_deleted_key_is_no_longer_held() {
         assert_eq!(scene.server.run::<u64>(&["DEL", KEY.2]), 1);
         let at = now();
         let waited = scene.next_hold_after(at);
-        assert!(waited < SOON, "waiters find out by themselves: {waited:?}");
+        assert!(waited < soon(), "waiters find out by themselves: {waited:?}");
     })
     .is_clean();
 }
@@ -92,14 +96,14 @@ fn an_evicted_key_is_no_longer_held() {
         evict(&scene.server);
         let at = now();
         let waited = scene.next_hold_after(at);
-        assert!(waited < SOON, "waiters find out by themselves: {waited:?}");
+        assert!(waited < soon(), "waiters find out by themselves: {waited:?}");
     })
     .is_clean();
 }
 
 #[test]
 fn tokens_rise_over_many_evictions() {
-    let report = Setup::of("allkeys-lru evicts all the time").unmonitored().play(DROPPED, |scene| {
+    let report = Setup::of("allkeys-lru evicts all the time").unmonitored().play(dropped(), |scene| {
         for _ in 0..8 {
             scene.sleep(0.2);
             evict(&scene.server);

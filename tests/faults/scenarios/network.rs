@@ -2,7 +2,7 @@
 
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
-use crate::setup::Setup;
+use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
 use crate::support::proxy::{Fired, Lot, Sent, Way};
 use std::time::Duration;
@@ -31,8 +31,8 @@ fn wait_for(fired: &Fired) {
 
 /// A resent acquire is one hold: the first locker is asked about, and no second one takes its place.
 pub(crate) fn reply_of_acquire_lost(mutant: Option<&'static str>) -> Report {
-    // The time-out of the question, and a poll.
-    let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
+    // The time-out of the question, and a poll: no message comes.
+    let bounds = Bounds { waited: leases(1.0 / 6.0) + Duration::from_millis(600), ..Bounds::default() };
     seldom("reply of acquire lost").with(mutant).play(bounds, |scene| {
         // Of a tenure that was forgotten a message would tell, as soon as others want the lock.
         scene.processes().for_each(|process| scene.proxy(process).lose_messages(true));
@@ -47,7 +47,9 @@ fn an_acquire_whose_reply_is_lost_is_one_hold() {
 
 #[test]
 fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
-    let bounds = Bounds { waited: Duration::from_millis(800), ..Bounds::default() };
+    // It has the lock until the clean-up list asks again.
+    let again = leases(1.0 / 6.0).min(Duration::from_millis(1000));
+    let bounds = Bounds { waited: again + Duration::from_millis(800), ..Bounds::default() };
     let late = Lot::DelayRequest(Duration::from_millis(700));
     seldom("request of acquire late").play(bounds, |scene| meet(scene, Sent::Acquire, late, 4)).is_clean();
 }
@@ -100,7 +102,7 @@ pub(crate) fn extension_after_release(mutant: Option<&'static str>) -> Report {
     Setup::of("extension late by 1.4 L").first_holds(1.1).with(mutant).play(Bounds::default(), |scene| {
         for _ in 0..2 {
             scene.wait_inside(0);
-            let late = Lot::DelayRequest(Duration::from_millis(1400));
+            let late = Lot::DelayRequest(leases(1.4));
             wait_for(&scene.proxy(0).trap(Sent::Extend, 0, late));
         }
         scene.sleep(1.6);
@@ -120,7 +122,7 @@ fn requests_that_come_too_late_change_nothing() {
     let report = Setup::of("requests of the holder late by 1.4 L").first_holds(2.5).play(bounds, |scene| {
         scene.wait_inside(0);
         scene.fault();
-        scene.proxy(0).delay(Way::ToServer, Duration::from_millis(1400));
+        scene.proxy(0).delay(Way::ToServer, leases(1.4));
         scene.sleep(1.6);
         scene.proxy(0).delay(Way::ToServer, Duration::ZERO);
         scene.sleep(1.4);

@@ -1,15 +1,15 @@
 //! A server that goes down and comes back.
 
 use crate::report::Bounds;
-use crate::setup::{LEASE, Setup};
+use crate::setup::{Setup, leases};
 use crate::worker::now;
 use std::time::{Duration, Instant};
 
 #[test]
 fn holders_hear_of_a_server_that_came_back_without_their_keys() {
     // Lease/6, and a connection.
-    let told = Duration::from_millis(LEASE / 2);
-    let bounds = Bounds { lossy: true, told, waited: Duration::from_millis(LEASE), expired: 0 };
+    let told = leases(0.5);
+    let bounds = Bounds { lossy: true, told, waited: leases(1.0), expired: 0 };
     let report = Setup::of("restart without persistence").first_holds(1.5).unwatched().play(bounds, |scene| {
         for _ in 0..2 {
             scene.wait_inside(0);
@@ -24,7 +24,7 @@ fn holders_hear_of_a_server_that_came_back_without_their_keys() {
 
 #[test]
 fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
-    let bounds = Bounds { waited: Duration::from_millis(LEASE), ..Bounds::default() };
+    let bounds = Bounds { waited: leases(1.0), ..Bounds::default() };
     let mut longest = Duration::ZERO;
     let report = Setup::of("restart with persistence")
         // What is written before an answer survives the end of the process; a slow disk is not the fault to be played.
@@ -41,7 +41,7 @@ fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
             }
         });
     // On a busy machine the start may take longer than a lease has left.
-    if longest > Duration::from_millis(LEASE / 4) {
+    if longest > leases(0.25) {
         report.is_clean();
     } else {
         report.is_clean_without_loss();

@@ -1,7 +1,7 @@
 //! A server that is slow, stands still, or forgets the scripts.
 
 use crate::report::Bounds;
-use crate::setup::Setup;
+use crate::setup::{Setup, leases};
 use crate::worker::now;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn a_paused_server_ends_leases_and_nothing_else() {
         Setup::of(name)
             .play(bounds, |scene| {
                 scene.holder();
-                scene.server.pause(mode, Duration::from_millis(1500));
+                scene.server.pause(mode, leases(1.5));
                 scene.close_for(1.5);
                 scene.sleep(1.5);
             })
@@ -31,7 +31,7 @@ fn sleeping(name: &'static str, hold: f64, pause: u64) {
             scene.wait_inside(0);
             scene.fault();
             scene.close_for(2.0);
-            scene.server.sleep(Duration::from_secs(2));
+            scene.server.sleep(leases(2.0));
         })
         .is_clean();
 }

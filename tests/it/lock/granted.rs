@@ -9,6 +9,7 @@ use crate::support::{LONG, RedisServer};
 use parking_lot::Mutex;
 use redis_dlock::{CancelToken, DLockGenerator, RedisLockProcessor};
 use std::sync::Arc;
+use std::time::Duration;
 
 const HOUR: u64 = 3_600_000;
 
@@ -18,6 +19,7 @@ on_both_stores!(
     who_gives_up_leaves_the_stores_queue,
     a_grant_that_crosses_with_giving_up_is_passed_on,
     an_inbox_that_panics_is_opened_again,
+    a_thread_that_takes_over_a_place_keeps_it,
 );
 
 fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &Lab) {
@@ -128,6 +130,28 @@ fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
         eventually("it listens again", || watch.listening() == 2);
     }
     assert_eq!(watch.count_of(Kind::Poll), 1, "for the grant that was lost with the panic");
+}
+
+fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
+    const SHORT: u64 = 300;
+    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    let guard = holder.lock().unwrap();
+    let (generator, _) = lab.listening_generator();
+    let [short, long] = [SHORT, HOUR].map(|lease| generator.generate_with(config("x", lease)).unwrap());
+    let cancel = CancelToken::new();
+    let token = cancel.clone();
+    let impatient = spawn(move || short.lock_cancellable(&token).unwrap().is_some());
+    eventually("it waits", || long.queue_length() == 1);
+    let other = long.clone();
+    let patient = spawn(move || drop(other.lock().unwrap()));
+    eventually("both wait", || long.queue_length() == 2);
+    cancel.cancel();
+    assert!(!impatient.join());
+    // The queue lives for twice the lease with which its place was asked for, unless somebody asks again.
+    std::thread::sleep(Duration::from_millis(4 * SHORT));
+    assert_eq!(lab.waiting(holder.key()), 1);
+    guard.unlock().unwrap();
+    patient.join();
 }
 
 #[test]

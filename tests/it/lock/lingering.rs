@@ -1,9 +1,10 @@
 //! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
 
+use crate::support::RedisServer;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::DLockConfig;
+use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator};
 use std::time::Duration;
 
 on_both_stores!(
@@ -24,6 +25,8 @@ on_both_stores!(
     it_does_not_linger_while_others_wait,
     without_an_inbox_it_does_not_linger,
     the_next_hold_may_last_for_the_whole_time,
+    a_thread_that_waits_beside_it_is_not_forgotten,
+    closing_gives_it_back_later_if_the_store_fails_now,
 );
 
 const HOUR: u64 = 3_600_000;
@@ -157,7 +160,7 @@ fn it_ends_by_itself(lab: &Lab) {
 
 fn its_lease_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
+    let lock = generator.generate_with(config("x", 1200).with_linger(Duration::from_secs(3600))).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     let holder = lab.holder(lock.key()).expect("it lingers").holder;
     // Each extension moves the end by three quarters of the lease.
@@ -279,4 +282,62 @@ fn the_next_hold_may_last_for_the_whole_time(lab: &Lab) {
     assert_eq!(guard.lost().recv(), Ok(()), "and no more");
     assert_eq!(watch.count(), before);
     assert!(guard.unlock().is_err());
+}
+
+fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 1500).with_linger(Duration::from_secs(3600))).unwrap();
+    let (other, _) = lab.listening_generator();
+    let busy_here = other.generate_with(config("busy", 3000)).unwrap();
+    let held_there = busy_here.lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    // The retry thread is kept by another key.
+    let poll = watch.stop_next(Kind::Poll, When::Coming);
+    let busy = generator.generate_with(config("busy", 3000)).unwrap();
+    let slow = spawn(move || busy.try_lock_for(Duration::from_secs(20)).unwrap().is_some());
+    poll.wait();
+    // A single attempt elsewhere recalls what lingers, and is gone again.
+    let heard = watch.heard();
+    let elsewhere = other.generate_with(config("x", 1500)).unwrap();
+    assert!(elsewhere.try_lock().unwrap().is_none());
+    eventually("it is heard", || watch.heard() > heard);
+    eventually("it has left", || lab.waiting(lock.key()) == 0);
+    let waiting = lock.clone();
+    let waiter = spawn(move || drop(waiting.lock().unwrap()));
+    eventually("it waits", || lock.queue_length() == 1);
+    // Now an extension says that nobody waits.
+    watch.wait_for_more(Kind::Extend, 1);
+    poll.open();
+    waiter.join();
+    drop(held_there);
+    assert!(slow.join());
+}
+
+fn closing_gives_it_back_later_if_the_store_fails_now(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let other = generator.generate_with(config("y", HOUR)).unwrap();
+    let _held = other.lock().unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    watch.fail(BackendFailure::NotExecuted);
+    generator.close();
+    assert!(lab.holder(lock.key()).is_some());
+    watch.heal();
+    eventually("it is given back", || lab.holder(lock.key()).is_none());
+}
+
+#[test]
+fn it_ends_when_the_subscription_breaks() {
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let lingers = || {
+        lock.lock().unwrap().unlock().unwrap();
+        server.run::<bool>(&["EXISTS", lock.key()])
+    };
+    eventually("it is subscribed", lingers);
+    server.run::<()>(&["ACL", "SETUSER", "default", "-subscribe"]);
+    assert_eq!(server.run::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
+    eventually("it is given back", || !server.run::<bool>(&["EXISTS", lock.key()]));
+    assert!(!lingers());
 }

@@ -20,7 +20,7 @@ on_both_stores!(
     closing_does_not_wait_for_it,
 );
 
-const LEASE: u64 = 300;
+const LEASE: u64 = 900;
 
 /// Takes the lock twice on a thread that ends, and never unlocks it.
 fn orphan(lock: &DistributedReentrantLock) {

@@ -8,12 +8,18 @@ use std::time::{Duration, Instant};
 /// to be seen before that.
 pub(crate) const HANG: Duration = Duration::from_secs(25);
 
+/// The same for longer leases than a second, which `DLOCK_TEST_LEASE` gives to the scenarios of faults.
+pub(crate) fn hang() -> Duration {
+    let lease = std::env::var("DLOCK_TEST_LEASE").ok().and_then(|ms| ms.parse().ok()).unwrap_or(0);
+    HANG + 10 * Duration::from_millis(lease)
+}
+
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < HANG, "waited in vain: {what}");
+        assert!(start.elapsed() < hang(), "waited in vain: {what}");
         thread::sleep(Duration::from_micros(500));
     }
 }

@@ -31,6 +31,11 @@ pub(crate) fn keep() {
     });
 }
 
+/// The lines of level ERROR: panics of our threads among them.
+pub(crate) fn errors() -> Vec<String> {
+    JOURNAL.0.lock().iter().filter(|(level, _)| *level == Level::Error).map(|(_, l)| l.clone()).collect()
+}
+
 /// The warnings about a key, in order.
 pub(crate) fn warnings(key: &str) -> Vec<String> {
     let quoted = format!("{key:?}");

@@ -2,7 +2,7 @@
 //!
 //! That test is `#[ignore]`d and named by the test that starts it. They are real processes: they can be stopped and killed.
 
-use super::crew::HANG;
+use super::crew::hang;
 use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ impl Worker {
 
     #[track_caller]
     fn next(&self) -> String {
-        self.answers.recv_timeout(HANG).unwrap_or_else(|e| panic!("no answer: {e}; not taken up: {:?}", self.heard))
+        self.answers.recv_timeout(hang()).unwrap_or_else(|e| panic!("no answer: {e}; not taken up: {:?}", self.heard))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -1,0 +1,92 @@
+//! The targets that know no Redis: the properties file and lockers.
+
+use super::{Target, assert_plain_error};
+use crate::config::check_lease;
+use crate::locker::{ClientId, may_linger};
+use crate::properties::{Leases, parse};
+use std::fmt::Write as _;
+
+pub(super) const TARGETS: &[Target] = &[
+    Target {
+        name: "properties",
+        check: properties,
+        words: &[
+            "=",
+            ":",
+            "\\u0041",
+            "\\u",
+            "\\\n",
+            "\\\\",
+            "#",
+            "!",
+            "\r\n",
+            "\n",
+            "20",
+            "2147483647",
+            "-1",
+            " ",
+            "\u{c}",
+        ],
+    },
+    Target { name: "locker", check: locker, words: &["-", "L", "\0", "7L", "-7L", " ", "granted 1 0 ", "名"] },
+];
+
+/// What is read is within the limits and, written down again, reads the same; what is refused is named by its line.
+fn properties(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match parse(text, "a\nfile") {
+        Ok(leases) => {
+            assert!(leases.iter().all(|(name, lease)| !name.is_empty() && check_lease(*lease).is_ok()));
+            assert_eq!(parse(&printed(&leases), "printed").expect("what was printed is read"), leases);
+            let commented = parse(&format!("# comment \\\n\n! another\r\n{text}"), "commented");
+            assert_eq!(commented.expect("comments change nothing"), leases);
+        }
+        Err(error) => {
+            assert_plain_error(&error);
+            let shown = error.to_string();
+            let line = shown.rsplit_once("a\\nfile, line ").and_then(|(_, rest)| rest.split_once(':'));
+            let line: usize = line.and_then(|(number, _)| number.parse().ok()).expect("names a line");
+            assert!((1..=text.lines().count()).contains(&line), "{shown}");
+        }
+    }
+}
+
+/// The file that says the same, all but letters and digits escaped.
+fn printed(leases: &Leases) -> String {
+    let mut text = String::new();
+    for (name, lease) in leases {
+        for c in name.chars() {
+            let _ = match u32::from(c) {
+                _ if c.is_ascii_alphanumeric() => write!(text, "{c}"),
+                code @ 0..=0xffff => write!(text, "\\u{code:04X}"),
+                _ => write!(text, "\\{c}"),
+            };
+        }
+        let _ = writeln!(text, "={}", lease.as_millis());
+    }
+    text
+}
+
+/// Whatever the host is called, its lockers go through queue entries and messages; whatever a holder's value is, it lingers only when
+/// it ends as our lockers do.
+fn locker(data: &[u8]) {
+    let (host, holder) = data.split_at(data.iter().position(|b| *b == 0).unwrap_or(data.len()));
+    let id = ClientId::of_host(&String::from_utf8_lossy(host)).expect("random bytes");
+    for linger in [false, true] {
+        let locker = id.next_locker(linger);
+        assert!(locker.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b)), "{locker:?}");
+        assert!(locker.len() < 150, "{locker:?}");
+        assert_eq!(locker.rsplit_once('-').map(|(client, _)| client), Some(id.as_str()));
+        assert_eq!(may_linger(&locker), linger);
+    }
+    let holder = String::from_utf8_lossy(holder);
+    if may_linger(&holder) {
+        let short = holder.strip_suffix('L').expect("lingers by its last letter");
+        let client = short.trim_end_matches(|c: char| c.is_ascii_digit());
+        assert!(client.ends_with('-') && client.len() < short.len(), "{holder:?}");
+        assert!(!may_linger(short) && !may_linger(&format!("{holder}L")) && !may_linger(&format!("{holder} ")));
+    } else {
+        assert!(!holder.is_empty() || !may_linger("L"));
+        assert!(may_linger(&format!("{holder}-7L")), "our own end makes any value ours");
+    }
+}

@@ -1,0 +1,78 @@
+//! The one lock of these tests: how clients are made, and what the server has of it.
+
+use crate::support::{LONG, RedisServer};
+use redis_dlock::{
+    AcquireRequest, DLockConfig, DLockGenerator, DistributedReentrantLock, ExtendRequest, GeneratorBuilder,
+    LockProcessor, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest,
+};
+use std::time::Duration;
+
+/// A lease in which nobody asks again, renews or probes.
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+
+/// The type, target and key of the lock.
+pub(super) const TYPE: &str = "HAND";
+pub(super) const TARGET: &str = "over";
+pub(super) const KEY: &str = "DLOCK_HAND_over";
+
+/// Whether tests that take chances are to take many.
+pub(super) fn is_long() -> bool {
+    std::env::var_os("DLOCK_TEST_LONG").is_some()
+}
+
+/// A server that has all scripts already: else their first calls would count twice.
+pub(super) fn start() -> RedisServer {
+    let server = RedisServer::start();
+    let processor = RedisLockProcessor::connect(&server.url()).unwrap();
+    let (key, locker, lease, limit) = ("DLOCK_HAND_first", "somebody-1", HOUR, LONG);
+    processor.acquire(&AcquireRequest { key, locker, lease, wait: false }, limit).unwrap();
+    processor.poll(&PollRequest { key, locker, lease }, limit).unwrap();
+    processor.extend(&ExtendRequest { key, locker, lease, fresh_numbers: false }, limit).unwrap();
+    processor.probe(&ProbeRequest { key, locker }, limit).unwrap();
+    processor.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).unwrap();
+    processor.close();
+    server
+}
+
+/// Settings of a client that is handed the lock.
+pub(super) fn builder() -> GeneratorBuilder {
+    DLockGenerator::builder().listener(true)
+}
+
+/// A client on a server. It waits long for a reply: some tests hold replies back.
+pub(super) fn client(url: &str) -> DLockGenerator {
+    builder().build(RedisLockProcessor::builder(url).unwrap().io_timeout(LONG).connect().unwrap()).unwrap()
+}
+
+/// The settings of the lock.
+pub(super) fn config(lease: Duration) -> DLockConfig {
+    DLockConfig::new(TYPE, TARGET).with_lease(lease)
+}
+
+/// The lock, made by a client.
+pub(super) fn lock(client: &DLockGenerator, lease: Duration) -> DistributedReentrantLock {
+    client.generate_with(config(lease)).unwrap()
+}
+
+/// The locker that holds the lock.
+pub(super) fn holder(server: &RedisServer) -> Option<String> {
+    server.run(&["GET", KEY])
+}
+
+/// The lockers that stand in the queue, first to last.
+pub(super) fn queue(server: &RedisServer) -> Vec<String> {
+    let keys: Vec<String> = server.run(&["KEYS", &format!("DLOCK:1:*:queue:{KEY}")]);
+    let Some(key) = keys.first() else { return Vec::new() };
+    let entries: Vec<String> = server.run(&["LRANGE", key, "0", "-1"]);
+    entries.iter().map(|entry| entry.split_once(' ').unwrap().1.to_owned()).collect()
+}
+
+/// The process of a locker.
+pub(super) fn process(locker: &str) -> u32 {
+    locker.rsplit('-').nth(2).unwrap().parse().unwrap()
+}
+
+/// How many clients hear their inbox.
+pub(super) fn inboxes(server: &RedisServer) -> usize {
+    server.run::<Vec<String>>(&["PUBSUB", "CHANNELS", "DLOCK:1:inbox:*"]).len()
+}
