@@ -9,7 +9,6 @@ use crate::scene::Scene;
 use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
 use std::cell::RefCell;
-use std::time::Duration;
 
 /// What the first process holds is left to its lease at most.
 fn bounds(length: Length) -> Bounds {
