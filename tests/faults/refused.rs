@@ -47,7 +47,7 @@ impl Asker {
     }
 }
 
-/// How long a refusal lasts, in leases, and how long the hold does in which it begins.
+/// How long a refusal lasts, in leases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     /// Over before the lease is, but an extension falls into it.
@@ -61,6 +61,14 @@ impl Length {
         match self {
             Self::Short => 0.2,
             Self::Long => 1.5,
+        }
+    }
+
+    /// How long the first process holds the lock: also when the lease was extended just before, it ends before the hold does.
+    pub(crate) const fn holds(self) -> f64 {
+        match self {
+            Self::Short => 1.3,
+            Self::Long => 2.2,
         }
     }
 }

@@ -122,7 +122,7 @@ impl Setup {
         let known = scene.absences.len();
         let Verdict { violations: broken, operations, holds } = checker::judge(events.clone(), &mut scene.absences);
         // A process that the machine lets stand still may miss an extension.
-        let stalls = scene.absences[known..].iter().filter(|away| away.to - away.from > scene.lease * 250_000).count();
+        let stalls = scene.absences[known..].iter().filter(|away| away.to - away.from > scene.lease * 125_000).count();
         violations.extend(broken);
         if bounds.lossy {
             violations.retain(|violation| !matches!(violation.property, Property::M | Property::X));

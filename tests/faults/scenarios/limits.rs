@@ -40,7 +40,7 @@ fn refuse(
     end: impl FnOnce(&mut Scene),
 ) -> Report {
     let mut waiter = None;
-    let report = setup.first_holds(1.3).play(bounds(length), |scene| {
+    let report = setup.first_holds(length.holds()).play(bounds(length), |scene| {
         let asker = Asker::of(&scene.server);
         let begin = |scene: &mut Scene| {
             begin(scene);
@@ -109,13 +109,13 @@ fn a_server_without_memory_refuses_new_locks_only() {
         |scene| scene.server.config("maxmemory", "1"),
         |scene| scene.server.config("maxmemory", "0"),
     );
-    assert_eq!(report.expired, 0, "all was released");
+    assert!(report.expired <= report.stalls, "all was released: {report}");
     report.is_clean_without_loss();
 }
 
 #[test]
 fn a_full_server_hands_over_to_those_who_wait() {
-    let report = Setup::of("maxmemory reached, hand-over").first_holds(1.2).play(Bounds::default(), |scene| {
+    let report = Setup::of("maxmemory reached, hand-over").first_holds(1.2).play(bounds(Length::Short), |scene| {
         scene.wait_inside(0);
         scene.next();
         scene.server.config("maxmemory", "1");

@@ -1,7 +1,7 @@
 //! Machines that are suspended while they hold a lock, wait for one, or keep one for whoever comes next. Their clock has gone on
 //! when they come back, and so has the store's; their threads have not run.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{config, is_listener_on};
 use crate::support::watched::{Kind, Watch, Watched, When};
 use redis_dlock::{
@@ -82,15 +82,17 @@ fn a_holder_that_slept_knows_at_its_first_look_and_does_no_harm() {
 fn slept_while_extending(when: When) {
     let scene = Scene::set(|config| config);
     let guard = scene.lock.lock().unwrap();
+    let lost = guard.lost();
     let extending = scene.watch.stop_next(Kind::Extend, when);
     extending.wait();
     scene.clock.suspend(LEASE * 2);
     let next = scene.other.lock().unwrap();
     let extended = scene.watch.count_of(Kind::Extend);
     extending.open();
+    // By whoever reads the answer: nobody else looks.
+    assert_eq!(lost.recv_timeout(HANG), Ok(()));
     assert!(!guard.is_valid());
     is_over(guard.unlock());
-    // What the extension found out comes after that, or before: the other machine's hold is the same.
     assert!(next.is_valid() && scene.lock.try_lock().unwrap().is_none());
     assert_eq!(scene.watch.count_of(Kind::Extend), extended, "what is over is not extended");
     next.unlock().unwrap();
