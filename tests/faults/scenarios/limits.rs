@@ -40,7 +40,7 @@ fn refuse(
     end: impl FnOnce(&mut Scene),
 ) -> Report {
     let mut waiter = None;
-    let report = setup.first_holds(length.holds()).play(bounds(length), |scene| {
+    setup.first_holds(length.holds()).play(bounds(length), |scene| {
         let asker = Asker::of(&scene.server);
         let begin = |scene: &mut Scene| {
             begin(scene);
@@ -51,8 +51,7 @@ fn refuse(
         scene.refresh();
         assert_eq!(scene.failures(words, |op| op == Op::Lock), 0, "lock() waits");
         scene.sleep(0.5);
-    });
-    report
+    })
 }
 
 fn busy(name: &'static str, length: Length) {

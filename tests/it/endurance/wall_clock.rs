@@ -98,11 +98,13 @@ fn no_source_of_the_crate_reads_the_wall_clock_but_the_embedded_store() {
             }
             let text = fs::read_to_string(&path).unwrap();
             if ["SystemTime", "Realtime", "UNIX_EPOCH", "Tai"].iter().any(|word| text.contains(word)) {
-                readers.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+                readers.push(path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned());
             }
         }
     }
     let mut readers = Vec::new();
     visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut readers);
-    assert_eq!(readers, ["fence.rs"]);
+    readers.sort();
+    // The driver of the fuzz targets is in no release; its seeds are times.
+    assert_eq!(readers, ["src/fuzz/driver.rs", "src/memory/fence.rs"]);
 }
