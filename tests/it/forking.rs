@@ -8,7 +8,7 @@ use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantL
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(1500);
 
 fn config(target: &str) -> DLockConfig {
     DLockConfig::new("FORK", target).with_lease(LEASE)

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const LEASE_MS: u64 = 300;
+const LEASE_MS: u64 = 1000;
 
 const HOUR: i64 = 3600;
 
