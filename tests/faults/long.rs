@@ -31,7 +31,7 @@ fn faults_in_a_random_order_break_nothing() {
                     play_one(scene, &mut dice);
                 }
             })
-            .is_clean();
+            .assert_clean();
         rounds += 1;
         operations += report.operations;
         holds += report.holds;

@@ -52,7 +52,7 @@ fn without_a_mistake_the_same_scenarios_are_clean() {
         network::slow_replies_to_a_stopped_holder,
     ];
     std::thread::scope(|scope| {
-        let runs: Vec<_> = plays.into_iter().map(|play| scope.spawn(move || play(None).is_clean())).collect();
+        let runs: Vec<_> = plays.into_iter().map(|play| scope.spawn(move || play(None).assert_clean())).collect();
         runs.into_iter().for_each(|run| drop(run.join().expect("a clean run")));
     });
 }

@@ -47,16 +47,16 @@ impl Default for Bounds {
 impl Report {
     /// Fails with the counterexamples if there are any.
     #[track_caller]
-    pub(crate) fn is_clean(self) -> Self {
+    pub(crate) fn assert_clean(self) -> Self {
         assert!(self.violations.is_empty(), "{self}\n{}", self.stories());
         self
     }
 
     /// Fails with the counterexamples, or when a hold was lost on a machine that let all processes run.
     #[track_caller]
-    pub(crate) fn is_clean_without_loss(self) {
-        assert!(self.lost == 0 || self.stalls > 0, "{self}");
-        self.is_clean();
+    pub(crate) fn assert_clean_without_loss(self) {
+        let report = self.assert_clean();
+        assert!(report.lost == 0 || report.stalls > 0, "{report}");
     }
 
     /// The counterexamples.

@@ -85,12 +85,13 @@ impl Reader {
         self.expire(at);
         match words {
             // Takes a free key only.
-            ["set", _, locker, "NX", "PX", lease, ..] => {
-                if self.held.as_ref().is_none_or(|held| at + BLUR >= held.ends) {
-                    self.seen.tenures += 1;
-                    self.doubt = self.held.replace(hold(locker, lease, at));
-                }
+            ["set", _, locker, "NX", "PX", lease, ..]
+                if self.held.as_ref().is_none_or(|held| at + BLUR >= held.ends) =>
+            {
+                self.seen.tenures += 1;
+                self.doubt = self.held.replace(hold(locker, lease, at));
             }
+            ["set", _, _, "NX", "PX", ..] => {}
             // Only who did not get the key asks for how long it is kept.
             ["pttl", _] => {
                 if let Some(there) = self.doubt.take() {

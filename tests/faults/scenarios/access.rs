@@ -50,8 +50,8 @@ fn deny(
 #[track_caller]
 fn judge(report: Report, length: Length) {
     match length {
-        Length::Short => report.is_clean_without_loss(),
-        Length::Long => assert!(report.is_clean().lost >= 1),
+        Length::Short => report.assert_clean_without_loss(),
+        Length::Long => assert!(report.assert_clean().lost >= 1),
     }
 }
 
@@ -121,7 +121,7 @@ fn a_rotated_password_matters_to_nobody_who_is_connected() {
             scene.sleep(0.5);
         }
     });
-    report.is_clean_without_loss();
+    report.assert_clean_without_loss();
 }
 
 /// A password is rotated, and all connections break.

@@ -42,7 +42,7 @@ fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
         },
     );
     assert!(report.lost >= 1, "{report}");
-    report.is_clean();
+    report.assert_clean();
 }
 
 #[test]
@@ -64,5 +64,5 @@ fn a_master_that_comes_back_empty_has_dropped_the_lock() {
             scene.kept.push(Kept { at, until: now() });
         });
     assert!(report.lost >= 1, "{report}");
-    report.is_clean();
+    report.assert_clean();
 }

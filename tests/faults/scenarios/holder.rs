@@ -9,7 +9,7 @@ pub(crate) fn undisturbed(mutant: Option<&'static str>) -> Report {
 
 #[test]
 fn without_a_fault_nobody_waits() {
-    undisturbed(None).is_clean();
+    undisturbed(None).assert_clean();
 }
 
 /// What it does late must hurt nobody: neither its extensions nor its unlock.
@@ -25,7 +25,7 @@ pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
 
 #[test]
 fn a_holder_that_is_stopped_for_two_leases_knows_that_it_has_lost_the_lock() {
-    assert!(stopped(None).is_clean().lost >= 1);
+    assert!(stopped(None).assert_clean().lost >= 1);
 }
 
 #[test]
@@ -36,5 +36,5 @@ fn a_holder_that_is_killed_keeps_the_lock_for_its_lease_and_no_longer() {
             let holder = scene.stop_holder();
             scene.kill(holder);
         })
-        .is_clean();
+        .assert_clean();
 }

@@ -26,8 +26,8 @@ fn bounds(length: Length) -> Bounds {
 #[track_caller]
 fn judge(report: Report, length: Length) {
     match length {
-        Length::Short => report.is_clean_without_loss(),
-        Length::Long => assert!(report.is_clean().lost >= 1),
+        Length::Short => report.assert_clean_without_loss(),
+        Length::Long => assert!(report.assert_clean().lost >= 1),
     }
 }
 
@@ -109,7 +109,7 @@ fn a_server_without_memory_refuses_new_locks_only() {
         |scene| scene.server.config("maxmemory", "0"),
     );
     assert!(report.expired <= report.stalls, "all was released: {report}");
-    report.is_clean_without_loss();
+    report.assert_clean_without_loss();
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_full_server_hands_over_to_those_who_wait() {
         assert!(waited < leases(2.0), "{waited:?}");
         scene.server.config("maxmemory", "0");
     });
-    report.is_clean_without_loss();
+    report.assert_clean_without_loss();
 }
 
 /// A master becomes a replica that has no master, and a master again.
@@ -187,5 +187,5 @@ fn a_server_that_loads_its_data_is_waited_for() {
         scene.sleep(0.5);
     });
     assert!(told.iter().any(|words| words.contains("LOADING")), "by name: {told:?}");
-    report.is_clean();
+    report.assert_clean();
 }

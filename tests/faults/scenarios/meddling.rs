@@ -41,7 +41,7 @@ fn a_deleted_key_is_no_longer_held() {
         let waited = scene.next_hold_after(at);
         assert!(waited < soon(), "waiters find out by themselves: {waited:?}");
     })
-    .is_clean();
+    .assert_clean();
 }
 
 pub(crate) fn overwritten(mutant: Option<&'static str>) -> Report {
@@ -55,7 +55,7 @@ pub(crate) fn overwritten(mutant: Option<&'static str>) -> Report {
 
 #[test]
 fn an_overwritten_key_is_the_operators_until_it_ends() {
-    overwritten(None).is_clean();
+    overwritten(None).assert_clean();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_key_of_another_type_is_a_conflict_at_once_and_left_alone() {
         assert!(scene.failures("is in use by something else", |_| true) > 10);
         scene.server.run::<()>(&["DEL", KEY.2]);
     })
-    .is_clean();
+    .assert_clean();
 }
 
 /// Lets the server evict everything, as one does that is far above its limit.
@@ -98,7 +98,7 @@ fn an_evicted_key_is_no_longer_held() {
         let waited = scene.next_hold_after(at);
         assert!(waited < soon(), "waiters find out by themselves: {waited:?}");
     })
-    .is_clean();
+    .assert_clean();
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn tokens_rise_over_many_evictions() {
             evict(&scene.server);
         }
     });
-    report.is_clean();
+    report.assert_clean();
 }

@@ -11,7 +11,7 @@ fn without_any_message_waiters_proceed_by_asking() {
             scene.processes().for_each(|process| scene.proxy(process).lose_messages(true));
             scene.sleep(2.0);
         })
-        .is_clean();
+        .assert_clean();
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn an_inbox_that_hears_nothing_any_more_costs_each_grant_a_poll() {
             scene.proxy(1).silence_only(true);
             scene.sleep(2.0);
         })
-        .is_clean();
+        .assert_clean();
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn inboxes_that_the_server_closes_are_opened_again() {
                 scene.sleep(0.1);
             }
         })
-        .is_clean();
+        .assert_clean();
 }
 
 #[test]
@@ -54,5 +54,5 @@ fn inboxes_that_the_server_closes_for_their_size_are_opened_again() {
             }
             assert!(heard > 3, "there were inboxes to close");
         })
-        .is_clean();
+        .assert_clean();
 }

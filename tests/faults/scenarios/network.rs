@@ -42,7 +42,7 @@ pub(crate) fn reply_of_acquire_lost(mutant: Option<&'static str>) -> Report {
 
 #[test]
 fn an_acquire_whose_reply_is_lost_is_one_hold() {
-    reply_of_acquire_lost(None).is_clean();
+    reply_of_acquire_lost(None).assert_clean();
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
     let again = leases(1.0 / 6.0).min(Duration::from_millis(1000));
     let bounds = Bounds { waited: again + Duration::from_millis(800), ..Bounds::default() };
     let late = Lot::DelayRequest(Duration::from_millis(700));
-    seldom("request of acquire late").play(bounds, |scene| meet(scene, Sent::Acquire, late, 4)).is_clean();
+    seldom("request of acquire late").play(bounds, |scene| meet(scene, Sent::Acquire, late, 4)).assert_clean();
 }
 
 #[test]
 fn a_release_whose_reply_is_lost_is_one_release() {
     let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
-    seldom("reply of release lost").play(bounds, |scene| meet(scene, Sent::Release, Lot::LoseReply, 4)).is_clean();
+    seldom("reply of release lost").play(bounds, |scene| meet(scene, Sent::Release, Lot::LoseReply, 4)).assert_clean();
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn replies_that_are_cut_or_reset_lose_nothing() {
             }
             scene.processes().for_each(|process| scene.proxy(process).reset());
         })
-        .is_clean();
+        .assert_clean();
 }
 
 /// The lease counts from the sending: a slow answer makes it shorter, not later.
@@ -94,7 +94,7 @@ pub(crate) fn slow_replies_to_a_stopped_holder(mutant: Option<&'static str>) -> 
 
 #[test]
 fn a_lease_counts_from_before_its_command_was_sent() {
-    slow_replies_to_a_stopped_holder(None).is_clean();
+    slow_replies_to_a_stopped_holder(None).assert_clean();
 }
 
 /// An extension that comes when its tenure is over and somebody else has the lock changes nothing.
@@ -112,7 +112,7 @@ pub(crate) fn extension_after_release(mutant: Option<&'static str>) -> Report {
 #[test]
 fn an_extension_that_comes_after_the_release_changes_nothing() {
     // It was repeated on a fresh connection.
-    extension_after_release(None).is_clean_without_loss();
+    extension_after_release(None).assert_clean_without_loss();
 }
 
 /// What was sent in time and comes too late extends nobody's lease.
@@ -127,7 +127,7 @@ fn requests_that_come_too_late_change_nothing() {
         scene.proxy(0).delay(Way::ToServer, Duration::ZERO);
         scene.sleep(1.4);
     });
-    assert!(report.is_clean().lost >= 1);
+    assert!(report.assert_clean().lost >= 1);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_half_open_connection_costs_the_holder_no_lease() {
         scene.sleep(1.0);
     });
     // Fresh connections work.
-    report.is_clean_without_loss();
+    report.assert_clean_without_loss();
 }
 
 #[test]
@@ -160,5 +160,5 @@ fn a_holder_that_is_cut_off_knows_at_its_deadline() {
         // What lost bytes is no connection any more.
         scene.proxy(0).reset();
     });
-    assert!(report.is_clean().lost >= 1);
+    assert!(report.assert_clean().lost >= 1);
 }

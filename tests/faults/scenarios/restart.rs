@@ -19,7 +19,7 @@ fn holders_hear_of_a_server_that_came_back_without_their_keys() {
             scene.server.restart();
         }
     });
-    assert!(report.is_clean().lost >= 1);
+    assert!(report.assert_clean().lost >= 1);
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
         });
     // On a busy machine the start may take longer than a lease has left.
     if longest > leases(0.25) {
-        report.is_clean();
+        report.assert_clean();
     } else {
-        report.is_clean_without_loss();
+        report.assert_clean_without_loss();
     }
 }

@@ -16,7 +16,7 @@ fn a_paused_server_ends_leases_and_nothing_else() {
                 scene.close_for(1.5);
                 scene.sleep(1.5);
             })
-            .is_clean();
+            .assert_clean();
     }
 }
 
@@ -33,7 +33,7 @@ fn sleeping(name: &'static str, hold: f64, pause: u64) {
             scene.close_for(2.0);
             scene.server.sleep(leases(2.0));
         })
-        .is_clean();
+        .assert_clean();
 }
 
 #[test]
@@ -58,5 +58,5 @@ fn a_server_that_forgets_the_scripts_before_every_call_is_told_them_again() {
                 std::thread::sleep(Duration::from_micros(500));
             }
         })
-        .is_clean();
+        .assert_clean();
 }

@@ -14,7 +14,7 @@ fn a_waiter_that_is_killed_costs_the_others_nothing() {
             scene.resume(holder);
             scene.kept.clear();
         })
-        .is_clean();
+        .assert_clean();
 }
 
 #[test]
@@ -29,5 +29,5 @@ fn a_waiter_that_is_stopped_costs_the_others_its_lease_once() {
             scene.sleep(2.0);
             scene.resume(next);
         })
-        .is_clean();
+        .assert_clean();
 }
