@@ -191,12 +191,13 @@ fn a_grant_read_with_less_than_half_its_lease_left_is_extended_before_lock_retur
     eventually("less than half is left", || left() < LEASE * 9 / 20);
     scene.actor.go_on();
     thread::sleep(A_WHILE);
+    let let_through = std::time::Instant::now();
     scene.proxy.let_through(COMMANDS);
     let held = scene.actor.held("waiter");
     assert_eq!(holder(&scene.server), Some(locker), "the hold is that of the grant");
     assert!(held.valid && held.token > before.token);
     assert!(held.remaining > LEASE / 2, "{held:?}");
-    assert!(left() > LEASE * 3 / 5, "the server knows: {:?}", left());
+    assert!(left() + let_through.elapsed() > LEASE * 3 / 5, "the server knows: {:?}", left());
     scene.actor.unlock("waiter");
     assert_eq!(holder(&scene.server), None);
 }
