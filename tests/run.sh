@@ -54,7 +54,7 @@ fi
 # All features: TLS included. Then what differs without them. Examples and benches are compiled.
 cargo test --locked --all-features
 # Without messages only latency and the order across processes change.
-DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: tokens:: network:: \
+DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
     --skip lock::granted --skip lock::passing --skip lock::lingering
 # Every order in which clients, network and server can act: millions of states.
 cargo test --locked --all-features --release --test model
