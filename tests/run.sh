@@ -55,7 +55,7 @@ fi
 cargo test --locked --all-features
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
-    --skip lock::granted --skip lock::passing --skip lock::lingering
+    --skip lock::granted --skip lock::passing --skip lock::lingering --test-threads 4
 # Every order in which clients, network and server can act: millions of states.
 cargo test --locked --all-features --release --test model
 # Schedules of the threads of a client, the crate's own code: built anew, with other mutexes.
