@@ -10,7 +10,10 @@ use std::time::Duration;
 /// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
 ///
 /// It belongs to the thread that locked: it cannot be sent to another one, though others may look at it. Dropping
-/// it unlocks and waits for the store's answer; a failure is only logged then ([`unlock`](Self::unlock) returns it).
+/// it sends the release and does not wait for the store's answer, unless other threads of this process wait for the lock: they
+/// are seen to with the same answer. A release that fails is repeated in the background, and logged; a lease that turns out
+/// lost by then is told to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits, and returns what
+/// came of it.
 ///
 /// ```compile_fail
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -100,14 +103,14 @@ impl<'a> DLockGuard<'a> {
     /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended the hold before.
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.release(Some(self.token))
+        self.lock.release(Some(self.token), true)
     }
 }
 
 impl Drop for DLockGuard<'_> {
     fn drop(&mut self) {
         if !self.done
-            && let Err(error) = self.lock.release(Some(self.token))
+            && let Err(error) = self.lock.release(Some(self.token), false)
         {
             // Lost leases and unanswered releases were logged with their causes.
             log::debug!("lock {:?}: dropping a guard: {error}", self.lock.key());

@@ -301,8 +301,9 @@ impl Key {
         }
     }
 
-    /// Unlocks once, for the hold with this token, or for whichever the calling thread has.
-    pub(crate) fn unlock(self: &Arc<Self>, client: &Client, token: Option<u64>) -> Result<(), Error> {
+    /// Unlocks once, for the hold with this token, or for whichever the calling thread has; and `waits`, or not, for
+    /// the store's answer.
+    pub(crate) fn unlock(self: &Arc<Self>, client: &Client, token: Option<u64>, waits: bool) -> Result<(), Error> {
         let not_held = || Error::NotHeld { key: self.name.clone() };
         if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
             return Err(not_held());
@@ -312,7 +313,7 @@ impl Key {
         }
         owner::hold_ends();
         if !client.hands_over() || !self.keep_tenure(client) {
-            return self.end_tenure(client).unwrap_or_else(|| Err(not_held()));
+            return self.end_tenure(client, waits).unwrap_or_else(|| Err(not_held()));
         }
         drop(client.leaving());
         Ok(())

@@ -252,8 +252,8 @@ pub use lock::{DistributedReentrantLock, Holder};
 pub use memory::MemoryLockProcessor;
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
-    ReleaseRequest, Request,
+    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone,
+    ReleaseOutcome, ReleaseRequest, Request,
 };
 pub use unguarded::UnguardedLock;
 

@@ -184,9 +184,10 @@ impl DistributedReentrantLock {
         self.key.lock(&self.client, &self.settings, patience)
     }
 
-    /// Unlocks once: the hold with this token, or whichever the calling thread has.
-    pub(crate) fn release(&self, token: Option<u64>) -> Result<(), Error> {
-        self.key.unlock(&self.client, token)
+    /// Unlocks once, the hold with this token, or whichever the calling thread has; and `waits`, or not, for the store's
+    /// answer.
+    pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
+        self.key.unlock(&self.client, token, waits)
     }
 
     pub(crate) fn local_key(&self) -> &Arc<Key> {

@@ -216,8 +216,8 @@ impl Key {
     }
 
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
-    /// the store's queue when threads of it wait.
-    pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client) -> Option<Result<(), Error>> {
+    /// the store's queue when threads of it wait. Unless it `waits`, or the answer is for those, the store's answer is heard later.
+    pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client, waits: bool) -> Option<Result<(), Error>> {
         if let Err(forked) = client.check_process() {
             // The parent's hold goes on; this copy of it is over.
             self.end_hold(client, Phase::Idle)?;
@@ -232,6 +232,11 @@ impl Key {
             tenure.lose(cause, at);
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
+        if next.is_none() && !waits && !tenure.is_lost() {
+            client.post_release(&self.name, tenure, watchers);
+            drop(turn);
+            return Some(Ok(()));
+        }
         // Without a next locker the first waiter gets its turn when all is said about this hold.
         let (mut released, rest) = match next {
             Some(next) => (self.hand_over(client, turn, &tenure, next), None),

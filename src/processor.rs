@@ -258,6 +258,9 @@ pub trait InboxBreaker: Send + Sync {
     fn cut(&self);
 }
 
+/// Takes the answer to a posted release: [`LockProcessor::post_release`]. It must not block.
+pub type ReleaseDone = Box<dyn FnOnce(Result<ReleaseOutcome, Error>) + Send>;
+
 /// A store of locks (JVM: `DLockProcessor`).
 ///
 /// Every method may be called by any number of threads at once, blocks its caller until the store has answered or
@@ -304,6 +307,23 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     ///
     /// See the trait.
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error>;
+
+    /// Ends a tenure as [`release`](Self::release) does, but need not wait for the answer: that goes to `done`, at once or
+    /// later, on whichever thread finds it. The request is on its way when this returns, in order with what the same client sends about
+    /// the key afterwards; it may block until then, at most `limit`. Whether the answer is still to come: then
+    /// [`collect`](Self::collect) is to be called now and then.
+    ///
+    /// The default waits for the answer.
+    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        done(self.release(request, limit));
+        false
+    }
+
+    /// Takes in the answers that have come for posted releases, without waiting for more; whether some are still
+    /// missing. The default has none.
+    fn collect(&self) -> bool {
+        false
+    }
 
     /// Tells whether the key still carries the locker, by the authority that would grant it to others (never a stale copy).
     ///

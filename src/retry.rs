@@ -1,5 +1,5 @@
-//! The retry thread: asks again for every key that threads of this client wait for, gives back what has lingered, and
-//! works off the clean-up list.
+//! The retry thread: asks again for every key that threads of this client wait for, gives back what has lingered,
+//! works off the clean-up list, and hears what came of releases that nobody waited for.
 //!
 //! First after lease/10, then every lease/6, and when the holder's lease ends, whichever is first (the JVM's
 //! `RetryLockThread` has the same two figures). All that is due goes to the store in one batch. Messages only make this
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 /// One round: asks for the keys that are due, releases what has lingered, and the leftovers that are due.
 pub(crate) fn round(client: &Client, now: Moment) -> Moment {
+    client.collect(now);
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in client.take_due_retries(now) {
         match key.end_linger(client, false) {

@@ -67,7 +67,7 @@ impl UnguardedLock {
     /// * [`Error::NotHeld`] from any thread but the holder; nothing is changed (JVM: `IllegalMonitorStateException`).
     /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
-        self.lock.release(None)
+        self.lock.release(None, true)
     }
 
     /// The fencing token of the calling thread's hold; `None` when it holds nothing. Does not block.

@@ -21,6 +21,9 @@ const KEEP_MOST_PART: u32 = 2;
 /// After a faster round trip, the slowest one that is remembered falls by this part of it.
 const TRIP_DECAY: u64 = 8;
 
+/// An answer to a posted release is heard with the next one on its connection, and after so long at the latest.
+const COLLECT: Duration = Duration::from_millis(100);
+
 /// The tenures that the lease thread keeps.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -66,7 +69,39 @@ impl Client {
     }
 
     pub(crate) fn next_retry(&self) -> Moment {
-        self.waiting.lock().next().min(self.cleanup.next())
+        let collect_at = match self.collect_at.load(Ordering::Acquire) {
+            0 => Moment::NEVER,
+            at => Moment::from_nanos(at),
+        };
+        self.waiting.lock().next().min(self.cleanup.next()).min(collect_at)
+    }
+
+    /// Sees to it that the answers to posted releases are heard, even if nobody talks to the store any more.
+    pub(super) fn collect_soon(&self) {
+        if self.collect_at.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        if let Err(error) = self.start_retry_thread() {
+            log::debug!("answers to releases are heard late: {error}");
+            return;
+        }
+        let at = self.clock.now() + COLLECT;
+        if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.retry_thread.wake_by(at);
+        }
+    }
+
+    /// Hears the answers to posted releases, if that is due.
+    pub(crate) fn collect(&self, now: Moment) {
+        let at = self.collect_at.load(Ordering::Acquire);
+        if at == 0 || now.as_nanos() < at {
+            return;
+        }
+        // First: what is posted from here on may be missed below.
+        self.collect_at.store(0, Ordering::Release);
+        if self.processor.collect() {
+            self.collect_soon();
+        }
     }
 
     /// Lets the retry thread see to the clean-up list.

@@ -5,6 +5,11 @@ use crate::cleanup::Leftover;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::retry;
+use crate::sync::thread;
+use std::time::Duration;
+
+/// The pause between two looks for the answers to posted releases.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// A thread inside `lock`.
 #[must_use]
@@ -89,6 +94,7 @@ impl Client {
         self.retry_thread.stop();
         // Before the leftovers: a grant heard at the last moment is one of them.
         self.listener.stop();
+        self.settle();
         self.release_leftovers();
         self.lease_thread.stop();
         if let Some(hook) = &self.on_lost {
@@ -99,6 +105,16 @@ impl Client {
 }
 
 impl Client {
+    /// Waits for the answers to posted releases, as long as a command may take.
+    fn settle(&self) {
+        let most = self.processor.command_limit().as_nanos() / LOOK_AGAIN.as_nanos();
+        let mut looks = 0;
+        while self.processor.collect() && looks < most {
+            looks += 1;
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
     /// Releases what is on the clean-up list once more, as long as the store answers.
     fn release_leftovers(&self) {
         let (mut released, mut unanswered) = (0, 0);

@@ -2,11 +2,13 @@
 
 use super::Client;
 use crate::backoff::Backoff;
-use crate::cleanup::Ending;
+use crate::cleanup::{Cleanup, Ending};
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
 use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
+use crossbeam_channel::Sender;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a release is tried before it goes on the clean-up list.
@@ -17,6 +19,39 @@ const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
 
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A release whose answer nobody waits for.
+struct Posted {
+    client: Weak<Client>,
+    /// The list outlives the client: in its last moments, too, what was not released is to be found there.
+    cleanup: Arc<Cleanup>,
+    key: String,
+}
+
+impl Posted {
+    /// Sees to what came of it. Runs on whichever thread hears it, inside a call of the same client (so this is never its
+    /// last handle), and must not block.
+    fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
+        match answer {
+            Ok(ReleaseOutcome::NotOurs(other)) => {
+                let Some(client) = self.client.upgrade() else { return };
+                let now = client.clock.now();
+                if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
+                    crate::lease::tell(&client, &self.key, &tenure, watchers);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                log::info!("lock {:?}: {:?} is to be released again: {error}", self.key, tenure.locker);
+                let ending = Ending::ReleaseUnanswered(tenure.deadline());
+                self.cleanup.add(&self.key, &tenure.locker, tenure.lease(), ending);
+                if let Some(client) = self.client.upgrade() {
+                    client.wake_cleanup();
+                }
+            }
+        }
+    }
+}
 
 impl Client {
     /// Releases a tenure: three tries, then the clean-up list.
@@ -56,6 +91,20 @@ impl Client {
                     thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
                 }
             }
+        }
+    }
+
+    /// Releases a tenure without waiting for the answer: what comes of it is seen to when it is heard.
+    pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
+        let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
+        let request = ReleaseRequest { key, locker: &locker, lease, next: None, gap };
+        let left = tenure.deadline().since(self.clock.now());
+        let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
+        let posted =
+            Posted { client: Weak::clone(&self.this), cleanup: Arc::clone(&self.cleanup), key: key.to_owned() };
+        let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
+        if self.processor.post_release(&request, limit, done) {
+            self.collect_soon();
         }
     }
 

@@ -37,7 +37,7 @@ use std::time::Duration;
 pub(crate) struct Client {
     pub(crate) processor: Box<dyn LockProcessor>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) cleanup: Cleanup,
+    pub(crate) cleanup: Arc<Cleanup>,
     id: ClientId,
     /// The process that has the threads and the connection.
     pid: u32,
@@ -46,6 +46,8 @@ pub(crate) struct Client {
     last_key: AtomicU64,
     waiting: Mutex<Schedule<Arc<Key>>>,
     retry_thread: Worker,
+    /// When the answers to posted releases are to be taken in; zero when none is known to be missing.
+    collect_at: AtomicU64,
     held: Mutex<Held>,
     lease_thread: Worker,
     listener: Listener,
@@ -69,7 +71,7 @@ impl Client {
         let id = ClientId::draw()?;
         Ok(Arc::new_cyclic(|this| Self {
             processor,
-            cleanup: Cleanup::new(Arc::clone(&clock)),
+            cleanup: Arc::new(Cleanup::new(Arc::clone(&clock))),
             id,
             pid: std::process::id(),
             this: Weak::clone(this),
@@ -77,6 +79,7 @@ impl Client {
             last_key: AtomicU64::new(0),
             waiting: Mutex::new(Schedule::new()),
             retry_thread: Worker::new("dlock-retry", Arc::clone(&clock)),
+            collect_at: AtomicU64::new(0),
             held: Mutex::new(Held::new()),
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,

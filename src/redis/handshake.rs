@@ -31,7 +31,7 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     if address.db != 0 {
         packed.words(&["SELECT", &db]);
     }
-    link.send(&packed.bytes, deadline).map_err(|e| failed(address, &e))?;
+    link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, &e))?;
     check_hello(&reply(link, address, deadline)?, address)?;
     if address.db != 0
         && let Value::ServerError(e) = reply(link, address, deadline)?
@@ -47,16 +47,10 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
 
 /// One reply, while nothing was executed that matters.
 fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value, Error> {
-    loop {
-        let sent = link.flush(deadline).and_then(|_| link.take_reply());
-        if let Some(value) = sent.map_err(|e| failed(address, &e))? {
-            return Ok(value);
-        }
-        if !link.fill(deadline).map_err(|e| failed(address, &e))? {
-            let message = format!("{address} took the connection and did not answer in time");
-            return Err(Error::backend(BackendFailure::NotExecuted, message));
-        }
-    }
+    link.reply(deadline).map_err(|e| failed(address, &e))?.ok_or_else(|| {
+        let message = format!("{address} took the connection and did not answer in time");
+        Error::backend(BackendFailure::NotExecuted, message)
+    })
 }
 
 /// The error for a connection that broke before it was used.

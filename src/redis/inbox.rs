@@ -6,7 +6,7 @@ use super::link::{Endpoint, Link};
 use super::message;
 use super::reply::shape;
 use super::script::Packed;
-use super::stream::Breaker;
+use super::socket::Socket;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker, Message};
 use ::redis::Value;
@@ -22,7 +22,7 @@ pub(crate) struct RedisInbox {
     /// `None` once the connection has failed.
     link: Option<Link>,
     /// The connection, for who breaks it.
-    breaker: Arc<Breaker>,
+    breaker: Arc<Socket>,
     /// When the server was last heard.
     heard: Instant,
     /// Whether a PING is under way.
@@ -33,9 +33,9 @@ pub(crate) struct RedisInbox {
 /// After so long a silence the server is asked for a sign of life: a half-open connection stays silent for ever.
 const SILENCE: Duration = Duration::from_secs(5);
 
-impl InboxBreaker for Arc<Breaker> {
+impl InboxBreaker for Arc<Socket> {
     fn cut(&self) {
-        Breaker::cut(self);
+        Socket::cut(self);
     }
 }
 
@@ -58,19 +58,11 @@ impl RedisInbox {
         packed.words(&["SUBSCRIBE", &channel]);
         let broken =
             |e: std::io::Error| Error::backend(BackendFailure::NotExecuted, format!("subscribing at {place}: {e}"));
-        link.send(&packed.bytes, deadline).map_err(broken)?;
-        let confirmation = loop {
-            link.flush(deadline).map_err(broken)?;
-            if let Some(value) = link.take_reply().map_err(broken)? {
-                break value;
-            }
-            if !link.fill(deadline).map_err(broken)? {
-                return Err(broken(ErrorKind::TimedOut.into()));
-            }
-        };
+        let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
+        let confirmation = confirmation.ok_or_else(|| broken(ErrorKind::TimedOut.into()))?;
         match &confirmation {
             Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
-                let breaker = Arc::new(link.breaker().map_err(broken)?);
+                let breaker = link.socket();
                 let heard = Instant::now();
                 Ok(Self { channel, place, link: Some(link), breaker, heard, pinged: false, io_timeout })
             }
@@ -86,13 +78,13 @@ impl RedisInbox {
     fn hear(&mut self, deadline: Instant) -> std::io::Result<Option<Message>> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::NotConnected.into()) };
         loop {
-            while let Some(value) = link.take_reply()? {
+            while let Some(value) = link.inbound.take_reply()? {
                 if let Some(message) = payload(&value).and_then(message::parse) {
                     return Ok(Some(message));
                 }
             }
             let patience = self.heard + if self.pinged { SILENCE + self.io_timeout } else { SILENCE };
-            if link.fill(deadline.min(patience))? {
+            if link.inbound.fill(deadline.min(patience))? {
                 self.heard = Instant::now();
                 self.pinged = false;
             } else if Instant::now() >= patience {
@@ -101,7 +93,7 @@ impl RedisInbox {
                 }
                 let mut packed = Packed::default();
                 packed.words(&["PING"]);
-                link.send(&packed.bytes, Instant::now() + self.io_timeout)?;
+                link.outbound.send(&packed.bytes, Instant::now() + self.io_timeout)?;
                 self.pinged = true;
             } else if Instant::now() >= deadline {
                 return Ok(None);

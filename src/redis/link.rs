@@ -1,20 +1,24 @@
-//! One connection to the server after its handshake: bytes out, whole replies in. Whoever holds the link owns it; it has
-//! no lock and is never shared.
+//! One connection to the server after its handshake: bytes out, whole replies in.
+//!
+//! It has two halves, so that one thread can write while another reads; whoever has a half owns it. A [`Link`] is both
+//! in one hand, as the handshake and the inbox use them.
 
 use super::address::Address;
+#[cfg(feature = "tls")]
+use super::address::Place;
 use super::frame::Framer;
 use super::handshake;
-use super::stream::{Breaker, Progress, Stream};
+use super::socket::{Progress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
+#[cfg(feature = "tls")]
+use super::tls_session::TlsSession;
 use crate::error::Error;
 use ::redis::Value;
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After so long a silence a link is looked at before it is written to: the server may have closed it.
-const IDLE: Duration = Duration::from_secs(1);
 /// How much is read in one go.
 const CHUNK: usize = 16 * 1024;
 
@@ -30,15 +34,35 @@ pub(crate) struct Endpoint {
 
 /// A connection that is in step: every byte read belongs to a reply that was asked for.
 pub(crate) struct Link {
-    stream: Stream,
-    breaker: Breaker,
-    /// Bytes handed to the link and not yet to the system.
-    unsent: VecDeque<u8>,
-    /// Bytes read, from `start` on not yet taken as replies.
+    pub(crate) outbound: Outbound,
+    pub(crate) inbound: Inbound,
+}
+
+/// What both halves share.
+struct Ends {
+    socket: Arc<Socket>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsSession>,
+}
+
+/// The half that is written to.
+pub(crate) struct Outbound {
+    ends: Arc<Ends>,
+    timeout: Timeout,
+    /// Handed to this half and not yet to the system, from `sent` on.
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+/// The half that is read from.
+pub(crate) struct Inbound {
+    ends: Arc<Ends>,
+    timeout: Timeout,
+    /// Bytes read, from `start` to `end` not yet taken as replies; behind that only room.
     buffer: Vec<u8>,
     start: usize,
+    end: usize,
     framer: Framer,
-    last_use: Instant,
 }
 
 impl Link {
@@ -49,73 +73,115 @@ impl Link {
     /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
     /// database that does not exist.
     pub(crate) fn open(endpoint: &Endpoint, deadline: Instant) -> Result<Self, Error> {
+        let socket = Socket::connect(&endpoint.address, deadline)?;
         #[cfg(feature = "tls")]
-        let stream = Stream::connect(&endpoint.address, endpoint.tls.as_ref(), deadline)?;
-        #[cfg(not(feature = "tls"))]
-        let stream = Stream::connect(&endpoint.address, deadline)?;
-        let breaker = stream.breaker().map_err(|e| handshake::failed(&endpoint.address, &e))?;
-        let mut link = Self {
-            stream,
-            breaker,
-            unsent: VecDeque::new(),
+        let tls = match (&endpoint.tls, &endpoint.address.place) {
+            (Some(tls), Place::Tcp { host, .. }) => Some(
+                TlsSession::start(tls, host, &socket, deadline)
+                    .map_err(|e| handshake::failed(&endpoint.address, &e))?,
+            ),
+            _ => None,
+        };
+        let ends = Arc::new(Ends {
+            socket: Arc::new(socket),
+            #[cfg(feature = "tls")]
+            tls,
+        });
+        let outbound = Outbound { ends: Arc::clone(&ends), timeout: Timeout::default(), unsent: Vec::new(), sent: 0 };
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS says something before it is asked"))]
+        let mut inbound = Inbound {
+            ends,
+            timeout: Timeout::default(),
             buffer: Vec::new(),
             start: 0,
+            end: 0,
             framer: Framer::default(),
-            last_use: Instant::now(),
         };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &inbound.ends.tls {
+            tls.first_words(&mut inbound.buffer).map_err(|e| handshake::failed(&endpoint.address, &e))?;
+            inbound.end = inbound.buffer.len();
+        }
+        let mut link = Self { outbound, inbound };
         handshake::run(&mut link, &endpoint.address, deadline)?;
         Ok(link)
     }
 
-    /// A handle by which another thread can break this link.
-    pub(crate) fn breaker(&self) -> io::Result<Breaker> {
-        self.stream.breaker()
+    /// The socket, by which another thread can break this link.
+    pub(crate) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.inbound.ends.socket)
     }
 
-    /// Makes sure, without waiting, that a link that was idle for long is still usable. Only while no reply is due.
-    pub(crate) fn check_idle(&mut self) -> io::Result<()> {
-        if self.last_use.elapsed() < IDLE {
-            return Ok(());
-        }
-        self.stream.check_idle()
+    /// Sends, and waits for one reply; `None` when there is none until the deadline.
+    pub(crate) fn ask(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<Option<Value>> {
+        self.outbound.send(bytes, deadline)?;
+        self.reply(deadline)
     }
 
-    /// Takes bytes to be sent, and sends what it can; the rest goes with the next [`flush`](Self::flush).
-    pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        let mut sent = 0;
-        if self.unsent.is_empty() {
-            if let Progress::Bytes(n) = self.stream.write(bytes, deadline)? {
-                sent = n;
+    /// Waits for one more reply; `None` when there is none until the deadline.
+    pub(crate) fn reply(&mut self, deadline: Instant) -> io::Result<Option<Value>> {
+        loop {
+            self.outbound.flush(deadline)?;
+            if let Some(value) = self.inbound.take_reply()? {
+                return Ok(Some(value));
             }
-            self.last_use = Instant::now();
+            if !self.inbound.fill(deadline)? {
+                return Ok(None);
+            }
         }
-        self.unsent.extend(&bytes[sent..]);
-        Ok(())
+    }
+}
+
+impl Outbound {
+    /// Takes bytes to be sent, and sends what it can until the deadline; the rest goes with the next
+    /// [`flush`](Self::flush). Whether nothing is left.
+    pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.ends.tls {
+            tls.encrypt(bytes, &mut self.unsent)?;
+            return self.flush(deadline);
+        }
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return self.flush(deadline);
+        }
+        let sent = match self.ends.socket.write(bytes, &mut self.timeout, deadline)? {
+            Progress::Bytes(n) => n,
+            Progress::TimedOut => 0,
+        };
+        self.unsent.extend_from_slice(&bytes[sent..]);
+        Ok(self.unsent.is_empty())
     }
 
     /// Sends what is left over; whether nothing is left then.
     pub(crate) fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
         if !self.unsent.is_empty()
-            && let Progress::Bytes(n) = self.stream.write(self.unsent.make_contiguous(), deadline)?
+            && let Progress::Bytes(n) =
+                self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?
         {
-            self.unsent.drain(..n);
+            self.sent += n;
+            if self.sent == self.unsent.len() {
+                self.unsent.clear();
+                self.sent = 0;
+            }
         }
         Ok(self.unsent.is_empty())
     }
+}
 
+impl Inbound {
     /// The next reply that was read completely.
     pub(crate) fn take_reply(&mut self) -> io::Result<Option<Value>> {
-        let found = self.framer.end(&self.buffer[self.start..]);
         let garbage = |what: &str| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}"));
-        match found.map_err(|malformed| garbage(malformed.0))? {
+        let unread = &self.buffer[self.start..self.end];
+        match self.framer.end(unread).map_err(|malformed| garbage(malformed.0))? {
             None => {
-                self.buffer.drain(..self.start);
-                self.start = 0;
+                self.buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
                 Ok(None)
             }
             Some(end) => {
-                let frame = &self.buffer[self.start..self.start + end];
-                let value = ::redis::parse_redis_value(frame).map_err(|_| garbage("a reply that cannot be read"))?;
+                let value = decode(&unread[..end]).ok_or_else(|| garbage("a reply that cannot be read"))?;
                 self.start += end;
                 Ok(Some(value))
             }
@@ -124,20 +190,42 @@ impl Link {
 
     /// Reads more bytes; `false` when none came until the deadline.
     pub(crate) fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        let length = self.buffer.len();
-        self.buffer.resize(length + CHUNK, 0);
-        let read = self.stream.read(&mut self.buffer[length..], deadline);
-        let n = match &read {
-            Ok(Progress::Bytes(n)) => *n,
-            _ => 0,
-        };
-        self.buffer.truncate(length + n);
-        self.last_use = Instant::now();
-        read.map(|progress| progress != Progress::TimedOut)
+        self.read(|socket, buffer, timeout| socket.read(buffer, timeout, deadline))
     }
 
-    /// Closes the connection so that nothing written and unsent reaches the server any more.
-    pub(crate) fn abort(self) {
-        self.breaker.no_linger();
+    /// Reads what is there, without waiting; `false` when there is nothing.
+    pub(crate) fn fill_now(&mut self) -> io::Result<bool> {
+        self.read(|socket, buffer, _| socket.read_now(buffer))
     }
+
+    fn read(
+        &mut self,
+        from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<Progress>,
+    ) -> io::Result<bool> {
+        if self.buffer.len() < self.end + CHUNK {
+            self.buffer.resize(self.end + CHUNK, 0);
+        }
+        let Progress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
+            return Ok(false);
+        };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.ends.tls {
+            let mut plain = Vec::new();
+            tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain)?;
+            self.buffer.truncate(self.end);
+            self.buffer.extend_from_slice(&plain);
+            self.end = self.buffer.len();
+            return Ok(true);
+        }
+        self.end += n;
+        Ok(true)
+    }
+}
+
+/// Reads one complete frame. Integers are most of what locks are answered.
+fn decode(frame: &[u8]) -> Option<Value> {
+    if let [b':', digits @ .., b'\r', b'\n'] = frame {
+        return std::str::from_utf8(digits).ok()?.parse().ok().map(Value::Int);
+    }
+    ::redis::parse_redis_value(frame).ok()
 }

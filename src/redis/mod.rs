@@ -10,7 +10,6 @@
 
 mod address;
 mod builder;
-mod call;
 mod classify;
 mod frame;
 #[cfg(any(test, fuzzing))]
@@ -26,9 +25,11 @@ mod reply;
 mod request;
 mod script;
 mod slot;
-mod stream;
+mod socket;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_session;
 mod transport;
 
 pub use builder::RedisBuilder;

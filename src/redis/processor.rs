@@ -8,11 +8,11 @@ use super::link::Endpoint;
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
-use super::transport::Transport;
+use super::transport::{Answer, Mark, Transport};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
     AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
-    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
+    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
 };
 use ::redis::Value;
 use std::fmt;
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Locks kept by one Redis server, 7.0 or newer.
 ///
-/// All threads share one connection: what gathers while a command is under way goes out in one write. It is opened when
-/// it is first needed, and again whenever it was lost.
+/// All threads share up to four connections: what gathers goes out in one write, while replies to earlier commands come in.
+/// A connection is opened when it is first needed, and again whenever it was lost.
 pub struct RedisLockProcessor {
     transport: Transport,
     io_timeout: Duration,
@@ -59,9 +59,15 @@ impl RedisLockProcessor {
 
     /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        let mut packed = Packed::default();
-        packed.words(&["HELLO"]);
-        self.transport.call(packed, limit, false).failure.map_or(Ok(()), Err)
+        self.say(&["HELLO"], limit).map(drop)
+    }
+
+    /// Sends one command that is about no key.
+    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        let mut batch = self.transport.batch();
+        batch.push_any(&self.transport, |packed| packed.words(words));
+        let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
+        reply.map(|(value, _)| value)
     }
 
     /// Runs calls in one go, and those again, with their full text, whose script the server does not know: they were not
@@ -70,35 +76,30 @@ impl RedisLockProcessor {
         let start = Instant::now();
         let mut replies = self.send(calls.iter(), false, limit, or_break);
         let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
+        if !replies.iter().any(unknown) {
+            return replies;
+        }
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
-        if !again.is_empty() {
-            let left = limit.saturating_sub(start.elapsed());
-            let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break);
-            for (i, reply) in again.into_iter().zip(repeated) {
-                replies[i] = reply;
-            }
+        let left = limit.saturating_sub(start.elapsed());
+        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break);
+        for (i, reply) in again.into_iter().zip(repeated) {
+            replies[i] = reply;
         }
         replies
     }
 
     fn send<'c, 'a: 'c>(
         &self,
-        calls: impl ExactSizeIterator<Item = &'c Call<'a>>,
+        calls: impl Iterator<Item = &'c Call<'a>>,
         full_text: bool,
         limit: Duration,
         or_break: bool,
     ) -> Vec<Reply> {
-        let count = calls.len();
-        let mut packed = Packed::default();
-        calls.for_each(|call| packed.push(call, full_text));
-        let answer = self.transport.call(packed, limit, or_break);
-        let epoch = answer.epoch;
-        let mut replies: Vec<Reply> = answer.values.into_iter().map(|value| Ok((value, epoch))).collect();
-        let failure = answer
-            .failure
-            .unwrap_or_else(|| Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours"));
-        replies.resize(count, Err(failure));
-        replies
+        let mut batch = self.transport.batch();
+        for call in calls {
+            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| packed.push(call, full_text));
+        }
+        self.transport.run(batch, limit, or_break)
     }
 
     fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
@@ -108,24 +109,26 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let replies = self.run(&calls, limit, or_break);
-        let read = |(request, reply): (&Request<'_>, Reply)| {
-            let (value, epoch) = reply?;
-            if is_no_master(&value) {
-                self.transport.mark_unnumbered();
-            }
-            let outcome = reply::outcome(request, &value)?;
-            if reply::has_number(&outcome) {
-                self.transport.mark_numbered(epoch);
-            }
-            Ok(outcome)
-        };
-        requests.iter().zip(replies).map(read).collect()
+        requests.iter().zip(replies).map(|(request, reply)| read(&self.transport, request, reply)).collect()
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let mut outcomes = self.run_requests(&[request], limit, false);
         outcomes.pop().unwrap_or_else(|| Err(mismatch()))
     }
+}
+
+/// Reads a reply, and notes what it says about its connection.
+fn read(transport: &Transport, request: &Request<'_>, reply: Reply) -> Result<Outcome, Error> {
+    let (value, epoch) = reply?;
+    if is_no_master(&value) {
+        transport.mark_unnumbered();
+    }
+    let outcome = reply::outcome(request, &value)?;
+    if reply::has_number(&outcome) {
+        transport.mark_numbered(epoch);
+    }
+    Ok(outcome)
 }
 
 /// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
@@ -176,6 +179,31 @@ impl LockProcessor for RedisLockProcessor {
         reply::inspection(key, &value)
     }
 
+    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        let request = Request::Release(*request);
+        let texts = Texts::of(&request);
+        let mut packed = Packed::default();
+        packed.push(&texts.call(&request), false);
+        let shape = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
+        let callback = move |answer: Answer| {
+            done(match (answer.values.first(), answer.failure) {
+                // Not executed: whoever repeats it does so with the script's text.
+                (Some(value), _) => match reply::outcome(&Request::Release(shape), value) {
+                    Ok(Outcome::Release(outcome)) => Ok(outcome),
+                    Ok(_) => Err(mismatch()),
+                    Err(error) => Err(error),
+                },
+                (None, failure) => Err(failure.unwrap_or_else(mismatch)),
+            });
+        };
+        self.transport.post(Mark::of(request::key_of(&request)), packed, limit, Box::new(callback));
+        true
+    }
+
+    fn collect(&self) -> bool {
+        self.transport.collect()
+    }
+
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
         self.run_requests(requests, limit, true)
     }
@@ -189,13 +217,10 @@ impl LockProcessor for RedisLockProcessor {
 
     fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
         let channel = inbox_channel(client);
-        let mut packed = Packed::default();
         // A word that no version of the inbox takes for a message.
-        packed.words(&["PUBLISH", &channel, "hello"]);
-        let answer = self.transport.call(packed, limit, false);
-        match answer.values.first() {
-            Some(Value::ServerError(e)) => Err(classify(e, &channel)),
-            _ => answer.failure.map_or(Ok(()), Err),
+        match self.say(&["PUBLISH", &channel, "hello"], limit)? {
+            Value::ServerError(e) => Err(classify(&e, &channel)),
+            _ => Ok(()),
         }
     }
 

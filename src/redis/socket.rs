@@ -1,0 +1,240 @@
+//! One socket to the server, plain or local: connected, read and written with deadlines, by two threads at once if need be.
+
+use super::address::{Address, Place};
+use crate::error::{BackendFailure, Error};
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The shortest socket time-out that is set; zero would mean "none".
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// After so long a silence the system asks whether the other side is still there: an inbox may hear nothing for days.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// A connected socket. It is shared: one thread may read, another write, and any thread cut it.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// The time-out that a socket has for one direction; setting one costs a system call. It belongs to the one thread that
+/// reads, or writes.
+#[derive(Debug, Default)]
+pub(crate) struct Timeout(Duration);
+
+/// What one attempt to read or write brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// So many bytes; never zero.
+    Bytes(usize),
+    /// Nothing until the deadline.
+    TimedOut,
+}
+
+impl Socket {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`], not executed, with the address and the words of the operating system.
+    pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Self, Error> {
+        let failed =
+            |e: io::Error| Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {e}"));
+        match &address.place {
+            #[cfg(unix)]
+            Place::Unix(path) => UnixStream::connect(path).map(Self::Unix).map_err(failed),
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(failed(ErrorKind::Unsupported.into())),
+            Place::Tcp { host, port, .. } => {
+                let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
+                socket.set_nodelay(true).map_err(failed)?;
+                SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
+                Ok(Self::Tcp(socket))
+            }
+        }
+    }
+
+    /// Reads what is there, waiting for the first byte until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Of the socket; [`ErrorKind::UnexpectedEof`] when the server closed it.
+    pub(crate) fn read(&self, buffer: &mut [u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
+        loop {
+            if let Some(new) = timeout.renew(deadline) {
+                match self {
+                    Self::Tcp(s) => s.set_read_timeout(new),
+                    #[cfg(unix)]
+                    Self::Unix(s) => s.set_read_timeout(new),
+                }?;
+            }
+            match self.read_once(buffer) {
+                Ok(0) => return Err(closed()),
+                Ok(n) => return Ok(Progress::Bytes(n)),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if is_timeout(&e) => {
+                    if Instant::now() >= deadline {
+                        return Ok(Progress::TimedOut);
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Reads what is there, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<Progress> {
+        match self.read_once_now(buffer) {
+            Ok(0) => Err(closed()),
+            Ok(n) => Ok(Progress::Bytes(n)),
+            Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(Progress::TimedOut),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Writes as many bytes as it can until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Of the socket.
+    pub(crate) fn write(&self, bytes: &[u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
+        let mut written = 0;
+        while written < bytes.len() {
+            if let Some(new) = timeout.renew(deadline) {
+                match self {
+                    Self::Tcp(s) => s.set_write_timeout(new),
+                    #[cfg(unix)]
+                    Self::Unix(s) => s.set_write_timeout(new),
+                }?;
+            }
+            let step = match self {
+                Self::Tcp(s) => (&*s).write(&bytes[written..]),
+                #[cfg(unix)]
+                Self::Unix(s) => (&*s).write(&bytes[written..]),
+            };
+            match step {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => written += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if is_timeout(&e) => {
+                    if Instant::now() >= deadline {
+                        break;
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(if written > 0 { Progress::Bytes(written) } else { Progress::TimedOut })
+    }
+
+    /// Wakes whoever reads or writes, with the end of the stream. What was written and not sent yet is thrown away when
+    /// the socket is closed: the server must not run it later.
+    pub(crate) fn cut(&self) {
+        self.no_linger();
+        // An error means that the connection is gone already.
+        let _ = match self {
+            Self::Tcp(s) => s.shutdown(Shutdown::Both),
+            #[cfg(unix)]
+            Self::Unix(s) => s.shutdown(Shutdown::Both),
+        };
+    }
+
+    /// Makes the close throw away what was written and not sent yet.
+    pub(crate) fn no_linger(&self) {
+        if let Self::Tcp(s) = self {
+            let _ = SockRef::from(s).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn read_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(s) => (&*s).read(buffer),
+            #[cfg(unix)]
+            Self::Unix(s) => (&*s).read(buffer),
+        }
+    }
+
+    #[cfg(unix)]
+    fn read_once_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        use rustix::net::{RecvFlags, recv};
+        let read = match self {
+            Self::Tcp(s) => recv(s, buffer, RecvFlags::DONTWAIT),
+            Self::Unix(s) => recv(s, buffer, RecvFlags::DONTWAIT),
+        };
+        Ok(read.map(|(n, _)| n)?)
+    }
+
+    /// A thread that writes meanwhile takes this for a time-out, and tries again until its deadline.
+    #[cfg(not(unix))]
+    fn read_once_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Self::Tcp(s) = self;
+        s.set_nonblocking(true)?;
+        let read = (&*s).read(buffer);
+        s.set_nonblocking(false)?;
+        read
+    }
+}
+
+impl Timeout {
+    /// The time-out that the socket is to be given, if the one it has would be too long, or far too short.
+    fn renew(&mut self, deadline: Instant) -> Option<Option<Duration>> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
+        // Between the half and the whole of what is left needs no call; an early end is a turn of the caller's loop.
+        if self.0 <= left && self.0 >= left / 2 {
+            return None;
+        }
+        self.0 = (left * 3 / 4).max(MIN_TIMEOUT);
+        Some(Some(self.0))
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")
+}
+
+/// A socket time-out is `WouldBlock` on Unix and `TimedOut` elsewhere.
+fn is_timeout(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Tries every address of a host until the deadline.
+fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for address in resolve(host, port, deadline)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => return Ok(socket),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+/// Resolves a name on a thread of its own: the system's resolver knows no deadline.
+fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let (send, receive) = crossbeam_channel::bounded(1);
+    let name = host.to_owned();
+    std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
+        // Nobody listens any more after the deadline.
+        let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
+    })?;
+    receive
+        .recv_deadline(deadline)
+        .unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, "resolving the host name took too long")))
+}

@@ -1,0 +1,95 @@
+//! A TLS session between two halves of a connection: one thread may read while another writes.
+//!
+//! rustls keeps the session apart from the socket, so its mutex is only held while bytes are turned into bytes, never
+//! while a thread waits for the socket. Records leave in the order in which they were made, because one thread writes.
+
+use super::socket::{Progress, Socket, Timeout};
+use super::tls::Tls;
+use parking_lot::Mutex;
+use rustls::ClientConnection;
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::Instant;
+
+/// See the module.
+pub(crate) struct TlsSession(Mutex<ClientConnection>);
+
+impl TlsSession {
+    /// Runs the handshake.
+    ///
+    /// # Errors
+    ///
+    /// Of the socket and of TLS: a certificate that does not fit, for one.
+    pub(crate) fn start(tls: &Tls, host: &str, socket: &Socket, deadline: Instant) -> io::Result<Self> {
+        let mut session = tls.session(host)?;
+        // Batches of renewals are as long as they are.
+        session.set_buffer_limit(None);
+        let (mut read, mut write) = (Timeout::default(), Timeout::default());
+        let (mut buffer, mut out) = ([0u8; 4096], Vec::new());
+        let late = || io::Error::new(ErrorKind::TimedOut, "the TLS handshake took too long");
+        loop {
+            while session.wants_write() {
+                session.write_tls(&mut out)?;
+            }
+            let mut sent = 0;
+            while sent < out.len() {
+                match socket.write(&out[sent..], &mut write, deadline)? {
+                    Progress::Bytes(n) => sent += n,
+                    Progress::TimedOut => return Err(late()),
+                }
+            }
+            out.clear();
+            if !session.is_handshaking() {
+                return Ok(Self(Mutex::new(session)));
+            }
+            match socket.read(&mut buffer, &mut read, deadline)? {
+                Progress::Bytes(n) => take_in(&mut session, &buffer[..n])?,
+                Progress::TimedOut => return Err(late()),
+            }
+        }
+    }
+
+    /// Turns what is to be said into what is to be written.
+    pub(crate) fn encrypt(&self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut session = self.0.lock();
+        session.writer().write_all(plain)?;
+        while session.wants_write() {
+            session.write_tls(out)?;
+        }
+        Ok(())
+    }
+
+    /// Turns what was read into what was said; there may be nothing yet.
+    pub(crate) fn decrypt(&self, mut read: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut session = self.0.lock();
+        while !read.is_empty() {
+            let taken = session.read_tls(&mut read)?;
+            session.process_new_packets().map_err(io::Error::other)?;
+            drain(&mut session, out)?;
+            if taken == 0 {
+                return Err(io::Error::new(ErrorKind::InvalidData, "bytes after the end of the TLS session"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was said together with the end of the handshake.
+    pub(crate) fn first_words(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        drain(&mut self.0.lock(), out)
+    }
+}
+
+fn take_in(session: &mut ClientConnection, mut read: &[u8]) -> io::Result<()> {
+    while !read.is_empty() && session.read_tls(&mut read)? > 0 {
+        session.process_new_packets().map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Takes all plain text out of a session.
+fn drain(session: &mut ClientConnection, out: &mut Vec<u8>) -> io::Result<()> {
+    match session.reader().read_to_end(out) {
+        Ok(_) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,413 @@
+//! One connection shared by any number of callers: full duplex, without a thread of its own.
+//!
+//! Two roles, each in at most one caller's hands. Who finds nobody writing writes what has gathered, for all; who waits
+//! for an answer and finds nobody reading reads for all, until its own answer is there.
+//!
+//! ```text
+//!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
+//!                          │                                                        │
+//!                          └── own answer there: the role goes to a caller that waits ◀──┘
+//! ```
+//!
+//! Invariants
+//! 1. Nobody blocks on I/O while the state is locked. Who writes owns the outbound half, who reads the inbound half.
+//! 2. Replies belong to calls in the order of writing. A caller that leaves keeps its place; its replies are dropped.
+//! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut, never used again; every
+//!    call written to it fails once, `Unknown`. Calls not yet written go on the next one.
+//! 4. While a call is queued somebody writes, and while somebody waits for a reply somebody reads, or has been woken to:
+//!    who leaves a role, or leaves with a duty not done, appoints the next.
+//! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip. Nobody keeps a
+//!    role after its own answer has come, but for what was read or gathered by then.
+
+mod reading;
+mod session;
+
+use super::line::{Line, Speaks};
+use super::pending::{Answer, Pending, Phase, Wake};
+use crate::error::{BackendFailure, Error};
+use crate::one_line::OneLine;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, thread};
+use session::Session;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// After so long a silence a connection is looked at before it is written to: the server may have closed it.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What every lane of a transport has in common.
+pub(crate) struct Settings<L> {
+    pub(crate) line: L,
+    /// How the server is called in errors.
+    pub(crate) server: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) io_timeout: Duration,
+    /// Whether the server has ever answered.
+    pub(crate) answered: AtomicBool,
+}
+
+/// See the module.
+pub(crate) struct Lane<L: Line> {
+    settings: Arc<Settings<L>>,
+    state: Mutex<State<L>>,
+    /// How many callers are in [`call`](Self::call).
+    load: AtomicUsize,
+    /// The last connection on which a fence number was read.
+    numbered: AtomicU64,
+}
+
+struct State<L: Line> {
+    /// Not written yet.
+    queue: VecDeque<Arc<Pending>>,
+    session: Option<Session<L>>,
+    /// Whether somebody writes or connects, or has been woken to.
+    writing: bool,
+    /// The epoch of the next connection; no two of a transport have the same.
+    next_epoch: u64,
+    epoch_step: u64,
+    closed: bool,
+}
+
+type Guard<'a, L> = MutexGuard<'a, State<L>>;
+
+/// Callers to be woken once the state is unlocked.
+type Woken = Vec<Arc<Pending>>;
+
+impl<L: Line> Lane<L> {
+    /// A lane that connects with its first call, with epochs of its own: `first`, `first + step`, …
+    pub(crate) fn new(settings: &Arc<Settings<L>>, first: u64, step: u64) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            session: None,
+            writing: false,
+            next_epoch: first,
+            epoch_step: step,
+            closed: false,
+        };
+        Self {
+            settings: Arc::clone(settings),
+            state: Mutex::new(state),
+            load: AtomicUsize::new(0),
+            numbered: AtomicU64::new(0),
+        }
+    }
+
+    /// How many callers write to it or wait for it.
+    pub(crate) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state.lock().session.is_some()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Remembers that the connection with that epoch has had its first fence number.
+    pub(crate) fn mark_numbered(&self, epoch: u64) {
+        self.numbered.fetch_max(epoch, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_unnumbered(&self) {
+        self.numbered.store(0, Ordering::Relaxed);
+    }
+
+    /// Sends a call without waiting for its answer, which its callback is given. Blocks only while the connection takes no
+    /// more bytes, at most until the deadline.
+    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            if call.fail(&Error::ShutDown, false) {
+                call.wake();
+            }
+            return;
+        }
+        state.queue.push_back(Arc::clone(call));
+        self.hand_on(self.write(state, call, deadline, false), false);
+    }
+
+    /// Sends a call; [`finish`](Self::finish) must follow.
+    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            call.fail(&Error::ShutDown, false);
+            return;
+        }
+        state.queue.push_back(Arc::clone(call));
+        self.hand_on(self.write(state, call, deadline, false), false);
+    }
+
+    /// Waits for the answer to a call, at most until the deadline. With `or_break`, a deadline that comes before the answer
+    /// breaks the connection, so that the next attempt gets a fresh one. `limit` is what the caller calls its time.
+    pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
+        self.wait(call, deadline);
+        self.load.fetch_sub(1, Ordering::Relaxed);
+        call.finished().unwrap_or_else(|| self.depart(call, limit, or_break))
+    }
+
+    /// Takes in what has come for calls that nobody waits for; whether some of them are still without an answer. Does not
+    /// block.
+    pub(crate) fn collect(&self) -> bool {
+        self.read_now();
+        self.state.lock().session.as_ref().is_some_and(|session| session.due.iter().any(|due| due.call.is_posted))
+    }
+
+    /// Closes the connection; calls that wait fail, and so does every later one.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let queue = std::mem::take(&mut state.queue);
+        if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
+            state = self.fail(state, epoch, &closed_by_us());
+        }
+        drop(state);
+        for call in queue {
+            if call.fail(&Error::ShutDown, false) {
+                call.wake();
+            }
+        }
+    }
+
+    /// Waits, and does what duties come.
+    fn wait(&self, call: &Arc<Pending>, deadline: Instant) {
+        loop {
+            if self.read(call, deadline) && call.is_done() {
+                return;
+            }
+            match call.wait(deadline) {
+                Wake::Done | Wake::TimedOut => return,
+                Wake::Duty => {
+                    let duties = call.take_duties();
+                    let state = self.state.lock();
+                    let state = if duties.write { self.write(state, call, deadline, true) } else { state };
+                    // Whoever goes leaves no role behind; whoever stays reads.
+                    self.hand_on(state, call.is_done());
+                }
+            }
+        }
+    }
+
+    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. It is over
+    /// when nothing is left, or with the caller's time or its own answer.
+    fn write<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+        appointed: bool,
+    ) -> Guard<'a, L> {
+        if state.writing && !appointed {
+            return state;
+        }
+        state.writing = true;
+        loop {
+            if !state.has_work() {
+                state.writing = false;
+                return state;
+            }
+            state = match &mut state.session {
+                None => {
+                    drop(state);
+                    self.connect(own, deadline)
+                }
+                Some(session) => match session.check_idle() {
+                    Ok(()) => self.write_once(state, deadline),
+                    Err(cause) => {
+                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
+                        let epoch = session.epoch;
+                        self.fail(state, epoch, &cause)
+                    }
+                },
+            };
+            if state.has_work() && (own.is_done() || Instant::now() >= deadline) {
+                state.writing = false;
+                return state;
+            }
+        }
+    }
+
+    /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
+    /// another; a caller whose own time was too short fails alone.
+    fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
+        let patience = Instant::now() + self.settings.connect_timeout;
+        let opened = self.settings.line.open(patience.min(deadline));
+        let mut state = self.state.lock();
+        match opened {
+            Ok(parts) => {
+                self.settings.answered.store(true, Ordering::Relaxed);
+                if !state.closed {
+                    let epoch = state.next_epoch;
+                    state.next_epoch += state.epoch_step;
+                    state.session = Some(Session::new(epoch, parts));
+                }
+                state
+            }
+            Err(error) => {
+                let alone = deadline < patience && Instant::now() >= deadline;
+                let failed: VecDeque<_> = if alone {
+                    let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
+                    at.and_then(|at| state.queue.remove(at)).into_iter().collect()
+                } else {
+                    std::mem::take(&mut state.queue)
+                };
+                drop(state);
+                for call in failed {
+                    if call.fail(&error, true) {
+                        call.wake();
+                    }
+                }
+                self.state.lock()
+            }
+        }
+    }
+
+    /// Writes once all that is queued.
+    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, deadline: Instant) -> Guard<'a, L> {
+        if self.load() > 1 {
+            // Others are about to call, too: those that were answered together. One write for all of them costs both sides less.
+            drop(state);
+            thread::yield_now();
+            state = self.state.lock();
+        }
+        let State { queue, session: Some(session), .. } = &mut *state else { return state };
+        let Some(mut outbound) = session.outbound.take() else { return state };
+        let epoch = session.epoch;
+        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
+        let since = Instant::now();
+        let mut bytes = std::mem::take(&mut session.bytes);
+        session.queue_up(queue.drain(..), &mut bytes, slack, since);
+        drop(state);
+        let until = deadline.min(since + self.settings.io_timeout);
+        let written = if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) };
+        bytes.clear();
+        let mut state = self.state.lock();
+        let Some(session) = state.session_of(epoch) else { return state };
+        session.outbound = Some(outbound);
+        session.bytes = bytes;
+        session.last_use = since;
+        match written {
+            Ok(all) => {
+                session.has_backlog = !all;
+                if !all && Instant::now() >= since + self.settings.io_timeout {
+                    return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
+                }
+                state
+            }
+            Err(cause) => self.fail(state, epoch, &cause),
+        }
+    }
+
+    /// Drops a connection; every call written to it fails once.
+    fn fail<'a>(&'a self, mut state: Guard<'a, L>, epoch: u64, cause: &io::Error) -> Guard<'a, L> {
+        if state.session_of(epoch).is_none() {
+            return state;
+        }
+        let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
+        let Some(session) = state.session.take() else { return state };
+        drop(state);
+        log::log!(level, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
+        let message = format!("no answer from {}: {cause}", self.settings.server);
+        let error = Error::backend(BackendFailure::Unknown, message);
+        for call in session.abort() {
+            if call.fail(&error, false) {
+                call.wake();
+            }
+        }
+        self.state.lock()
+    }
+
+    /// A caller goes at the end of its time, or with a duty that it has not done.
+    fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
+        let mut state = self.state.lock();
+        let (phase, duties, mut answer) = call.leave();
+        let server = &self.settings.server;
+        match phase {
+            Phase::Queued => {
+                state.queue.retain(|other| !Arc::ptr_eq(other, call));
+                let message = format!("{server}: not sent within {limit:?}");
+                answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+            }
+            Phase::Written => {
+                let message = format!("no answer from {server} within {limit:?}");
+                answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
+            }
+            Phase::Left | Phase::Done => {}
+        }
+        if duties.write {
+            state.writing = false;
+        }
+        let epoch = state.session.as_ref().map(|session| session.epoch);
+        let is_late = phase == Phase::Queued || (phase == Phase::Written && epoch == Some(answer.epoch));
+        // Also for a call that was not even sent: whoever writes has not got on all this time.
+        if or_break
+            && is_late
+            && let Some(epoch) = epoch
+        {
+            state = self.fail(state, epoch, &ended(limit));
+        }
+        self.hand_on(state, true);
+        answer
+    }
+
+    /// Appoints who writes next, and who `reads`, if there is anything to do and nobody does it.
+    fn hand_on(&self, mut state: Guard<'_, L>, reads: bool) {
+        let mut heirs = Woken::new();
+        state.appoint_writer(&mut heirs);
+        if reads {
+            state.appoint_reader(&mut heirs);
+        }
+        drop(state);
+        heirs.iter().for_each(|heir| heir.wake());
+    }
+}
+
+impl<L: Line> State<L> {
+    fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
+        self.session.as_mut().filter(|session| session.epoch == epoch)
+    }
+
+    /// Whether something is to be written.
+    fn has_work(&self) -> bool {
+        !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
+    }
+
+    /// Finds a caller that writes, if nobody does.
+    fn appoint_writer(&mut self, heirs: &mut Woken) {
+        if !self.writing && self.has_work() {
+            let due = self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
+            if let Some(heir) = self.queue.iter().chain(due).find(|call| call.appoint(true)) {
+                heirs.push(Arc::clone(heir));
+                self.writing = true;
+            }
+        }
+    }
+
+    /// Finds a caller that reads, if nobody does: the one whose reply comes last.
+    fn appoint_reader(&mut self, heirs: &mut Woken) {
+        if let Some(session) = &self.session
+            && session.inbound.is_some()
+            && let Some(heir) = session.due.iter().rev().map(|due| &due.call).find(|call| call.appoint(false))
+        {
+            heirs.push(Arc::clone(heir));
+        }
+    }
+}
+
+fn overdue_by(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no reply for {timeout:?}"))
+}
+
+fn ended(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("a renewal had no reply within {limit:?}"))
+}
+
+fn closed_by_us() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the connection was closed on this side")
+}

@@ -1,0 +1,88 @@
+//! What a lane needs of a connection. It has two halves, each used by one thread at a time, and can be cut by any.
+
+use crate::error::Error;
+use crate::redis::link::{Endpoint, Inbound, Link, Outbound};
+use crate::redis::socket::Socket;
+use ::redis::Value;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where connections come from.
+pub(crate) trait Line: Send + Sync + 'static {
+    type Out: Speaks;
+    type In: Hears;
+    type Cut: Cuts;
+
+    /// Opens one; blocks until the deadline at most.
+    fn open(&self, deadline: Instant) -> Result<(Self::Out, Self::In, Self::Cut), Error>;
+}
+
+/// The half that is written to. Both methods tell whether all is written.
+pub(crate) trait Speaks: Send {
+    /// Takes bytes, and writes what it can until the deadline.
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool>;
+
+    /// Writes what was left over.
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool>;
+}
+
+/// The half that is read from.
+pub(crate) trait Hears: Send {
+    /// Reads more; `false` when nothing came until the deadline.
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
+
+    /// Reads what is there; `false` when there is nothing.
+    fn fill_now(&mut self) -> io::Result<bool>;
+
+    /// The next reply that was read completely.
+    fn take_reply(&mut self) -> io::Result<Option<Value>>;
+}
+
+/// Ends a connection from outside.
+pub(crate) trait Cuts: Send {
+    /// Wakes whoever reads or writes with an error, and throws away what was not sent yet.
+    fn cut(&self);
+}
+
+impl Line for Endpoint {
+    type Out = Outbound;
+    type In = Inbound;
+    type Cut = Arc<Socket>;
+
+    fn open(&self, deadline: Instant) -> Result<(Outbound, Inbound, Arc<Socket>), Error> {
+        let link = Link::open(self, deadline)?;
+        let socket = link.socket();
+        Ok((link.outbound, link.inbound, socket))
+    }
+}
+
+impl Speaks for Outbound {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+        Self::send(self, bytes, deadline)
+    }
+
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+        Self::flush(self, deadline)
+    }
+}
+
+impl Hears for Inbound {
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        Self::fill(self, deadline)
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        Self::fill_now(self)
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        Self::take_reply(self)
+    }
+}
+
+impl Cuts for Arc<Socket> {
+    fn cut(&self) {
+        Socket::cut(self);
+    }
+}

@@ -1,0 +1,252 @@
+//! Commands in, replies out: any number of threads on a few connections, every call with a deadline.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | which connection a call takes; what the processor sees |
+//! | `routes.rs` | that all which is under way about a key goes one way |
+//! | `lane.rs`, `lane/` | one connection, shared by its callers |
+//! | `pending.rs` | one call under way |
+//! | `line.rs` | what a lane needs of a connection |
+//!
+//! A call takes the first connection that nobody uses, and opens one more, up to [`LANES`], when all are in use: a thread
+//! that has a connection for itself never waits for another thread.
+
+mod lane;
+mod line;
+mod pending;
+mod routes;
+
+use super::link::Endpoint;
+use super::script::Packed;
+use crate::error::{BackendFailure, Error};
+use crate::sync::Mutex;
+use lane::{Lane, Settings};
+use pending::Pending;
+use routes::{Passage, Routes};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use pending::{Answer, Callback};
+pub(crate) use routes::Mark;
+
+/// The most connections for commands.
+const LANES: usize = 4;
+
+/// After a failed attempt to open one more connection, this long none is tried: one is enough.
+const NO_MORE: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Transport {
+    settings: Arc<Settings<Endpoint>>,
+    lanes: Vec<Lane<Endpoint>>,
+    routes: Arc<Routes>,
+    /// Until when no connection is opened besides the first.
+    only_one_until: Mutex<Option<Instant>>,
+    /// The process that opened it.
+    pid: u32,
+}
+
+/// Commands that are sent together, each on the lane of its key.
+pub(crate) struct Batch {
+    parts: Vec<Part>,
+    preferred: usize,
+    /// For each command, its part.
+    order: Vec<usize>,
+}
+
+struct Part {
+    lane: usize,
+    packed: Packed,
+    passage: Passage,
+}
+
+impl Transport {
+    /// A transport that connects with its first call.
+    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+        let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
+        let settings = Arc::new(Settings {
+            line: endpoint,
+            server,
+            connect_timeout,
+            io_timeout,
+            answered: AtomicBool::new(false),
+        });
+        let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
+        Self {
+            lanes: (0..LANES).map(lane).collect(),
+            settings,
+            routes: Arc::new(Routes::new()),
+            only_one_until: Mutex::new(None),
+            pid: std::process::id(),
+        }
+    }
+
+    /// Room for commands that are to be sent together.
+    pub(crate) fn batch(&self) -> Batch {
+        Batch { parts: Vec::new(), preferred: self.choose(), order: Vec::new() }
+    }
+
+    /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
+    /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
+    pub(crate) fn run(
+        &self,
+        batch: Batch,
+        limit: Duration,
+        or_break: bool,
+    ) -> Vec<Result<(::redis::Value, u64), Error>> {
+        let deadline = deadline_in(limit);
+        let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
+        for Part { lane, packed, passage } in batch.parts {
+            let call = Arc::new(Pending::new(packed, passage, None));
+            let lane = self.open_or_first(lane);
+            self.lanes[lane].begin(&call, deadline);
+            calls.push((lane, call));
+        }
+        let mut answers = Vec::with_capacity(calls.len());
+        for (lane, call) in calls {
+            let mut answer = self.lanes[lane].finish(&call, deadline, limit, or_break);
+            if lane > 0
+                && let Some(packed) = call.unconnected()
+            {
+                *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
+                let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
+                self.lanes[0].begin(&again, deadline);
+                answer = self.lanes[0].finish(&again, deadline, limit, or_break);
+            }
+            answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
+        }
+        let next = |part: &usize| {
+            let (values, epoch, failure) = &mut answers[*part];
+            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
+        };
+        batch.order.iter().map(next).collect()
+    }
+
+    /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
+    /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
+    pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose());
+        let call = Arc::new(Pending::new(packed, passage, Some(callback)));
+        self.lanes[self.open_or_first(lane)].post(&call, deadline_in(limit));
+    }
+
+    /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
+    pub(crate) fn collect(&self) -> bool {
+        // Not `any`: it stops at the first.
+        self.lanes.iter().fold(false, |missing, lane| lane.collect() || missing)
+    }
+
+    /// Remembers that the connection has had its first fence number: from now on the fence may lag a little.
+    pub(crate) fn mark_numbered(&self, epoch: u64) {
+        self.lanes[epoch as usize % LANES].mark_numbered(epoch);
+    }
+
+    /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
+    /// issued numbers since.
+    pub(crate) fn mark_unnumbered(&self) {
+        self.lanes.iter().for_each(Lane::mark_unnumbered);
+    }
+
+    /// Whether the server has ever answered.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.settings.answered.load(Ordering::Relaxed)
+    }
+
+    /// Where and as whom the server is reached.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.settings.line
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lanes[0].is_closed()
+    }
+
+    /// Closes the connections; calls that wait fail, and so does every later one.
+    pub(crate) fn close(&self) {
+        if self.pid != std::process::id() {
+            // In a child the sockets are the parent's, too, and ending the connections would end the parent's.
+            return;
+        }
+        self.lanes.iter().for_each(Lane::close);
+    }
+
+    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers.
+    fn choose(&self) -> usize {
+        let (mut best, mut least) = (0, usize::MAX);
+        for (n, lane) in self.lanes.iter().enumerate() {
+            let load = lane.load();
+            if load == 0 {
+                return n;
+            }
+            if load < least {
+                (best, least) = (n, load);
+            }
+        }
+        best
+    }
+
+    /// A lane, or the first one if that has no connection and none is to be opened now.
+    fn open_or_first(&self, lane: usize) -> usize {
+        if lane == 0 || self.lanes[lane].is_connected() {
+            return lane;
+        }
+        let mut until = self.only_one_until.lock();
+        match *until {
+            Some(moment) if Instant::now() < moment => 0,
+            _ => {
+                *until = None;
+                lane
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Adds one command about a key.
+    pub(crate) fn push(&mut self, transport: &Transport, mark: Mark, pack: impl FnOnce(&mut Packed)) {
+        let (lane, passage) = Passage::enter(&transport.routes, mark, self.preferred);
+        self.add(lane, passage, pack);
+    }
+
+    /// Adds one command that is about no key.
+    pub(crate) fn push_any(&mut self, transport: &Transport, pack: impl FnOnce(&mut Packed)) {
+        self.add(0, Passage::new(&transport.routes), pack);
+    }
+
+    fn add(&mut self, lane: usize, passage: Passage, pack: impl FnOnce(&mut Packed)) {
+        let part = match self.parts.iter_mut().position(|part| part.lane == lane) {
+            Some(at) => {
+                self.parts[at].passage.join(passage);
+                at
+            }
+            None => {
+                self.parts.push(Part { lane, packed: Packed::default(), passage });
+                self.parts.len() - 1
+            }
+        };
+        pack(&mut self.parts[part].packed);
+        self.order.push(part);
+    }
+}
+
+/// A limit beyond what the clock can say is no limit; a year does.
+fn deadline_in(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+}
+
+fn lost() -> Error {
+    Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("address", &self.settings.server)
+            .field("io_timeout", &self.settings.io_timeout)
+            .finish_non_exhaustive()
+    }
+}

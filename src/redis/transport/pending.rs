@@ -1,0 +1,209 @@
+//! One call under way: what its caller waits on, and what whoever reads writes into.
+//!
+//! | phase | meaning | who may change it |
+//! |---|---|---|
+//! | `Queued` | not written; it stands in its lane's queue | who writes, or the caller that gives up |
+//! | `Written` | handed to the connection; it stands in its order | who reads, or the caller that gives up |
+//! | `Left` | the caller is gone; its replies are read and thrown away | nobody |
+//! | `Done` | all replies are there, or a failure | nobody |
+//!
+//! A duty is set beside the phase when the caller is woken to write or to read for all. Lock order: the lane's state, then
+//! a call.
+
+use super::routes::Passage;
+use crate::error::Error;
+use crate::redis::script::Packed;
+use crate::sync::{Condvar, Mutex};
+use ::redis::Value;
+use std::time::{Duration, Instant};
+
+/// What a call brought: the replies that came, and, when they are fewer than asked for, why.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) values: Vec<Value>,
+    /// Which connection they came on.
+    pub(crate) epoch: u64,
+    pub(crate) failure: Option<Error>,
+}
+
+/// Takes the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
+pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Queued,
+    Written,
+    Left,
+    Done,
+}
+
+/// What a caller is woken for besides its own answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Duties {
+    pub(crate) write: bool,
+    pub(crate) read: bool,
+}
+
+/// See the module.
+pub(crate) struct Pending {
+    /// How many replies the call has.
+    pub(crate) replies: usize,
+    /// Whether nobody waits for it.
+    pub(crate) is_posted: bool,
+    /// Keeps later calls about the same keys on this lane, until the last reply is read.
+    _passage: Passage,
+    core: Mutex<Core>,
+    changed: Condvar,
+}
+
+struct Core {
+    phase: Phase,
+    duties: Duties,
+    packed: Packed,
+    answer: Answer,
+    /// It failed because there was no connection to be had.
+    unconnected: bool,
+    /// Nobody waits for it.
+    callback: Option<Callback>,
+}
+
+/// Why a caller woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Done,
+    Duty,
+    TimedOut,
+}
+
+impl Duties {
+    pub(crate) fn any(self) -> bool {
+        self.write || self.read
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(packed: Packed, passage: Passage, callback: Option<Callback>) -> Self {
+        let (replies, is_posted) = (packed.replies, callback.is_some());
+        let (duties, answer) = (Duties::default(), Answer::default());
+        let core = Core { phase: Phase::Queued, duties, packed, answer, unconnected: false, callback };
+        Self { replies, is_posted, _passage: passage, core: Mutex::new(core), changed: Condvar::new() }
+    }
+
+    /// Waits until the call is over, its caller has a duty, or the deadline has come.
+    pub(crate) fn wait(&self, deadline: Instant) -> Wake {
+        let mut core = self.core.lock();
+        loop {
+            // The duty first, even when the call is over: it has to be passed on.
+            if core.duties.any() {
+                return Wake::Duty;
+            }
+            if core.phase == Phase::Done {
+                return Wake::Done;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return Wake::TimedOut;
+            }
+            self.changed.wait_for(&mut core, left);
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.core.lock().phase == Phase::Done
+    }
+
+    /// Whether the call was written to the connection with that epoch, and its caller waits for the answer.
+    pub(crate) fn is_due_on(&self, epoch: u64) -> bool {
+        let core = self.core.lock();
+        core.phase == Phase::Written && core.answer.epoch == epoch
+    }
+
+    /// Gives the caller a duty; `false` when nobody waits here any more. Wake it after unlocking.
+    pub(crate) fn appoint(&self, write: bool) -> bool {
+        let mut core = self.core.lock();
+        let waits = matches!(core.phase, Phase::Queued | Phase::Written) && !self.is_posted;
+        if waits {
+            core.duties.write |= write;
+            core.duties.read |= !write;
+        }
+        waits
+    }
+
+    /// Takes the duties that were given.
+    pub(crate) fn take_duties(&self) -> Duties {
+        std::mem::take(&mut self.core.lock().duties)
+    }
+
+    /// Wakes the caller, or hands over the answer that nobody waits for. Without the lane's state.
+    pub(crate) fn wake(&self) {
+        let mut core = self.core.lock();
+        if core.phase == Phase::Done
+            && let Some(callback) = core.callback.take()
+        {
+            let answer = std::mem::take(&mut core.answer);
+            drop(core);
+            callback(answer);
+        } else {
+            drop(core);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Appends the bytes to what is to be written, with the slack in its place.
+    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, slack: &[u8; 5]) {
+        let mut core = self.core.lock();
+        core.phase = Phase::Written;
+        core.answer.epoch = epoch;
+        let start = bytes.len();
+        bytes.extend_from_slice(&core.packed.bytes);
+        for at in &core.packed.slack_at {
+            bytes[start + at..start + at + slack.len()].copy_from_slice(slack);
+        }
+    }
+
+    /// Takes in a reply; `true` when the call is over by it and is to be woken.
+    pub(crate) fn push(&self, value: Value) -> bool {
+        let mut core = self.core.lock();
+        if core.phase != Phase::Written {
+            return false;
+        }
+        core.answer.values.push(value);
+        if core.answer.values.len() == self.replies {
+            core.phase = Phase::Done;
+        }
+        core.phase == Phase::Done
+    }
+
+    /// Ends the call with a failure; the replies that came stay. `true` when it is to be woken for it.
+    pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
+        let mut core = self.core.lock();
+        if !matches!(core.phase, Phase::Queued | Phase::Written) {
+            return false;
+        }
+        core.phase = Phase::Done;
+        core.unconnected = unconnected;
+        core.answer.failure = Some(error.clone());
+        true
+    }
+
+    /// What came, if the call is over and its caller has no duty.
+    pub(crate) fn finished(&self) -> Option<Answer> {
+        let mut core = self.core.lock();
+        (core.phase == Phase::Done && !core.duties.any()).then(|| std::mem::take(&mut core.answer))
+    }
+
+    /// The caller goes: the phase it was in, the duties it had and what came. Replies that come later are thrown away.
+    pub(crate) fn leave(&self) -> (Phase, Duties, Answer) {
+        let mut core = self.core.lock();
+        let phase =
+            if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
+        (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
+    }
+
+    /// What was to be written, if no connection was to be had for it.
+    pub(crate) fn unconnected(&self) -> Option<Packed> {
+        let mut core = self.core.lock();
+        std::mem::take(&mut core.unconnected).then(|| std::mem::take(&mut core.packed))
+    }
+}

@@ -1,0 +1,106 @@
+//! Which lane a call takes: as long as anything about a key is under way, all that is about it goes the same way, in order.
+//!
+//! So a release cannot overtake the acquire whose reply it did not wait for, nor the next acquire of a key the release
+//! before it. Once all is answered, order comes from the answers, and the next call may take any lane.
+//!
+//! Keys are told apart by a hash of ten bits: two that share it share a lane for a moment, which does no harm.
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// How many marks there are.
+const MARKS: usize = 1024;
+
+/// The low bits of an entry count the calls under way; the others are the lane.
+const LANE_SHIFT: u32 = 24;
+const COUNT: u32 = (1 << LANE_SHIFT) - 1;
+
+/// What a key is known by here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u16);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Routes(Vec<AtomicU32>);
+
+/// Calls under way: their marks are given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    routes: Arc<Routes>,
+    marks: Vec<Mark>,
+}
+
+impl Mark {
+    pub(crate) fn of(key: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Self((hasher.finish() % MARKS as u64) as u16)
+    }
+}
+
+impl Routes {
+    pub(crate) fn new() -> Self {
+        Self((0..MARKS).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Counts a call in: the lane that its key is on, or else the preferred one.
+    fn enter(&self, mark: Mark, preferred: usize) -> usize {
+        let entry = &self.0[usize::from(mark.0)];
+        let mut seen = entry.load(Ordering::Acquire);
+        loop {
+            let next = if seen & COUNT == 0 { (preferred as u32) << LANE_SHIFT | 1 } else { seen + 1 };
+            match entry.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return (next >> LANE_SHIFT) as usize,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn leave(&self, mark: Mark) {
+        self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Passage {
+    pub(crate) fn new(routes: &Arc<Routes>) -> Self {
+        Self { routes: Arc::clone(routes), marks: Vec::new() }
+    }
+
+    /// Counts one more call in, which goes where the lane says that is returned.
+    pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
+        let lane = routes.enter(mark, preferred);
+        (lane, Self { routes: Arc::clone(routes), marks: vec![mark] })
+    }
+
+    /// Takes over the calls of another one.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.marks.append(&mut other.marks);
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.marks.iter().for_each(|mark| self.routes.leave(*mark));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_stays_on_its_lane_until_its_last_call_is_over() {
+        let routes = Arc::new(Routes::new());
+        let mark = Mark::of("DLOCK_ORDER_4711");
+        let (first, passage) = Passage::enter(&routes, mark, 2);
+        let (second, mut other) = Passage::enter(&routes, mark, 0);
+        assert_eq!((first, second), (2, 2));
+        drop(passage);
+        let (third, joined) = Passage::enter(&routes, mark, 1);
+        assert_eq!(third, 2);
+        other.join(joined);
+        drop(other);
+        assert_eq!(Passage::enter(&routes, mark, 1).0, 1);
+    }
+}
