@@ -1,0 +1,11 @@
+//! What the experiments share.
+
+pub(crate) mod crew;
+pub(crate) mod pin;
+pub(crate) mod plot;
+pub(crate) mod proxy;
+pub(crate) mod raw;
+pub(crate) mod recording;
+pub(crate) mod report;
+pub(crate) mod server;
+pub(crate) mod stats;
