@@ -64,7 +64,7 @@ impl RedisLockProcessor {
 
     /// Sends one command that is about no key.
     fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        let mut batch = self.transport.batch();
+        let mut batch = self.transport.batch(limit);
         batch.push_any(&self.transport, |packed| packed.words(words));
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|(value, _)| value)
@@ -95,7 +95,7 @@ impl RedisLockProcessor {
         limit: Duration,
         or_break: bool,
     ) -> Vec<Reply> {
-        let mut batch = self.transport.batch();
+        let mut batch = self.transport.batch(limit);
         for call in calls {
             batch.push(&self.transport, Mark::of(call.keys[0]), |packed| packed.push(call, full_text));
         }

@@ -48,7 +48,7 @@ fn a_server_that_forgets_the_scripts_fails_nobody() {
 }
 
 #[test]
-fn many_threads_and_keys_share_one_connection() {
+fn many_threads_and_keys_share_four_connections() {
     let server = RedisServer::start();
     let generator = DLockGenerator::connect(&server.url()).unwrap();
     std::thread::scope(|scope| {
@@ -61,6 +61,18 @@ fn many_threads_and_keys_share_one_connection() {
             });
         }
     });
+    let clients: String = server.run(&["CLIENT", "LIST"]);
+    let connections = clients.lines().filter(|line| line.contains(" name=redis-dlock ")).count();
+    assert!((1..=4).contains(&connections), "{clients}");
+}
+
+#[test]
+fn a_single_thread_needs_one_connection() {
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    for n in 0..16 {
+        drop(generator.generate_with(lazy(&n.to_string())).unwrap().lock().unwrap());
+    }
     let clients: String = server.run(&["CLIENT", "LIST"]);
     assert_eq!(clients.lines().filter(|line| line.contains(" name=redis-dlock ")).count(), 1, "{clients}");
 }

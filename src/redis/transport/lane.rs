@@ -44,8 +44,8 @@ pub(crate) struct Settings<L> {
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
-    /// Whether the server has ever answered.
-    pub(crate) answered: AtomicBool,
+    /// How long the last connect took, in nanoseconds; zero before the first, when the server has never answered.
+    pub(crate) connect_took: AtomicU64,
 }
 
 /// See the module.
@@ -54,6 +54,7 @@ pub(crate) struct Lane<L: Line> {
     state: Mutex<State<L>>,
     /// How many callers are in [`call`](Self::call).
     load: AtomicUsize,
+    is_connected: AtomicBool,
     /// The last connection on which a fence number was read.
     numbered: AtomicU64,
 }
@@ -90,6 +91,7 @@ impl<L: Line> Lane<L> {
             settings: Arc::clone(settings),
             state: Mutex::new(state),
             load: AtomicUsize::new(0),
+            is_connected: AtomicBool::new(false),
             numbered: AtomicU64::new(0),
         }
     }
@@ -99,8 +101,9 @@ impl<L: Line> Lane<L> {
         self.load.load(Ordering::Relaxed)
     }
 
+    /// Whether it has a connection, about: without the mutex, which those who use it need.
     pub(crate) fn is_connected(&self) -> bool {
-        self.state.lock().session.is_some()
+        self.is_connected.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -134,6 +137,10 @@ impl<L: Line> Lane<L> {
     /// Sends a call; [`finish`](Self::finish) must follow.
     pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant) {
         self.load.fetch_add(1, Ordering::Relaxed);
+        if Instant::now() >= deadline {
+            // It is still `Queued`, and never will be written: `finish` says the rest.
+            return;
+        }
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
@@ -236,16 +243,19 @@ impl<L: Line> Lane<L> {
     /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
     /// another; a caller whose own time was too short fails alone.
     fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
-        let patience = Instant::now() + self.settings.connect_timeout;
+        let start = Instant::now();
+        let patience = start + self.settings.connect_timeout;
         let opened = self.settings.line.open(patience.min(deadline));
         let mut state = self.state.lock();
         match opened {
             Ok(parts) => {
-                self.settings.answered.store(true, Ordering::Relaxed);
+                let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+                self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
                     let epoch = state.next_epoch;
                     state.next_epoch += state.epoch_step;
                     state.session = Some(Session::new(epoch, parts));
+                    self.is_connected.store(true, Ordering::Relaxed);
                 }
                 state
             }
@@ -311,6 +321,7 @@ impl<L: Line> Lane<L> {
         }
         let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
         let Some(session) = state.session.take() else { return state };
+        self.is_connected.store(false, Ordering::Relaxed);
         drop(state);
         log::log!(level, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
         let message = format!("no answer from {}: {cause}", self.settings.server);

@@ -25,7 +25,7 @@ use pending::Pending;
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
@@ -36,6 +36,9 @@ const LANES: usize = 4;
 
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
+
+/// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
+const CONNECTS: u32 = 4;
 
 /// See the module.
 pub(crate) struct Transport {
@@ -66,13 +69,8 @@ impl Transport {
     /// A transport that connects with its first call.
     pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        let settings = Arc::new(Settings {
-            line: endpoint,
-            server,
-            connect_timeout,
-            io_timeout,
-            answered: AtomicBool::new(false),
-        });
+        let settings =
+            Arc::new(Settings { line: endpoint, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
             lanes: (0..LANES).map(lane).collect(),
@@ -83,9 +81,9 @@ impl Transport {
         }
     }
 
-    /// Room for commands that are to be sent together.
-    pub(crate) fn batch(&self) -> Batch {
-        Batch { parts: Vec::new(), preferred: self.choose(), order: Vec::new() }
+    /// Room for commands that are to be sent together, and answered within `limit`.
+    pub(crate) fn batch(&self, limit: Duration) -> Batch {
+        Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new() }
     }
 
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
@@ -127,7 +125,7 @@ impl Transport {
     /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose());
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let call = Arc::new(Pending::new(packed, passage, Some(callback)));
         self.lanes[self.open_or_first(lane)].post(&call, deadline_in(limit));
     }
@@ -151,7 +149,7 @@ impl Transport {
 
     /// Whether the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
-        self.settings.answered.load(Ordering::Relaxed)
+        self.settings.connect_took.load(Ordering::Relaxed) != 0
     }
 
     /// Where and as whom the server is reached.
@@ -173,19 +171,27 @@ impl Transport {
         self.lanes.iter().for_each(Lane::close);
     }
 
-    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers.
-    fn choose(&self) -> usize {
+    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
+    /// to be connected first only for who has time for that.
+    fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
         for (n, lane) in self.lanes.iter().enumerate() {
             let load = lane.load();
-            if load == 0 {
-                return n;
-            }
-            if load < least {
+            if load < least && (n == 0 || lane.is_connected() || self.has_time_to_connect(limit)) {
                 (best, least) = (n, load);
+            }
+            if load == 0 {
+                break;
             }
         }
         best
+    }
+
+    fn has_time_to_connect(&self, limit: Duration) -> bool {
+        match self.settings.connect_took.load(Ordering::Relaxed) {
+            0 => false,
+            took => limit >= Duration::from_nanos(took) * CONNECTS,
+        }
     }
 
     /// A lane, or the first one if that has no connection and none is to be opened now.
