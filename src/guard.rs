@@ -33,6 +33,7 @@ pub struct DLockGuard<'a> {
 }
 
 impl<'a> DLockGuard<'a> {
+    #[inline]
     pub(crate) fn new(lock: &'a DistributedReentrantLock, token: u64) -> Self {
         Self { lock, token, done: false, _of_this_thread: PhantomData }
     }
@@ -101,19 +102,31 @@ impl<'a> DLockGuard<'a> {
     /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm. The hold is over for this process; the
     ///   release is repeated in the background, and ends with the lease at the latest.
     /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended the hold before.
+    #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
+        if self.lock.local_key().unlock_inner(self.token) {
+            return Ok(());
+        }
         self.lock.release(Some(self.token), true)
     }
 }
 
-impl Drop for DLockGuard<'_> {
-    fn drop(&mut self) {
-        if !self.done
-            && let Err(error) = self.lock.release(Some(self.token), false)
-        {
+impl DLockGuard<'_> {
+    /// Ends the hold of a guard that is dropped.
+    fn end(&self) {
+        if let Err(error) = self.lock.release(Some(self.token), false) {
             // Lost leases and unanswered releases were logged with their causes.
             log::debug!("lock {:?}: dropping a guard: {error}", self.lock.key());
+        }
+    }
+}
+
+impl Drop for DLockGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.done && !self.lock.local_key().unlock_inner(self.token) {
+            self.end();
         }
     }
 }

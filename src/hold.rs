@@ -55,11 +55,13 @@ impl Hold {
         self.owner.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn is_owned_by(&self, thread: u64) -> bool {
         self.owner.load(Ordering::Acquire) == thread
     }
 
     /// Holds once more, for the owner only.
+    #[inline]
     pub(crate) fn reenter(&self) -> Reentry {
         if self.lost.load(Ordering::Acquire) {
             return Reentry::Lost;
@@ -73,6 +75,7 @@ impl Hold {
     }
 
     /// Holds once less, for the owner only, unless this is the last time: then nothing changes and `false` is returned.
+    #[inline]
     pub(crate) fn leave_inner(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         if count > 1 {
@@ -87,10 +90,12 @@ impl Hold {
     }
 
     /// The token of the current, or of the last, hold.
+    #[inline]
     pub(crate) fn token(&self) -> u64 {
         self.token.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }

@@ -57,9 +57,28 @@ impl Key {
         self.state().queue.len()
     }
 
+    /// Holds once more, if the calling thread holds already and nothing is to be told to it: a few steps, of which the hot
+    /// loops of callers are made. `None`: [`lock`](Self::lock) sees to it.
+    #[inline]
+    pub(crate) fn lock_again(&self) -> Option<u64> {
+        if !self.hold.is_owned_by(current_thread()) || self.hold.reenter() != Reentry::Entered {
+            return None;
+        }
+        Some(self.hold.token())
+    }
+
+    /// Holds once less, if this is the calling thread's hold with that token and neither its last nor lost. `false`:
+    /// [`unlock`](Self::unlock) sees to it.
+    #[inline]
+    pub(crate) fn unlock_inner(&self, token: u64) -> bool {
+        self.hold.is_owned_by(current_thread())
+            && self.hold.token() == token
+            && !self.hold.is_lost()
+            && self.hold.leave_inner()
+    }
+
     /// Gets the hold for the calling thread, once more if it has it already; the hold's token, or `None` when
     /// patience ends first.
-    #[inline]
     pub(crate) fn lock(
         self: &Arc<Self>,
         client: &Client,

@@ -71,7 +71,11 @@ impl DistributedReentrantLock {
     /// } // unlocked
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
+    #[inline]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
+        if let Some(token) = self.key.lock_again() {
+            return Ok(DLockGuard::new(self, token));
+        }
         // Only a caller's own limit ends the waiting without an error.
         self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
@@ -190,6 +194,7 @@ impl DistributedReentrantLock {
         self.key.unlock(&self.client, token, waits)
     }
 
+    #[inline]
     pub(crate) fn local_key(&self) -> &Arc<Key> {
         &self.key
     }
