@@ -16,6 +16,8 @@ use crate::processor::{
 };
 use ::redis::Value;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Locks kept by one Redis server, 7.0 or newer.
@@ -25,6 +27,8 @@ use std::time::{Duration, Instant};
 pub struct RedisLockProcessor {
     transport: Transport,
     io_timeout: Duration,
+    /// Whether the server knows the script of release, by what was last heard.
+    knows_release: Arc<AtomicBool>,
 }
 
 /// A reply, and the connection that it came on.
@@ -54,7 +58,8 @@ impl RedisLockProcessor {
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
         let _ = queue_key("");
-        Self { transport: Transport::new(endpoint, io_timeout), io_timeout }
+        let knows_release = Arc::new(AtomicBool::new(false));
+        Self { transport: Transport::new(endpoint, io_timeout), io_timeout, knows_release }
     }
 
     /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
@@ -131,6 +136,19 @@ fn read(transport: &Transport, request: &Request<'_>, reply: Reply) -> Result<Ou
     Ok(outcome)
 }
 
+/// Reads the answer to a posted release.
+fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
+    // How a reply is read depends on nothing but the kind of request.
+    let any = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
+    match (answer.values.first(), answer.failure) {
+        (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
+            Outcome::Release(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        },
+        (None, failure) => Err(failure.unwrap_or_else(mismatch)),
+    }
+}
+
 /// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
 fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
@@ -180,21 +198,25 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        if !self.knows_release.load(Ordering::Relaxed) {
+            // Nobody would repeat it at once with the script's text.
+            let answer = self.release(request, limit);
+            self.knows_release.store(answer.is_ok(), Ordering::Relaxed);
+            done(answer);
+            return false;
+        }
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::default();
         packed.push(&texts.call(&request), false);
-        let shape = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
+        let knows_release = Arc::clone(&self.knows_release);
         let callback = move |answer: Answer| {
-            done(match (answer.values.first(), answer.failure) {
-                // Not executed: whoever repeats it does so with the script's text.
-                (Some(value), _) => match reply::outcome(&Request::Release(shape), value) {
-                    Ok(Outcome::Release(outcome)) => Ok(outcome),
-                    Ok(_) => Err(mismatch()),
-                    Err(error) => Err(error),
-                },
-                (None, failure) => Err(failure.unwrap_or_else(mismatch)),
-            });
+            let answer = released(answer);
+            if answer.is_err() {
+                // It may not know the script any more, or be another server.
+                knows_release.store(false, Ordering::Relaxed);
+            }
+            done(answer);
         };
         self.transport.post(Mark::of(request::key_of(&request)), packed, limit, Box::new(callback));
         true
