@@ -178,7 +178,10 @@ impl LockProcessor for RedisLockProcessor {
 
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         match self.run_one(Request::Release(*request), limit)? {
-            Outcome::Release(outcome) => Ok(outcome),
+            Outcome::Release(outcome) => {
+                self.knows_release.store(true, Ordering::Relaxed);
+                Ok(outcome)
+            }
             _ => Err(mismatch()),
         }
     }
@@ -200,9 +203,7 @@ impl LockProcessor for RedisLockProcessor {
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
         if !self.knows_release.load(Ordering::Relaxed) {
             // Nobody would repeat it at once with the script's text.
-            let answer = self.release(request, limit);
-            self.knows_release.store(answer.is_ok(), Ordering::Relaxed);
-            done(answer);
+            done(self.release(request, limit));
             return false;
         }
         let request = Request::Release(*request);

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use redis_dlock::{
     AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker,
     Inspection, LockProcessor, Message, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest,
-    ReleaseOutcome, ReleaseRequest, Request, SystemClock,
+    ReleaseDone, ReleaseOutcome, ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -296,6 +296,19 @@ impl LockProcessor for Watched {
 
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         self.pass(&[(Kind::Release, request.key, request.locker)], limit, || self.inner.release(request, limit))
+    }
+
+    /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that knows no better.
+    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        if self.watch.is_none() {
+            return self.inner.post_release(request, limit, done);
+        }
+        done(self.release(request, limit));
+        false
+    }
+
+    fn collect(&self) -> bool {
+        self.inner.collect()
     }
 
     fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
