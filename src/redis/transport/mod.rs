@@ -132,8 +132,8 @@ impl Transport {
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // Not `any`: it stops at the first.
-        self.lanes.iter().fold(false, |missing, lane| lane.collect() || missing)
+        // All of them, not only until the first that misses some.
+        self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
     /// Remembers that the connection has had its first fence number: from now on the fence may lag a little.

@@ -1,6 +1,6 @@
 //! One connection of a lane, and the calls whose replies are due on it.
 
-use super::super::line::{Cuts, Hears, Line};
+use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::Pending;
 use super::IDLE;
 use ::redis::Value;
@@ -34,7 +34,8 @@ pub(super) struct Due {
 }
 
 impl<L: Line> Session<L> {
-    pub(super) fn new(epoch: u64, (outbound, inbound, cut): (L::Out, L::In, L::Cut)) -> Self {
+    pub(super) fn new(epoch: u64, open: Open<L>) -> Self {
+        let Open { outbound, inbound, cut } = open;
         Self {
             epoch,
             outbound: Some(outbound),
