@@ -1,7 +1,6 @@
 //! Mistakes, each built into the crate: the scenarios must find what it breaks.
 
-use super::scenarios::{self, run};
-use super::world::Scenario;
+use super::scenarios::{self, explore};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,18 +75,18 @@ pub(crate) fn is(mutant: Mutant) -> bool {
 }
 
 /// Neither a lost thread nor time that goes on without end is an error of shuttle's own: what it says of them.
-const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
+pub(crate) const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
 
-/// Expects that the scenario fails with the mistake, and with some of these words.
-fn caught(mutant: Mutant, scenario: Scenario, words: &[&str]) {
+/// Expects that executions fail with the mistake, and with some of these words.
+pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) {
     const ROUND: usize = 500;
     let begin = Instant::now();
     BUILT_IN.set(Some(mutant));
     // Some mistakes show by chance sooner, some by priorities.
     let found = (0..400).find_map(|round| {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
-            0 => run(PctScheduler::new(4, ROUND), scenario),
-            _ => run(RandomScheduler::new(ROUND), scenario),
+            0 => explore(PctScheduler::new(4, ROUND), play),
+            _ => explore(RandomScheduler::new(ROUND), play),
         }));
         ran.err().map(|panic| match panic.downcast::<String>() {
             Ok(text) => (round, *text),
@@ -107,7 +106,7 @@ macro_rules! caught {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
         fn $name() {
-            caught(Mutant::$mutant, scenarios::$scenario, $words);
+            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
         })*
     };
 }

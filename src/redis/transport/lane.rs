@@ -27,7 +27,7 @@ use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, thread};
+use crate::sync::{Mutex, MutexGuard, now, thread};
 use session::Session;
 use std::collections::VecDeque;
 use std::io;
@@ -137,7 +137,7 @@ impl<L: Line> Lane<L> {
     /// Sends a call; [`finish`](Self::finish) must follow.
     pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        if Instant::now() >= deadline {
+        if now() >= deadline {
             // It is still `Queued`, and never will be written: `finish` says the rest.
             return;
         }
@@ -233,7 +233,7 @@ impl<L: Line> Lane<L> {
                     }
                 },
             };
-            if state.has_work() && (own.is_done() || Instant::now() >= deadline) {
+            if state.has_work() && (own.is_done() || now() >= deadline) {
                 state.writing = false;
                 return state;
             }
@@ -243,13 +243,13 @@ impl<L: Line> Lane<L> {
     /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
     /// another; a caller whose own time was too short fails alone.
     fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
-        let start = Instant::now();
+        let start = now();
         let patience = start + self.settings.connect_timeout;
         let opened = self.settings.line.open(patience.min(deadline));
         let mut state = self.state.lock();
         match opened {
             Ok(open) => {
-                let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
                     let epoch = state.next_epoch;
@@ -260,7 +260,7 @@ impl<L: Line> Lane<L> {
                 state
             }
             Err(error) => {
-                let alone = deadline < patience && Instant::now() >= deadline;
+                let alone = deadline < patience && now() >= deadline;
                 let failed: VecDeque<_> = if alone {
                     let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
                     at.and_then(|at| state.queue.remove(at)).into_iter().collect()
@@ -290,7 +290,7 @@ impl<L: Line> Lane<L> {
         let Some(mut outbound) = session.outbound.take() else { return state };
         let epoch = session.epoch;
         let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
-        let since = Instant::now();
+        let since = now();
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue.drain(..), &mut bytes, slack, since);
         drop(state);
@@ -305,7 +305,7 @@ impl<L: Line> Lane<L> {
         match written {
             Ok(all) => {
                 session.has_backlog = !all;
-                if !all && Instant::now() >= since + self.settings.io_timeout {
+                if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
                 }
                 state

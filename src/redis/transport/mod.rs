@@ -13,19 +13,22 @@
 
 mod lane;
 mod line;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
 mod pending;
 mod routes;
 
 use super::link::Endpoint;
 use super::script::Packed;
 use crate::error::{BackendFailure, Error};
-use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, now};
 use lane::{Lane, Settings};
+use line::Line;
 use pending::Pending;
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
@@ -41,9 +44,9 @@ const NO_MORE: Duration = Duration::from_secs(1);
 const CONNECTS: u32 = 4;
 
 /// See the module.
-pub(crate) struct Transport {
-    settings: Arc<Settings<Endpoint>>,
-    lanes: Vec<Lane<Endpoint>>,
+pub(crate) struct Transport<L: Line = Endpoint> {
+    settings: Arc<Settings<L>>,
+    lanes: Vec<Lane<L>>,
     routes: Arc<Routes>,
     /// Until when no connection is opened besides the first.
     only_one_until: Mutex<Option<Instant>>,
@@ -69,8 +72,14 @@ impl Transport {
     /// A transport that connects with its first call.
     pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
+        Self::over(endpoint, server, connect_timeout, io_timeout)
+    }
+}
+
+impl<L: Line> Transport<L> {
+    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration) -> Self {
         let settings =
-            Arc::new(Settings { line: endpoint, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
+            Arc::new(Settings { line, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
             lanes: (0..LANES).map(lane).collect(),
@@ -108,7 +117,7 @@ impl Transport {
             if lane > 0
                 && let Some(packed) = call.unconnected()
             {
-                *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
+                *self.only_one_until.lock() = Some(now() + NO_MORE);
                 let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
                 self.lanes[0].begin(&again, deadline);
                 answer = self.lanes[0].finish(&again, deadline, limit, or_break);
@@ -153,7 +162,7 @@ impl Transport {
     }
 
     /// Where and as whom the server is reached.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &L {
         &self.settings.line
     }
 
@@ -201,7 +210,7 @@ impl Transport {
         }
         let mut until = self.only_one_until.lock();
         match *until {
-            Some(moment) if Instant::now() < moment => 0,
+            Some(moment) if now() < moment => 0,
             _ => {
                 *until = None;
                 lane
@@ -212,13 +221,18 @@ impl Transport {
 
 impl Batch {
     /// Adds one command about a key.
-    pub(crate) fn push(&mut self, transport: &Transport, mark: Mark, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push<L: Line>(
+        &mut self,
+        transport: &Transport<L>,
+        mark: Mark,
+        pack: impl FnOnce(&mut Packed),
+    ) {
         let (lane, passage) = Passage::enter(&transport.routes, mark, self.preferred);
         self.add(lane, passage, pack);
     }
 
     /// Adds one command that is about no key.
-    pub(crate) fn push_any(&mut self, transport: &Transport, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push_any<L: Line>(&mut self, transport: &Transport<L>, pack: impl FnOnce(&mut Packed)) {
         self.add(0, Passage::new(&transport.routes), pack);
     }
 
@@ -240,15 +254,15 @@ impl Batch {
 
 /// A limit beyond what the clock can say is no limit; a year does.
 fn deadline_in(limit: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+    let begin = now();
+    begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
 }
 
 fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
 }
 
-impl fmt::Debug for Transport {
+impl<L: Line> fmt::Debug for Transport<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
             .field("address", &self.settings.server)

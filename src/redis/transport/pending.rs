@@ -13,7 +13,7 @@
 use super::routes::Passage;
 use crate::error::Error;
 use crate::redis::script::Packed;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl Pending {
             if core.phase == Phase::Done {
                 return Wake::Done;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(now());
             if left == Duration::ZERO {
                 return Wake::TimedOut;
             }

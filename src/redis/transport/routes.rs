@@ -57,6 +57,12 @@ impl Routes {
         }
     }
 
+    /// Whether nothing is under way.
+    #[cfg(all(test, dlock_shuttle))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
+    }
+
     fn leave(&self, mark: Mark) {
         self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
     }

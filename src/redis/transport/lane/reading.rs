@@ -3,6 +3,7 @@
 use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::{Lane, Woken, overdue_by};
+use crate::sync::now;
 use ::redis::Value;
 use std::io;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl<L: Line> Lane<L> {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
         let epoch = session.epoch;
-        if session.inbound.is_none() || !own.is_due_on(epoch) || Instant::now() >= deadline {
+        if session.inbound.is_none() || !own.is_due_on(epoch) || now() >= deadline {
             return false;
         }
         let (Some(mut inbound), Some(mut oldest)) = (session.inbound.take(), session.due.front().map(|due| due.since))
@@ -87,16 +88,16 @@ impl<L: Line> Lane<L> {
         look: Look,
         reader: Option<(&Arc<Pending>, Instant)>,
     ) -> Option<(L::In, Instant)> {
-        let now = Instant::now();
+        let at = now();
         let mut woken = Woken::new();
         let mut state = self.state.lock();
         // Without it, the connection was cut meanwhile, and all is said.
         let session = state.session_of(epoch)?;
-        session.last_use = now;
+        session.last_use = at;
         let mut result = session.deliver(look.replies, &mut woken).and(look.result);
         let oldest = session.due.front().map(|due| due.since);
         if let (Ok(false), Some(since)) = (&result, oldest)
-            && now >= since + self.settings.io_timeout
+            && at >= since + self.settings.io_timeout
         {
             result = Err(overdue_by(self.settings.io_timeout));
         }
@@ -105,7 +106,7 @@ impl<L: Line> Lane<L> {
             woken.iter().for_each(|call| call.wake());
             return None;
         }
-        let read_on = reader.is_some_and(|(own, deadline)| !own.is_done() && now < deadline);
+        let read_on = reader.is_some_and(|(own, deadline)| !own.is_done() && at < deadline);
         if let (true, Some(since)) = (read_on, oldest) {
             drop(state);
             woken.iter().for_each(|call| call.wake());

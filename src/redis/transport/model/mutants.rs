@@ -1,0 +1,1 @@
+//! Mistakes, each built into the transport: the scenarios must find what it breaks.
