@@ -58,6 +58,35 @@ pub(crate) enum Mutant {
     EndsByOldCount,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
+    // Of the transport: redis/transport/model.
+    /// Who stops reading appoints nobody.
+    ReaderLeavesAlone,
+    /// Who stops writing appoints nobody.
+    WriterLeavesAlone,
+    /// A caller that goes keeps the duty to write.
+    DepartsWithDuty,
+    /// The calls that were written to a broken connection are not told.
+    FailsNobody,
+    /// What a full connection did not take is forgotten.
+    ForgetsBacklog,
+    /// A caller that goes takes its place in the order with it.
+    LeavesTheOrder,
+    /// Later calls of a key may take another way as soon as the caller has gone.
+    GivesPassageBackEarly,
+    /// Posted calls that were not sent are not told of the closing.
+    ForgetsPostedAtClose,
+    /// Posted calls that a writer left behind wait for the next caller.
+    LeavesPostedBehind,
+    /// Who posts leaves those whose calls it wrote without a reader.
+    PostsUnread,
+    /// Who has written calls of others, but has none itself on that connection, leaves them without a reader.
+    WritesUnread,
+    /// Who reads does not look whether it has to write.
+    ReadsOnInDuty,
+    /// Who waits on one connection is appointed on another.
+    WaitsTwice,
+    /// A limit of zero breaks the connection.
+    BreaksWithoutTime,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

@@ -26,8 +26,9 @@ use super::line::{Line, Speaks};
 use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
+use crate::redis::link::KEPT;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, now, thread};
+use crate::sync::{Mutex, MutexGuard, mutant, now, thread};
 use session::Session;
 use std::collections::VecDeque;
 use std::io;
@@ -131,11 +132,12 @@ impl<L: Line> Lane<L> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
-        self.hand_on(self.write(state, call, deadline, false), false);
+        // Nobody reads for this call: those whose calls were written with it need a reader.
+        self.hand_on(self.write(state, call, deadline, false), !mutant!(PostsUnread));
     }
 
-    /// Sends a call; [`finish`](Self::finish) must follow.
-    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant) {
+    /// Sends a call; [`finish`](Self::finish) must follow, at once or after [`attend`](Self::attend).
+    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
         if now() >= deadline {
             // It is still `Queued`, and never will be written: `finish` says the rest.
@@ -148,7 +150,18 @@ impl<L: Line> Lane<L> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
-        self.hand_on(self.write(state, call, deadline, false), false);
+        let state = self.write(state, call, deadline, false);
+        let reads = !at_once || !state.will_read(call);
+        self.hand_on(state, reads && !mutant!(WritesUnread));
+    }
+
+    /// The caller, which had other calls to wait for, begins to wait for this one; [`finish`](Self::finish) must follow at once.
+    pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
+        let state = self.state.lock();
+        call.attend();
+        let state = if state.has_work() { self.write(state, call, deadline, false) } else { state };
+        let reads = !state.will_read(call);
+        self.hand_on(state, reads);
     }
 
     /// Waits for the answer to a call, at most until the deadline. With `or_break`, a deadline that comes before the answer
@@ -163,7 +176,12 @@ impl<L: Line> Lane<L> {
     /// block.
     pub(crate) fn collect(&self) -> bool {
         self.read_now();
-        self.state.lock().session.as_ref().is_some_and(|session| session.due.iter().any(|due| due.call.is_posted))
+        let mut state = self.state.lock();
+        if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
+            state = self.write_left_over(state);
+        }
+        let due = state.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
+        state.queue.iter().chain(due).any(|call| call.is_posted)
     }
 
     /// Closes the connection; calls that wait fail, and so does every later one.
@@ -176,7 +194,7 @@ impl<L: Line> Lane<L> {
         }
         drop(state);
         for call in queue {
-            if call.fail(&Error::ShutDown, false) {
+            if call.fail(&Error::ShutDown, false) && !(call.is_posted && mutant!(ForgetsPostedAtClose)) {
                 call.wake();
             }
         }
@@ -195,14 +213,15 @@ impl<L: Line> Lane<L> {
                     let state = self.state.lock();
                     let state = if duties.write { self.write(state, call, deadline, true) } else { state };
                     // Whoever goes leaves no role behind; whoever stays reads.
-                    self.hand_on(state, call.is_done());
+                    let reads = !state.will_read(call);
+                    self.hand_on(state, reads && !mutant!(WritesUnread));
                 }
             }
         }
     }
 
     /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. It is over
-    /// when nothing is left, or with the caller's time or its own answer.
+    /// when nothing is left, with the caller's time, or with its own answer if somebody waits who can go on.
     fn write<'a>(
         &'a self,
         mut state: Guard<'a, L>,
@@ -233,11 +252,43 @@ impl<L: Line> Lane<L> {
                     }
                 },
             };
-            if state.has_work() && (own.is_done() || now() >= deadline) {
+            if state.has_work() && (now() >= deadline || (own.is_done() && state.has_other_writer())) {
                 state.writing = false;
                 return state;
             }
         }
+    }
+
+    /// Writes, without waiting, what was left by a caller whose time was over, when only posted calls are left: nobody was
+    /// there to go on. Without a connection they fail.
+    fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
+        state.writing = true;
+        let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle()));
+        let mut state = match idle {
+            Some((_, Ok(()))) => self.write_once(state, now()),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
+            None => {
+                let queue = std::mem::take(&mut state.queue);
+                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
+                state.queue.extend(others);
+                drop(state);
+                let message = format!("{}: not sent: there is no connection", self.settings.server);
+                let error = Error::backend(BackendFailure::NotExecuted, message);
+                for call in posted {
+                    if call.fail(&error, false) {
+                        call.wake();
+                    }
+                }
+                self.state.lock()
+            }
+        };
+        state.writing = false;
+        let mut heirs = Woken::new();
+        state.appoint_writer(&mut heirs);
+        state.appoint_reader(&mut heirs);
+        drop(state);
+        heirs.iter().for_each(|heir| heir.wake());
+        self.state.lock()
     }
 
     /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
@@ -300,11 +351,13 @@ impl<L: Line> Lane<L> {
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
         session.outbound = Some(outbound);
-        session.bytes = bytes;
+        if bytes.capacity() <= KEPT {
+            session.bytes = bytes;
+        }
         session.last_use = since;
         match written {
             Ok(all) => {
-                session.has_backlog = !all;
+                session.has_backlog = !all && !mutant!(ForgetsBacklog);
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
                 }
@@ -327,7 +380,7 @@ impl<L: Line> Lane<L> {
         let message = format!("no answer from {}: {cause}", self.settings.server);
         let error = Error::backend(BackendFailure::Unknown, message);
         for call in session.abort() {
-            if call.fail(&error, false) {
+            if !mutant!(FailsNobody) && call.fail(&error, false) {
                 call.wake();
             }
         }
@@ -351,14 +404,20 @@ impl<L: Line> Lane<L> {
             }
             Phase::Left | Phase::Done => {}
         }
-        if duties.write {
+        if duties.write && !mutant!(DepartsWithDuty) {
             state.writing = false;
+        }
+        if mutant!(LeavesTheOrder)
+            && let Some(session) = &mut state.session
+        {
+            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
         let epoch = state.session.as_ref().map(|session| session.epoch);
         let is_late = phase == Phase::Queued || (phase == Phase::Written && epoch == Some(answer.epoch));
-        // Also for a call that was not even sent: whoever writes has not got on all this time.
+        // Also for a call that was not even sent: whoever writes has not got on all this time, if there was any.
         if or_break
             && is_late
+            && (!limit.is_zero() || mutant!(BreaksWithoutTime))
             && let Some(epoch) = epoch
         {
             state = self.fail(state, epoch, &ended(limit));
@@ -370,7 +429,9 @@ impl<L: Line> Lane<L> {
     /// Appoints who writes next, and who `reads`, if there is anything to do and nobody does it.
     fn hand_on(&self, mut state: Guard<'_, L>, reads: bool) {
         let mut heirs = Woken::new();
-        state.appoint_writer(&mut heirs);
+        if !mutant!(WriterLeavesAlone) {
+            state.appoint_writer(&mut heirs);
+        }
         if reads {
             state.appoint_reader(&mut heirs);
         }
@@ -382,6 +443,21 @@ impl<L: Line> Lane<L> {
 impl<L: Line> State<L> {
     fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
+    }
+
+    /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
+    fn will_read(&self, call: &Pending) -> bool {
+        self.session.as_ref().is_some_and(|session| call.is_due_on(session.epoch))
+    }
+
+    /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.
+    fn has_other_writer(&self) -> bool {
+        let due = self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
+        if self.queue.is_empty() {
+            due.into_iter().any(|call| call.waits())
+        } else {
+            self.queue.iter().any(|call| call.waits())
+        }
     }
 
     /// Whether something is to be written.

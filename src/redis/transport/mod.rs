@@ -105,22 +105,27 @@ impl<L: Line> Transport<L> {
     ) -> Vec<Result<(::redis::Value, u64), Error>> {
         let deadline = deadline_in(limit);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
+        let is_one = batch.parts.len() == 1;
         for Part { lane, packed, passage } in batch.parts {
-            let call = Arc::new(Pending::new(packed, passage, None));
-            let lane = self.open_or_first(lane);
-            self.lanes[lane].begin(&call, deadline);
+            let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
+            self.lanes[lane].begin(&call, deadline, is_one);
             calls.push((lane, call));
         }
         let mut answers = Vec::with_capacity(calls.len());
         for (lane, call) in calls {
+            if !is_one {
+                self.lanes[lane].attend(&call, deadline);
+            }
             let mut answer = self.lanes[lane].finish(&call, deadline, limit, or_break);
             if lane > 0
-                && let Some(packed) = call.unconnected()
+                && let Some((packed, mut passage)) = call.unconnected()
             {
                 *self.only_one_until.lock() = Some(now() + NO_MORE);
-                let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
-                self.lanes[0].begin(&again, deadline);
-                answer = self.lanes[0].finish(&again, deadline, limit, or_break);
+                if passage.turn(0) {
+                    let again = Arc::new(Pending::new(packed, passage));
+                    self.lanes[0].begin(&again, deadline, true);
+                    answer = self.lanes[0].finish(&again, deadline, limit, or_break);
+                }
             }
             answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
@@ -135,8 +140,8 @@ impl<L: Line> Transport<L> {
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let call = Arc::new(Pending::new(packed, passage, Some(callback)));
-        self.lanes[self.open_or_first(lane)].post(&call, deadline_in(limit));
+        let call = Arc::new(Pending::posted(packed, passage, callback));
+        self.lanes[lane].post(&call, deadline_in(limit));
     }
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
@@ -186,7 +191,7 @@ impl<L: Line> Transport<L> {
         let (mut best, mut least) = (0, usize::MAX);
         for (n, lane) in self.lanes.iter().enumerate() {
             let load = lane.load();
-            if load < least && (n == 0 || lane.is_connected() || self.has_time_to_connect(limit)) {
+            if load < least && (n == 0 || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open())) {
                 (best, least) = (n, load);
             }
             if load == 0 {
@@ -203,30 +208,15 @@ impl<L: Line> Transport<L> {
         }
     }
 
-    /// A lane, or the first one if that has no connection and none is to be opened now.
-    fn open_or_first(&self, lane: usize) -> usize {
-        if lane == 0 || self.lanes[lane].is_connected() {
-            return lane;
-        }
-        let mut until = self.only_one_until.lock();
-        match *until {
-            Some(moment) if now() < moment => 0,
-            _ => {
-                *until = None;
-                lane
-            }
-        }
+    /// Whether one more connection may be tried. Asked before a call takes its way: then that is fixed by its key.
+    fn may_open(&self) -> bool {
+        self.only_one_until.lock().is_none_or(|until| now() >= until)
     }
 }
 
 impl Batch {
     /// Adds one command about a key.
-    pub(crate) fn push<L: Line>(
-        &mut self,
-        transport: &Transport<L>,
-        mark: Mark,
-        pack: impl FnOnce(&mut Packed),
-    ) {
+    pub(crate) fn push<L: Line>(&mut self, transport: &Transport<L>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
         let (lane, passage) = Passage::enter(&transport.routes, mark, self.preferred);
         self.add(lane, passage, pack);
     }

@@ -17,7 +17,7 @@ const LANE_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << LANE_SHIFT) - 1;
 
 /// What a key is known by here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u16);
 
 /// See the module.
@@ -63,6 +63,13 @@ impl Routes {
         self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
     }
 
+    /// Sends a key another way, if nothing is under way about it but so many calls.
+    fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
+        let entry = &self.0[usize::from(mark.0)];
+        let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
+        entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+
     fn leave(&self, mark: Mark) {
         self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
     }
@@ -79,6 +86,22 @@ impl Passage {
         (lane, Self { routes: Arc::clone(routes), marks: vec![mark] })
     }
 
+    /// Takes these calls another way; `false` when others are under way about one of their keys.
+    pub(crate) fn turn(&mut self, lane: usize) -> bool {
+        self.marks.sort_unstable();
+        self.marks.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
+    }
+
+    /// Moves the calls to the one that is returned.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { routes: Arc::clone(&self.routes), marks: std::mem::take(&mut self.marks) }
+    }
+
+    /// Counts the calls out.
+    pub(crate) fn give_back(&mut self) {
+        self.marks.drain(..).for_each(|mark| self.routes.leave(mark));
+    }
+
     /// Takes over the calls of another one.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.marks.append(&mut other.marks);
@@ -87,7 +110,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        self.marks.iter().for_each(|mark| self.routes.leave(*mark));
+        self.give_back();
     }
 }
 

@@ -3,11 +3,14 @@
 use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::{Lane, Woken, overdue_by};
-use crate::sync::now;
+use crate::sync::{mutant, now};
 use ::redis::Value;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often who reads looks whether it has to write: it is appointed when nobody else is there to do so.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// What one look at the connection brought: the replies that are complete, and whether anything came at all.
 struct Look {
@@ -52,7 +55,7 @@ impl<L: Line> Lane<L> {
         drop(state);
         loop {
             let overdue = oldest + self.settings.io_timeout;
-            let look = Look::at(&mut inbound, |inbound| inbound.fill(deadline.min(overdue)));
+            let look = Look::at(&mut inbound, |inbound| inbound.fill(deadline.min(overdue).min(now() + LOOK_UP)));
             match self.take_in(epoch, inbound, look, Some((own, deadline))) {
                 Some((back, since)) => (inbound, oldest) = (back, since),
                 None => return true,
@@ -106,14 +109,16 @@ impl<L: Line> Lane<L> {
             woken.iter().for_each(|call| call.wake());
             return None;
         }
-        let read_on = reader.is_some_and(|(own, deadline)| !own.is_done() && at < deadline);
+        let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
         if let (true, Some(since)) = (read_on, oldest) {
             drop(state);
             woken.iter().for_each(|call| call.wake());
             return Some((inbound, since));
         }
         session.inbound = Some(inbound);
-        state.appoint_reader(&mut woken);
+        if !mutant!(ReaderLeavesAlone) {
+            state.appoint_reader(&mut woken);
+        }
         drop(state);
         let own = reader.map(|(own, _)| own);
         woken.iter().filter(|call| own.is_none_or(|own| !Arc::ptr_eq(own, call))).for_each(|call| call.wake());

@@ -19,8 +19,10 @@ pub(super) const SLACK_AT: usize = 5;
 /// How long a reply is: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
 
+pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0 };
+
 /// What may go wrong in one execution, at most.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Faults {
     /// A connection breaks.
     pub(super) breaks: u32,
@@ -35,7 +37,6 @@ pub(super) struct Faults {
 pub(super) struct Arrival {
     pub(super) call: u16,
     pub(super) place: u8,
-    pub(super) key: u8,
     pub(super) connection: usize,
 }
 
@@ -116,7 +117,7 @@ impl Network {
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
             assert_eq!(bytes[0], b'#', "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
-            net.log.push(Arrival { call, place: bytes[3], key: bytes[4], connection: n });
+            net.log.push(Arrival { call, place: bytes[3], connection: n });
             if net.strikes(|faults| &mut faults.breaks) {
                 net.break_wire(n);
             }
@@ -147,12 +148,6 @@ impl Network {
     pub(super) fn is_broken(&self, connection: usize) -> bool {
         let net = self.net.0.lock();
         net.wires[connection].is_broken || net.wires[connection].is_cut
-    }
-
-    /// Whether anything went wrong.
-    pub(super) fn was_faulty(&self, planned: Faults) -> bool {
-        let left = self.net.0.lock().faults;
-        (left.breaks, left.refusals, left.stalls) != (planned.breaks, planned.refusals, planned.stalls)
     }
 
     fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
@@ -219,9 +214,11 @@ impl Speaks for Out {
             if wire.is_broken || wire.is_cut {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let room = self.network.room.saturating_sub(wire.out.len());
-            wire.out.extend(self.unsent.drain(..room.min(self.unsent.len())));
-            self.network.net.1.notify_all();
+            let room = self.network.room.saturating_sub(wire.out.len()).min(self.unsent.len());
+            wire.out.extend(self.unsent.drain(..room));
+            if room > 0 {
+                self.network.net.1.notify_all();
+            }
             if self.unsent.is_empty() {
                 return Ok(true);
             }

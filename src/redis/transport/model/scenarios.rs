@@ -1,12 +1,10 @@
 //! What is explored.
 
-use super::network::Faults;
+use super::network::{Faults, NO_FAULTS};
 use super::party::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
 use super::party::Limit::{Long, None, Short};
 use super::party::Scenario;
 use crate::model::scenarios::explore_both;
-
-const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0 };
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1 };
 
