@@ -85,6 +85,8 @@ pub(crate) enum Mutant {
     ReadsOnInDuty,
     /// Who waits on one connection is appointed on another.
     WaitsTwice,
+    /// Who has to write when its time is over appoints itself.
+    AppointsItself,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
     // Of the tests with real servers: tests/faults/mutants.rs.

@@ -167,9 +167,10 @@ impl<L: Line> Lane<L> {
     /// Waits for the answer to a call, at most until the deadline. With `or_break`, a deadline that comes before the answer
     /// breaks the connection, so that the next attempt gets a fresh one. `limit` is what the caller calls its time.
     pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
-        self.wait(call, deadline);
+        let is_free = self.wait(call, deadline);
         self.load.fetch_sub(1, Ordering::Relaxed);
-        call.finished().unwrap_or_else(|| self.depart(call, limit, or_break))
+        let answer = if is_free { call.finished() } else { None };
+        answer.unwrap_or_else(|| self.depart(call, limit, or_break))
     }
 
     /// Takes in what has come for calls that nobody waits for; whether some of them are still without an answer. Does not
@@ -200,18 +201,22 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Waits, and does what duties come.
-    fn wait(&self, call: &Arc<Pending>, deadline: Instant) {
+    /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
+    fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         loop {
             if self.read(call, deadline) && call.is_done() {
-                return;
+                return true;
             }
             match call.wait(deadline) {
-                Wake::Done | Wake::TimedOut => return,
+                Wake::Done | Wake::TimedOut => return true,
                 Wake::Duty => {
                     let duties = call.take_duties();
                     let state = self.state.lock();
                     let state = if duties.write { self.write(state, call, deadline, true) } else { state };
+                    if now() >= deadline && !mutant!(AppointsItself) {
+                        // Not now: as long as it is here it might be appointed again, and again.
+                        return false;
+                    }
                     // Whoever goes leaves no role behind; whoever stays reads.
                     let reads = !state.will_read(call);
                     self.hand_on(state, reads && !mutant!(WritesUnread));

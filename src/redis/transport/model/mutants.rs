@@ -18,18 +18,19 @@ macro_rules! caught {
 }
 
 caught! {
-    reader_leaves_alone: ReaderLeavesAlone, CALLS, LEFT;
+    reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
     writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
     departs_with_duty: DepartsWithDuty, LEAVING, LEFT;
-    fails_nobody: FailsNobody, CALLS_FAULTY, FORGOTTEN;
+    fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
     forgets_backlog: ForgetsBacklog, NARROW, LEFT;
     leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
-    gives_passage_back_early: GivesPassageBackEarly, LEAVING, &["overtakes"];
+    gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
     forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, UNHEARD;
-    leaves_posted_behind: LeavesPostedBehind, LEAVING, UNHEARD;
+    leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
     posts_unread: PostsUnread, POSTS, LEFT;
-    writes_unread: WritesUnread, CALLS_FAULTY, FORGOTTEN;
+    writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
+    appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
 }

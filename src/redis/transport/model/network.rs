@@ -2,6 +2,7 @@
 
 use super::super::line::{Cuts, Hears, Line, Open, Speaks};
 use crate::error::{BackendFailure, Error};
+use crate::model::time;
 use crate::sync::{Condvar, Mutex, now, thread};
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
@@ -28,7 +29,7 @@ pub(super) struct Faults {
     pub(super) breaks: u32,
     /// A connection is refused, or hangs until its time is over.
     pub(super) refusals: u32,
-    /// The server stands still for longer than the I/O time-out.
+    /// The server stands still for a while.
     pub(super) stalls: u32,
 }
 
@@ -56,6 +57,7 @@ pub(super) struct Network {
     net: Arc<(Mutex<Net>, Condvar)>,
     /// How many bytes a connection takes before the server has read some.
     room: usize,
+    /// The longest that the server stands still.
     stall: Duration,
 }
 
@@ -88,6 +90,7 @@ impl Net {
     }
 
     fn break_wire(&mut self, n: usize) {
+        log::trace!("{:?}: {n}: broken", time::now());
         self.wires[n].is_broken = true;
         self.wires[n].is_dead = thread_rng().gen_bool(0.5);
     }
@@ -114,6 +117,7 @@ impl Network {
                 continue;
             }
             let n = ready[thread_rng().gen_range(0..ready.len())];
+            log::trace!("{:?}: {n}: a command", time::now());
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
             assert_eq!(bytes[0], b'#', "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
@@ -128,7 +132,9 @@ impl Network {
             changed.notify_all();
             drop(net);
             if stalls {
-                thread::sleep(self.stall);
+                // Shorter or longer than it is waited for.
+                let parts = [1, 10][thread_rng().gen_range(0..2)];
+                thread::sleep(self.stall / parts);
             }
             net = self.net.0.lock();
         }
@@ -152,6 +158,7 @@ impl Network {
 
     fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(now());
+        log::trace!("{:?}: waits for {left:?}", time::now());
         if left.is_zero() {
             return false;
         }
@@ -186,6 +193,7 @@ impl Line for Network {
         let mut net = self.net.0.lock();
         if net.strikes(|faults| &mut faults.refusals) {
             while thread_rng().gen_bool(0.5) && self.pause(&mut net, deadline) {}
+            log::trace!("{:?}: refused", time::now());
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }
         net.wires.push(Wire::default());
@@ -216,6 +224,7 @@ impl Speaks for Out {
             }
             let room = self.network.room.saturating_sub(wire.out.len()).min(self.unsent.len());
             wire.out.extend(self.unsent.drain(..room));
+            log::trace!("{:?}: {}: {room} bytes out, {} left", time::now(), self.wire, self.unsent.len());
             if room > 0 {
                 self.network.net.1.notify_all();
             }
@@ -242,6 +251,7 @@ impl In {
             return Ok(false);
         }
         let n = thread_rng().gen_range(1..=wire.back.len());
+        log::trace!("{:?}: {}: {n} bytes in", time::now(), self.wire);
         self.read.extend(wire.back.drain(..n));
         Ok(true)
     }
@@ -281,6 +291,7 @@ impl Cuts for Cut {
     fn cut(&self) {
         let mut net = self.network.net.0.lock();
         let wire = &mut net.wires[self.wire];
+        log::trace!("{:?}: {}: cut", time::now(), self.wire);
         wire.is_cut = true;
         // What the server has not got yet is thrown away.
         let got = thread_rng().gen_range(0..=wire.out.len());

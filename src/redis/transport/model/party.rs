@@ -136,6 +136,7 @@ impl Scenario {
 
 impl Party {
     fn act(&self, act: Act) {
+        log::trace!("{:?}: {act:?}", time::now());
         match act {
             Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false),
             Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true),
@@ -216,8 +217,9 @@ impl Party {
             if !missing().is_empty() {
                 self.object(format!("nobody waits for the answer to {:?}", missing()));
             }
+        } else {
+            self.with(|book| book.is_closed = true);
         }
-        self.with(|book| book.is_closed = true);
         self.transport.close();
         if !missing().is_empty() {
             self.object(format!("closed without an answer to {:?}", missing()));

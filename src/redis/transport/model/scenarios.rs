@@ -41,10 +41,44 @@ pub(super) const LEAVING: Scenario = Scenario {
 
 pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: SOME, ..LEAVING };
 
-/// Connections are full.
-pub(super) const NARROW: Scenario = Scenario { is_narrow: true, ..LEAVING };
+/// One connection is shared, and full.
+pub(super) const NARROW: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 3, Short), Call(0, 2, Long)],
+        &[Call(0, 2, Long), Post(0, Short)],
+        &[Call(0, 1, None), Post(0, Short), Collect],
+    ],
+    is_narrow: true,
+    ..CALLS
+};
 
 pub(super) const NARROW_FAULTY: Scenario = Scenario { faults: SOME, ..NARROW };
+
+/// One connection is shared.
+pub(super) const SHARING: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long)], &[Call(0, 2, Long)], &[Call(0, 1, Long)], &[Call(0, 1, Long)]],
+    ..CALLS
+};
+
+pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
+
+/// Those who write for others go before all is written.
+pub(super) const LEFT_BEHIND: Scenario = Scenario {
+    callers: &[&[Call(0, 3, Short)], &[Post(0, Long)], &[Post(0, Short)], &[Post(0, Long)]],
+    is_narrow: true,
+    ..CALLS
+};
+
+/// Callers go, and come again with the same key, while the server stands still.
+pub(super) const COMING_AGAIN: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Call(0, 1, Short), Call(0, 1, Short), Call(0, 1, Long)],
+        &[Call(1, 1, Long), Call(1, 1, Short), Call(1, 1, Short), Call(1, 1, Long)],
+        &[Call(2, 1, Long), Call(2, 1, Short), Post(2, Long)],
+    ],
+    faults: Faults { breaks: 0, refusals: 0, stalls: 2 },
+    ..CALLS
+};
 
 /// Commands that go several ways.
 pub(super) const PAIRS: Scenario = Scenario {
@@ -107,6 +141,10 @@ holds! {
     callers_leave_and_connections_break: LEAVING_FAULTY;
     callers_leave_full_connections: NARROW;
     callers_leave_full_connections_that_break: NARROW_FAULTY;
+    a_connection_is_shared: SHARING;
+    a_connection_that_breaks_is_shared: SHARING_FAULTY;
+    who_writes_for_others_leaves: LEFT_BEHIND;
+    callers_leave_and_come_again: COMING_AGAIN;
     commands_go_several_ways: PAIRS;
     commands_go_several_ways_that_break: PAIRS_FAULTY;
     limits_break_connections: RENEWING;
