@@ -20,6 +20,7 @@ use super::link::Endpoint;
 use super::script::Packed;
 use crate::error::{BackendFailure, Error};
 use crate::sync::Mutex;
+use ::redis::Value;
 use lane::{Lane, Settings};
 use pending::Pending;
 use routes::{Passage, Routes};
@@ -39,6 +40,9 @@ const NO_MORE: Duration = Duration::from_secs(1);
 
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
+
+/// A reply, and the epoch of the connection that it came on.
+pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
 pub(crate) struct Transport {
@@ -86,6 +90,17 @@ impl Transport {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new() }
     }
 
+    /// Sends one command about a key and waits for its reply, at most `limit`.
+    pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
+        let deadline = deadline_in(limit);
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let lane = self.open_or_first(lane);
+        let call = Arc::new(Pending::new(packed, passage, None));
+        self.lanes[lane].begin(&call, deadline);
+        let Answer { mut values, epoch, failure } = self.finish(lane, &call, deadline, limit, false);
+        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
+    }
+
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
     pub(crate) fn run(
@@ -104,15 +119,7 @@ impl Transport {
         }
         let mut answers = Vec::with_capacity(calls.len());
         for (lane, call) in calls {
-            let mut answer = self.lanes[lane].finish(&call, deadline, limit, or_break);
-            if lane > 0
-                && let Some(packed) = call.unconnected()
-            {
-                *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
-                let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
-                self.lanes[0].begin(&again, deadline);
-                answer = self.lanes[0].finish(&again, deadline, limit, or_break);
-            }
+            let answer = self.finish(lane, &call, deadline, limit, or_break);
             answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
         let next = |part: &usize| {
@@ -120,6 +127,21 @@ impl Transport {
             values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
         };
         batch.order.iter().map(next).collect()
+    }
+
+    /// Waits for the answer to a call that was begun; when there was no connection to be had on its lane, it goes on the first one.
+    fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
+        let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
+        if lane > 0
+            && answer.failure.is_some()
+            && let Some(packed) = call.unconnected()
+        {
+            *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
+            let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
+            self.lanes[0].begin(&again, deadline);
+            return self.lanes[0].finish(&again, deadline, limit, or_break);
+        }
+        answer
     }
 
     /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
