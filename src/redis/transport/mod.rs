@@ -38,6 +38,10 @@ const LANES: usize = 4;
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
+/// So many callers at once are a crowd, and share so many lanes.
+const CROWD: usize = 8;
+const LANES_OF_CROWD: usize = 2;
+
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
 
@@ -47,7 +51,7 @@ pub(crate) type Reply = Result<(Value, u64), Error>;
 /// See the module.
 pub(crate) struct Transport {
     settings: Arc<Settings<Endpoint>>,
-    lanes: Vec<Lane<Endpoint>>,
+    lanes: [Lane<Endpoint>; LANES],
     routes: Arc<Routes>,
     /// Until when no connection is opened besides the first.
     only_one_until: Mutex<Option<Instant>>,
@@ -77,7 +81,7 @@ impl Transport {
             Arc::new(Settings { line: endpoint, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
-            lanes: (0..LANES).map(lane).collect(),
+            lanes: std::array::from_fn(lane),
             settings,
             routes: Arc::new(Routes::new()),
             only_one_until: Mutex::new(None),
@@ -194,15 +198,16 @@ impl Transport {
     }
 
     /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
-    /// to be connected first only for who has time for that.
+    /// to be connected first only for who has time for that. A crowd is better off on a few lanes, where one write carries more.
     fn choose(&self, limit: Duration) -> usize {
-        let (mut best, mut least) = (0, usize::MAX);
-        for (n, lane) in self.lanes.iter().enumerate() {
-            let load = lane.load();
-            if load < least && (n == 0 || lane.is_connected() || self.has_time_to_connect(limit)) {
-                (best, least) = (n, load);
+        let loads: [usize; LANES] = std::array::from_fn(|n| self.lanes[n].load());
+        let lanes = if loads.iter().sum::<usize>() < CROWD { LANES } else { LANES_OF_CROWD };
+        let mut best = 0;
+        for n in 0..lanes {
+            if loads[n] < loads[best] && (self.lanes[n].is_connected() || self.has_time_to_connect(limit)) {
+                best = n;
             }
-            if load == 0 {
+            if loads[n] == 0 {
                 break;
             }
         }
