@@ -5,7 +5,7 @@
 
 use crate::checker::Property;
 use crate::report::Report;
-use crate::scenarios::{holder, network};
+use crate::scenarios::{access, holder, network};
 
 /// A scenario, played with a mistake or without.
 type Play = fn(Option<&'static str>) -> Report;
@@ -15,6 +15,13 @@ fn must_be_caught(mutant: &'static str, play: Play, by: Property) {
     let caught = report.violations.iter().any(|violation| violation.property == by);
     assert!(caught, "{mutant} was not caught by {by:?}: {report}\n{}", report.stories());
     eprintln!("{mutant}: {}", report.stories().lines().next().unwrap_or_default());
+}
+
+/// The mistake costs a lease that the machine would have let its holder keep.
+fn must_cost_a_lease(mutant: &'static str, play: Play) {
+    let report = play(Some(mutant));
+    assert!(report.lost > report.excused, "{mutant} was not caught: {report}");
+    eprintln!("{mutant}: {} of {} holds lost", report.lost, report.holds);
 }
 
 #[test]
@@ -43,8 +50,19 @@ fn a_token_that_does_not_rise_is_caught() {
 }
 
 #[test]
+fn a_denied_extension_that_is_taken_for_a_loss_is_caught() {
+    must_cost_a_lease("TakesDenialForLoss", access::right_taken_for_a_moment);
+}
+
+#[test]
+fn a_denied_extension_that_is_not_tried_again_is_caught() {
+    must_cost_a_lease("GivesUpWhenDenied", access::right_taken_for_a_moment);
+}
+
+#[test]
 fn without_a_mistake_the_same_scenarios_are_clean() {
-    let plays: [Play; 5] = [
+    let plays: [Play; 6] = [
+        access::right_taken_for_a_moment,
         holder::undisturbed,
         holder::stopped,
         network::extension_after_release,

@@ -1,6 +1,7 @@
 //! A scenario: what is there, what is done to it, and how it is judged.
 
 use crate::checker::holds::Hold;
+use crate::checker::lateness::Lateness;
 use crate::checker::tokens::check_updates;
 use crate::checker::{self, Property, Verdict, Violation, store, waits};
 use crate::history::Event;
@@ -117,12 +118,14 @@ impl Setup {
 
     /// Ends the work of all processes, and judges what they recorded and what the server saw.
     fn judge(&self, mut scene: Scene, bounds: &Bounds) -> Report {
+        // So far, only on purpose.
+        let stopped = scene.absences.clone();
         let mut violations = quiet(&mut scene);
         let events = std::mem::take(&mut scene.events);
-        let known = scene.absences.len();
-        let Verdict { violations: broken, operations, holds } = checker::judge(events.clone(), &mut scene.absences);
-        // A process that the machine lets stand still may miss an extension.
-        let stalls = scene.absences[known..].iter().filter(|away| away.to - away.from > scene.lease * 125_000).count();
+        let Verdict { violations: broken, operations, holds, mut lates } =
+            checker::judge(events.clone(), &mut scene.absences);
+        lates.append(&mut scene.lates);
+        let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000);
         violations.extend(broken);
         if bounds.lossy {
             violations.retain(|violation| !matches!(violation.property, Property::M | Property::X));
@@ -134,10 +137,15 @@ impl Setup {
             None => store::Seen::default(),
         };
         violations.extend(seen.violations);
-        if seen.expired.len() > bounds.expired.saturating_add(stalls) {
-            let story = format!("tenures were left to their leases: {:?}", seen.expired);
+        // A machine that does not let a process run ends a lease, too.
+        let at = scene.server_clock();
+        let (excused, expired): (Vec<_>, Vec<_>) =
+            seen.expired.into_iter().partition(|over| lateness.excuses(scene.process_of(&over.locker), at(over.at)));
+        if expired.len() > bounds.expired {
+            let story = format!("tenures were left to their leases: {expired:?}, excused: {excused:?}");
             violations.push(Violation::of(Property::X, story));
         }
+        let lost = || holds.iter().filter_map(|hold| Some((hold.actor.process, hold.lost?)));
         let told = waits::latest_news(&holds, &scene.absences, scene.gone_at);
         if told > bounds.told {
             violations.push(Violation::of(Property::T, format!("a holder knew of its loss only after {told:?}")));
@@ -151,12 +159,13 @@ impl Setup {
             operations,
             holds: holds.len(),
             tenures: seen.tenures,
-            expired: seen.expired.len(),
+            expired: expired.len(),
             refused,
             told,
             waited,
-            lost: holds.iter().filter(|hold| hold.lost.is_some()).count(),
-            stalls,
+            lost: lost().count(),
+            excused: lost().filter(|(process, at)| lateness.excuses(Some(*process), *at)).count(),
+            late: lateness.share(scene.processes()),
             violations,
             seed: self.work.seed,
         };

@@ -64,7 +64,8 @@ pub(super) fn check(calls: &[Call], holds: &[Hold]) -> Vec<Violation> {
     }
     for hold in holds {
         if let Some(from) = may_end_from(hold) {
-            steps.push((from.max(hold.since), 3, Step::MayEnd(hold.actor)));
+            // Also before its thread was told: what it never knew to be valid, others may have had since.
+            steps.push((from.max(hold.asked), 3, Step::MayEnd(hold.actor)));
         }
     }
     steps.sort_by_key(|(at, rank, _)| (*at, *rank));
