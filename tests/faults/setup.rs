@@ -145,12 +145,12 @@ impl Setup {
             let story = format!("tenures were left to their leases: {expired:?}, excused: {excused:?}");
             violations.push(Violation::of(Property::X, story));
         }
-        let lost = || holds.iter().filter_map(|hold| Some((hold.actor.process, hold.lost?)));
-        let told = waits::latest_news(&holds, &scene.absences, scene.gone_at);
+        let lost = || holds.iter().filter(|hold| hold.lost.is_some());
+        let told = waits::latest_news(&holds, &scene.absences, &lateness, scene.gone_at);
         if told > bounds.told {
             violations.push(Violation::of(Property::T, format!("a holder knew of its loss only after {told:?}")));
         }
-        let waited = waits::longest_wait(&holds, &scene.absences, &scene.kept, scene.fault_at);
+        let waited = waits::longest_wait(&holds, &scene.absences, &lateness, &scene.kept, scene.fault_at);
         if waited > bounds.waited {
             violations.push(Violation::of(Property::V, format!("waiters waited for a free lock for {waited:?}")));
         }
@@ -164,21 +164,22 @@ impl Setup {
             told,
             waited,
             lost: lost().count(),
-            excused: lost().filter(|(process, at)| lateness.excuses(Some(*process), *at)).count(),
+            excused: lost().filter(|hold| lateness.excuses(Some(hold.actor.process), hold.over())).count(),
             late: lateness.share(scene.processes()),
             violations,
             seed: self.work.seed,
         };
-        tell(&report, &holds, &events);
+        tell(&report, &holds, &lateness, &events);
         report
     }
 }
 
 /// The line of the report, and the lost holds; with violations and `DLOCK_TEST_HISTORY` set, all events.
-fn tell(report: &Report, holds: &[Hold], events: &[Event]) {
+fn tell(report: &Report, holds: &[Hold], lateness: &Lateness, events: &[Event]) {
     eprintln!("{report}");
     for hold in holds.iter().filter(|hold| hold.lost.is_some()) {
-        eprintln!("  lost: {hold:?}");
+        let late = Duration::from_nanos(lateness.before(Some(hold.actor.process), hold.over()));
+        eprintln!("  lost: {hold:?}, the machine late for {late:.0?} before");
     }
     if !report.violations.is_empty() && std::env::var_os("DLOCK_TEST_HISTORY").is_some() {
         events.iter().for_each(|event| eprintln!("  {event}"));

@@ -1,5 +1,6 @@
 //! The checker itself, on generated histories: those of a correct lock are accepted, and each kind of mistake is found.
 
+use super::lateness::{Late, Lateness};
 use super::tokens::{Update, check_updates};
 use super::waits::{Kept, latest_news, longest_wait};
 use super::{Absence, Property, judge};
@@ -236,16 +237,23 @@ fn two_holds(until: Nanos, told: Option<Nanos>, next: Nanos) -> Vec<super::Hold>
 fn the_wait_for_a_lock_that_is_free_counts_from_the_end_of_its_lease() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, None, 150);
+    let longest_wait =
+        |holds: &[_], absences: &[_], kept: &[_], from| longest_wait(holds, absences, &Lateness::default(), kept, from);
     assert_eq!(longest_wait(&holds, &[], &[], 0), nanos(50));
     assert_eq!(longest_wait(&holds, &[], &[], 151), nanos(0), "before the fault");
     assert_eq!(longest_wait(&holds, &[], &[Kept { at: 50, until: 140 }], 0), nanos(10));
     assert_eq!(longest_wait(&holds, &[Absence { process: 1, from: 90, to: 120 }], &[], 0), nanos(0));
+    let late = |process| Lateness::new(vec![Late { process: Some(process), from: 90, to: 120 }], &[], 1000);
+    assert_eq!(super::waits::longest_wait(&holds, &[], &late(1), &[], 0), nanos(30));
+    assert_eq!(super::waits::longest_wait(&holds, &[], &late(0), &[], 0), nanos(50), "of another process");
 }
 
 #[test]
 fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, Some(130), 150);
+    let latest_news =
+        |holds: &[_], absences: &[_], gone_at| latest_news(holds, absences, &Lateness::default(), gone_at);
     assert_eq!(latest_news(&holds, &[], None), nanos(30));
     let away = |from, to| Absence { process: 0, from, to };
     assert_eq!(latest_news(&holds, &[away(90, 125)], None), nanos(5));
@@ -253,6 +261,8 @@ fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     assert_eq!(latest_news(&holds, &[away(105, 125)], None), nanos(30), "it could have known");
     assert_eq!(latest_news(&holds, &[], Some(60)), nanos(70));
     assert_eq!(latest_news(&two_holds(100, Some(80), 150), &[], None), nanos(0));
+    let late = Lateness::new(vec![Late { process: Some(0), from: 110, to: 115 }], &[], 1000);
+    assert_eq!(super::waits::latest_news(&holds, &[], &late, None), nanos(25));
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub(crate) struct Lateness {
     lease: Nanos,
 }
 
-/// The part of the lease before its end in which it is extended, and the part of that in which somebody must have been late: then
-/// one of the three attempts had no chance, and the shorter ones after it less.
+/// The part of the lease before its end in which it is extended, and the part of that in which somebody must have been late: so much
+/// the second of the three attempts has, when the first meets a dead connection.
 const EXTENDED_IN: Nanos = 4;
-const EXCUSED_BY: Nanos = 4;
+const EXCUSED_BY: Nanos = 5;
 
 impl Lateness {
     /// What was late while a process was stopped on purpose is left out.
@@ -44,8 +44,12 @@ impl Lateness {
 
     /// Whether the machine let a lease end: one of this process, that was over at `end` (or was told to be).
     pub(crate) fn excuses(&self, process: Option<u32>, end: Nanos) -> bool {
-        let window = self.lease / EXTENDED_IN;
-        self.within(process, end.saturating_sub(window), end) >= window / EXCUSED_BY
+        self.before(process, end) >= self.lease / EXTENDED_IN / EXCUSED_BY
+    }
+
+    /// For how long the machine was late in the last quarter of such a lease.
+    pub(crate) fn before(&self, process: Option<u32>, end: Nanos) -> Nanos {
+        self.within(process, end.saturating_sub(self.lease / EXTENDED_IN), end)
     }
 
     /// For what part of the time the machine was late for one of these processes, at worst.
@@ -58,7 +62,7 @@ impl Lateness {
 
     /// For how long this process, or what it depends on, was late in that time. Who waits for another waits for its delays, too: they
     /// add up.
-    fn within(&self, process: Option<u32>, from: Nanos, to: Nanos) -> Nanos {
+    pub(crate) fn within(&self, process: Option<u32>, from: Nanos, to: Nanos) -> Nanos {
         let concerned = self.lates.iter().filter(|late| late.process.is_none() || late.process == process);
         concerned.map(|late| late.to.min(to).saturating_sub(late.from.max(from))).sum()
     }
@@ -79,7 +83,7 @@ mod tests {
         let excuses = |lates: &[Late]| Lateness::new(lates.to_vec(), &[], LEASE).excuses(Some(1), 2_000);
         assert!(!excuses(&[]));
         assert!(excuses(&[late(Some(1), 1_800, 1_870)]));
-        assert!(!excuses(&[late(Some(1), 1_800, 1_850)]), "too short");
+        assert!(!excuses(&[late(Some(1), 1_800, 1_845)]), "too short");
         assert!(!excuses(&[late(Some(2), 1_800, 1_999)]), "of another process");
         assert!(excuses(&[late(None, 1_800, 1_870)]), "of the server");
         assert!(!excuses(&[late(None, 1_000, 1_770)]), "long before");
