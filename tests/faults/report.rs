@@ -5,10 +5,10 @@ use crate::setup::leases;
 use std::fmt;
 use std::time::Duration;
 
-/// What has to hold. F, O, C and Q always, M and X but where `lossy`.
+/// What has to hold. F, X, O, C and Q always, M but where `lossy`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The store itself drops live leases: M and X are not judged. F is, and a store that checks tokens loses nothing.
+    /// The store itself drops live leases: M is not judged, and of X only the counts. F is, and a store that checks tokens loses nothing.
     pub(crate) lossy: bool,
     /// After the end of its lease, or of the store's word, a holder knows within this.
     pub(crate) told: Duration,

@@ -123,13 +123,10 @@ impl Setup {
         let mut violations = quiet(&mut scene);
         let events = std::mem::take(&mut scene.events);
         let Verdict { violations: broken, operations, holds, mut lates } =
-            checker::judge(events.clone(), &mut scene.absences);
+            checker::judge(events.clone(), &mut scene.absences, bounds.lossy);
         lates.append(&mut scene.lates);
         let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000);
         violations.extend(broken);
-        if bounds.lossy {
-            violations.retain(|violation| !matches!(violation.property, Property::M | Property::X));
-        }
         let (updates, refused) = scene.fenced.updates();
         violations.extend(check_updates(&updates));
         let seen = match scene.monitor.take() {

@@ -116,7 +116,7 @@ fn history(turns: &[Turn]) -> Vec<Event> {
 }
 
 fn found(events: Vec<Event>) -> Vec<Property> {
-    judge(events, &mut Vec::new()).violations.into_iter().map(|violation| violation.property).collect()
+    judge(events, &mut Vec::new(), false).violations.into_iter().map(|violation| violation.property).collect()
 }
 
 /// Places of events of a kind.
@@ -131,7 +131,7 @@ fn first_got(what: &What) -> bool {
 proptest! {
     #[test]
     fn histories_of_a_correct_lock_are_accepted(turns in turns()) {
-        let verdict = judge(history(&turns), &mut Vec::new());
+        let verdict = judge(history(&turns), &mut Vec::new(), false);
         prop_assert_eq!(verdict.violations, vec![]);
         prop_assert_eq!(verdict.holds.len(), turns.len());
     }
@@ -230,7 +230,7 @@ fn two_holds(until: Nanos, told: Option<Nanos>, next: Nanos) -> Vec<super::Hold>
         event(next, other, What::Got { token: 2, count: 1, until: next + 10 }),
     ];
     events.extend(told.map(|at| event(at, one, What::Lost)));
-    judge(events, &mut Vec::new()).holds
+    judge(events, &mut Vec::new(), false).holds
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_call_that_outlasts_its_time_is_found() {
     assert_eq!(found(events(150_000_000)), []);
     assert_eq!(found(events(700_000_000)), [Property::C]);
     let stopped = Absence { process: 0, from: 5, to: 600_000_000 };
-    assert!(judge(events(700_000_000), &mut vec![stopped]).violations.is_empty());
+    assert!(judge(events(700_000_000), &mut vec![stopped], false).violations.is_empty());
     let mut away = events(700_000_000);
     away.push(Event { at: 600_000_000, actor, what: What::Away { since: 5 } });
     assert_eq!(found(away), []);

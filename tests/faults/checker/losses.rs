@@ -10,7 +10,7 @@ fn broken(history: &str) -> Vec<Property> {
     let lines = history.lines().map(str::trim).filter(|line| !line.is_empty());
     let events: Vec<Event> = lines.map(|line| line.parse().unwrap()).collect();
     let mut broken: Vec<_> =
-        judge(events, &mut Vec::new()).violations.into_iter().map(|violation| violation.property).collect();
+        judge(events, &mut Vec::new(), false).violations.into_iter().map(|violation| violation.property).collect();
     broken.dedup();
     broken
 }
