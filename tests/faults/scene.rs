@@ -163,6 +163,14 @@ impl Scene {
         self.acquired
     }
 
+    /// How many holds of a process began since then.
+    pub(crate) fn got_since(&mut self, process: Process, from: Nanos) -> usize {
+        self.refresh();
+        let is_hold = |event: &&Event| matches!(event.what, What::Got { count: 1, .. });
+        let of = self.events.iter().filter(|event| event.actor.process == process && event.at > from);
+        of.filter(is_hold).count()
+    }
+
     /// Waits until the lock went from hand to hand so many times more.
     #[track_caller]
     pub(crate) fn go_on(&mut self, holds: usize) {
