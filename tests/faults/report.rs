@@ -41,8 +41,7 @@ pub(crate) struct Report {
 impl Default for Bounds {
     /// Messages come, and nothing is lost: as much as a busy machine may take, and far less than a lease.
     fn default() -> Self {
-        let slack = leases(1.0 / 3.0);
-        Self { lossy: false, told: slack, waited: slack, expired: 0 }
+        Self { lossy: false, told: leases(0.2), waited: leases(1.0 / 3.0), expired: 0 }
     }
 }
 
