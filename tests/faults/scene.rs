@@ -80,6 +80,8 @@ pub(crate) struct Scene {
     /// When the store lost its keys.
     pub(crate) gone_at: Option<Nanos>,
     pub(crate) lease: u64,
+    /// When the server refused, on purpose.
+    pub(crate) refused: Option<(Nanos, Nanos)>,
     /// What was late beside the workers.
     pub(crate) lates: Vec<Late>,
     watch: Watch,
@@ -129,6 +131,7 @@ impl Scene {
             fault_at: 0,
             gone_at: None,
             lease: setup.work.lease,
+            refused: None,
             lates: Vec::new(),
             watch,
             _dir: dir,

@@ -125,7 +125,7 @@ impl Setup {
         let Verdict { violations: broken, operations, holds, mut lates } =
             checker::judge(events.clone(), &mut scene.absences, bounds.lossy);
         lates.append(&mut scene.lates);
-        let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000);
+        let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000).refused(scene.refused);
         violations.extend(broken);
         let (updates, refused) = scene.fenced.updates();
         violations.extend(check_updates(&updates));

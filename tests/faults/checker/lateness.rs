@@ -26,12 +26,14 @@ impl Late {
 pub(crate) struct Lateness {
     lates: Vec<Late>,
     lease: Nanos,
+    /// When the server refused, on purpose.
+    refused: Option<(Nanos, Nanos)>,
 }
 
 /// The part of the lease before its end in which it is extended, and the part of that in which somebody must have been late: so much
-/// the second of the three attempts has, when the first meets a dead connection.
+/// an attempt on a fresh connection has, when one before met a dead connection.
 const EXTENDED_IN: Nanos = 4;
-const EXCUSED_BY: Nanos = 5;
+const EXCUSED_BY: Nanos = 6;
 
 impl Lateness {
     /// What was late while a process was stopped on purpose is left out.
@@ -39,12 +41,21 @@ impl Lateness {
         let on_purpose = |late: &Late| {
             late.process.is_some_and(|process| stopped.iter().any(|away| away.meets(process, late.from, late.to)))
         };
-        Self { lates: lates.into_iter().filter(|late| !on_purpose(late)).collect(), lease }
+        Self { lates: lates.into_iter().filter(|late| !on_purpose(late)).collect(), lease, refused: None }
+    }
+
+    /// While the server refuses there is no time to extend in: what is left of it is the less.
+    pub(crate) fn refused(mut self, refused: Option<(Nanos, Nanos)>) -> Self {
+        self.refused = refused;
+        self
     }
 
     /// Whether the machine let a lease end: one of this process, that was over at `end` (or was told to be).
     pub(crate) fn excuses(&self, process: Option<u32>, end: Nanos) -> bool {
-        self.before(process, end) >= self.lease / EXTENDED_IN / EXCUSED_BY
+        let window = self.lease / EXTENDED_IN;
+        let refused =
+            self.refused.map_or(0, |(from, to)| to.min(end).saturating_sub(from.max(end.saturating_sub(window))));
+        self.before(process, end) >= ((window - refused) / EXCUSED_BY).max(window / 10)
     }
 
     /// For how long the machine was late in the last quarter of such a lease.
@@ -83,14 +94,17 @@ mod tests {
         let excuses = |lates: &[Late]| Lateness::new(lates.to_vec(), &[], LEASE).excuses(Some(1), 2_000);
         assert!(!excuses(&[]));
         assert!(excuses(&[late(Some(1), 1_800, 1_870)]));
-        assert!(!excuses(&[late(Some(1), 1_800, 1_845)]), "too short");
+        assert!(!excuses(&[late(Some(1), 1_800, 1_838)]), "too short");
         assert!(!excuses(&[late(Some(2), 1_800, 1_999)]), "of another process");
         assert!(excuses(&[late(None, 1_800, 1_870)]), "of the server");
         assert!(!excuses(&[late(None, 1_000, 1_770)]), "long before");
         assert!(!excuses(&[late(None, 2_000, 3_000)]), "afterwards");
         let little = |n: Nanos| late(if n.is_multiple_of(2) { None } else { Some(1) }, 1_760 + 40 * n, 1_772 + 40 * n);
         assert!(excuses(&(0..6).map(little).collect::<Vec<_>>()), "by a little at every step");
-        assert!(!excuses(&(0..4).map(little).collect::<Vec<_>>()));
+        assert!(!excuses(&(0..3).map(little).collect::<Vec<_>>()));
+        let refused = Lateness::new(vec![late(Some(1), 1_900, 1_935)], &[], LEASE);
+        assert!(!refused.excuses(Some(1), 2_000));
+        assert!(refused.refused(Some((1_600, 1_800))).excuses(Some(1), 2_000), "there was less time");
     }
 
     #[test]
