@@ -5,9 +5,13 @@
 //! with it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
+mod hand_over;
+mod held;
+mod jvm_trip;
 mod local;
 mod many_keys;
 mod round_trip;
+mod server_cost;
 mod support;
 
 use clap::{Parser, ValueEnum};
@@ -39,6 +43,10 @@ enum Experiment {
     RoundTrip,
     ManyKeys,
     Local,
+    JvmTrip,
+    HandOver,
+    Held,
+    ServerCost,
 }
 
 /// How long and where to.
@@ -62,11 +70,23 @@ impl Experiment {
             Self::RoundTrip => round_trip::run(plan),
             Self::ManyKeys => many_keys::run(plan),
             Self::Local => local::run(plan),
+            Self::JvmTrip => jvm_trip::run(plan),
+            Self::HandOver => hand_over::run(plan),
+            Self::Held => held::run(plan),
+            Self::ServerCost => server_cost::run(plan),
         }
     }
 }
 
 fn main() {
+    match support::worker::job().as_deref() {
+        None => {}
+        Some("trips") => return jvm_trip::make_trips(),
+        Some("hand-over") => return hand_over::lock_in_turn(),
+        Some("talk") => return hand_over::talk(),
+        Some("hold") => return held::hold(),
+        Some(job) => panic!("no worker does {job}"),
+    }
     let arguments = Arguments::parse();
     let smoke = arguments.smoke || !arguments.bench;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
