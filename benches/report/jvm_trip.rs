@@ -10,7 +10,7 @@ use crate::support::stats::{jain, median};
 use crate::support::worker::{Worker, argument, listen, now, say};
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WORK: Duration = Duration::from_millis(10);
 const LEASE: Duration = Duration::from_millis(60);
@@ -38,7 +38,7 @@ const MODELS: [Model; 4] = [
 #[derive(Clone, Copy)]
 struct Figures {
     trips_per_second: f64,
-    /// Trips finished in the window × the time of the same work without a lock, of the window.
+    /// Trips finished in the window × the time that the same work takes without a lock, of the window.
     utilisation: f64,
     jain: f64,
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(plan: &Plan) -> Section {
     let mut section = Section::new("The experiment of JVM DLock: one lock, 10 ms of work, lease 60 ms");
     section.paragraph(
         "R is our trips a second relative to the traditional model, in which every thread polls `SET NX PX` by itself, sleeping between tries. Utilisation: trips finished in the \
-         window × the time of the same work by one thread without a lock, of the window. Jain: fairness over all threads.",
+         window × the time that the same work takes one thread without a lock meanwhile, of the window. Jain: fairness over all threads.",
     );
     let server = Server::start(Place::Anywhere);
     // Some turns for each thread, or fairness over all of them says nothing.
@@ -59,13 +59,13 @@ pub(crate) fn run(plan: &Plan) -> Section {
     for threads in counts {
         let mut figures: [Vec<Figures>; 4] = Default::default();
         for round in 0..rounds {
-            let alone = alone(plan.size(50, 5));
             for turn in 0..MODELS.len() {
                 let i = (round + turn) % MODELS.len();
                 // Throughput alone needs no turns.
-                let window = if MODELS[i].poll == 0 { WORK * threads as u32 * turns } else { Duration::from_secs(1) };
-                let window = window.max(plan.size(Duration::from_secs(1), Duration::from_millis(200)));
-                figures[i].push(measure(&server, &MODELS[i], threads, window, alone));
+                let window = if MODELS[i].poll == 0 { WORK * threads as u32 * turns } else { Duration::ZERO };
+                // A trip more or less must not count.
+                let window = window.max(plan.size(Duration::from_secs(3), Duration::from_millis(200)));
+                figures[i].push(measure(&server, &MODELS[i], threads, window));
             }
         }
         let of = |i: usize, what: fn(&Figures) -> f64| median(&figures[i].iter().map(what).collect::<Vec<_>>());
@@ -105,14 +105,7 @@ pub(crate) fn run(plan: &Plan) -> Section {
     section
 }
 
-/// Seconds that the work takes without a lock: a sleep takes longer than it is asked to.
-fn alone(times: u32) -> f64 {
-    let begin = Instant::now();
-    (0..times).for_each(|_| thread::sleep(WORK));
-    begin.elapsed().as_secs_f64() / f64::from(times)
-}
-
-fn measure(server: &Server, model: &Model, threads: u64, window: Duration, alone: f64) -> Figures {
+fn measure(server: &Server, model: &Model, threads: u64, window: Duration) -> Figures {
     let (port, poll) = (server.port().to_string(), model.poll.to_string());
     let threads = (threads / model.processes as u64).to_string();
     let start = || Worker::start(Place::Anywhere, "trips", &[&port, &poll, &threads]);
@@ -121,9 +114,21 @@ fn measure(server: &Server, model: &Model, threads: u64, window: Duration, alone
     // All are under way when the window begins.
     let begin = now() + 300_000_000;
     workers.iter_mut().for_each(|worker| worker.tell(&[begin, begin + window.as_nanos() as u64]));
+    let alone = alone(begin + window.as_nanos() as u64);
     let trips: Vec<u64> = workers.iter_mut().flat_map(Worker::hear).collect();
     let per_second = trips.iter().sum::<u64>() as f64 / window.as_secs_f64();
     Figures { trips_per_second: per_second, utilisation: per_second * alone, jain: jain(&trips) }
+}
+
+/// Seconds that the work takes without a lock, on average until then: a sleep takes longer than it is asked to, and longer still while others
+/// use the machine.
+fn alone(end: u64) -> f64 {
+    let (begin, mut times) = (now(), 0);
+    while now() < end {
+        thread::sleep(WORK);
+        times += 1;
+    }
+    (now() - begin) as f64 / 1e9 / f64::from(times)
 }
 
 /// A worker whose threads make trips, and that tells how many each finished in the window.

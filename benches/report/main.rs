@@ -10,6 +10,7 @@ mod held;
 mod jvm_trip;
 mod local;
 mod many_keys;
+mod peers;
 mod round_trip;
 mod server_cost;
 mod support;
@@ -47,6 +48,7 @@ enum Experiment {
     HandOver,
     Held,
     ServerCost,
+    Peers,
 }
 
 /// How long and where to.
@@ -74,6 +76,7 @@ impl Experiment {
             Self::HandOver => hand_over::run(plan),
             Self::Held => held::run(plan),
             Self::ServerCost => server_cost::run(plan),
+            Self::Peers => peers::run(plan),
         }
     }
 }
