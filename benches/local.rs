@@ -69,6 +69,14 @@ mod first_hold {
     #[divan::bench]
     fn lingering(bencher: Bencher<'_, '_>) {
         let (_generator, lock) = lock(DLockConfig::new("BENCH", "x").with_linger(Duration::from_secs(60)));
+        // It lingers once grants are heard, which the first wait sees to.
+        let held = lock.lock().unwrap();
+        let wait = || assert!(lock.try_lock_for(Duration::from_millis(5)).unwrap().is_none());
+        std::thread::scope(|scope| drop(scope.spawn(wait)));
+        held.unlock().unwrap();
+        while !lock.is_locked().unwrap() {
+            lock.lock().unwrap().unlock().unwrap();
+        }
         bencher.bench_local(|| drop(lock.lock().unwrap()));
     }
 

@@ -32,7 +32,8 @@ impl Rslock {
 
 impl Asynchronous for Rslock {
     async fn pair(&self, key: &str) {
-        let lock = self.0.lock(format!("rslock-{key}"), LEASE).await.unwrap();
+        let key = format!("rslock-{key}");
+        let lock = self.0.lock(key.as_str(), LEASE).await.unwrap();
         self.0.unlock(&lock).await;
     }
 }

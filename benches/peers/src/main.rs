@@ -62,8 +62,8 @@ fn measure(address: &Address, runtime: &Runtime, threads: usize, rounds: usize, 
             threads_do(locks.iter().map(|lock| -> Work<'_> { Box::new(|| drop(lock.lock().unwrap())) }).collect())
         })),
         ("redlock (blocking)", Box::new(|| {
-            let each = |key| -> Work<'_> { Box::new(|| locks::redlock(&redlock, key)) };
-            threads_do(keys.iter().map(each).collect())
+            let redlock = &redlock;
+            threads_do(keys.iter().map(|key| -> Work<'_> { Box::new(move || locks::redlock(redlock, key)) }).collect())
         })),
         ("rslock (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().0, &keys, window))),
         ("redis-lock (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().1, &keys, window))),
