@@ -8,7 +8,8 @@ use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
 use crate::support::stats::{jain, median};
 use crate::support::worker::{Worker, argument, listen, now, say};
-use redis_dlock::{DLockConfig, DLockGenerator};
+use redis_dlock::{DLockConfig, DLockGenerator, Error};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ struct Figures {
     /// Trips finished in the window × the time that the same work takes without a lock, of the window.
     utilisation: f64,
     jain: f64,
+    /// Trips whose lease was lost: the machine stood still for too long.
+    lost: u64,
 }
 
 pub(crate) fn run(plan: &Plan) -> Section {
@@ -78,6 +81,7 @@ pub(crate) fn run(plan: &Plan) -> Section {
             worst[0] = worst[0].min(both[0]);
             worst[1] = worst[1].min(both[1]);
         }
+        row.push((0..2).flat_map(|i| &figures[i]).map(|figures| figures.lost).sum::<u64>().to_string());
         rows.push(row);
         lines.iter_mut().enumerate().for_each(|(i, line)| line.push((threads as f64, of(i, |f| f.utilisation))));
     }
@@ -91,6 +95,7 @@ pub(crate) fn run(plan: &Plan) -> Section {
         "Jain",
         "4 processes: utilisation",
         "Jain",
+        "lost leases",
     ];
     section.table(&header, &rows);
     for (model, (limit, worst)) in MODELS.iter().zip([0.99, 0.97].into_iter().zip(worst)) {
@@ -115,9 +120,14 @@ fn measure(server: &Server, model: &Model, threads: u64, window: Duration) -> Fi
     let begin = now() + 300_000_000;
     workers.iter_mut().for_each(|worker| worker.tell(&[begin, begin + window.as_nanos() as u64]));
     let alone = alone(begin + window.as_nanos() as u64);
-    let trips: Vec<u64> = workers.iter_mut().flat_map(Worker::hear).collect();
+    let (mut lost, mut trips) = (0, Vec::new());
+    for worker in &mut workers {
+        let said = worker.hear();
+        lost += said[0];
+        trips.extend(&said[1..]);
+    }
     let per_second = trips.iter().sum::<u64>() as f64 / window.as_secs_f64();
-    Figures { trips_per_second: per_second, utilisation: per_second * alone, jain: jain(&trips) }
+    Figures { trips_per_second: per_second, utilisation: per_second * alone, jain: jain(&trips), lost }
 }
 
 /// Seconds that the work takes without a lock, on average until then: a sleep takes longer than it is asked to, and longer still while others
@@ -131,7 +141,7 @@ fn alone(end: u64) -> f64 {
     (now() - begin) as f64 / 1e9 / f64::from(times)
 }
 
-/// A worker whose threads make trips, and that tells how many each finished in the window.
+/// A worker whose threads make trips, and that tells how many leases were lost, and how many trips each thread finished in the window.
 pub(crate) fn make_trips() {
     let address = Address::Tcp(argument(0));
     let (poll, threads): (u64, usize) = (argument(1), argument(2));
@@ -141,16 +151,17 @@ pub(crate) fn make_trips() {
         .collect();
     say("");
     let (begin, end) = <[u64; 2]>::try_from(listen()).unwrap().into();
+    let lost = &AtomicU64::new(0);
     let counts: Vec<u64> = thread::scope(|scope| {
-        let count = |trip: &mut dyn FnMut(&dyn Fn())| {
+        let count = |trip: &mut dyn FnMut(&dyn Fn()) -> bool| {
             let mut finished = 0;
             while now() < end {
-                trip(&|| {
+                let is_done = trip(&|| {
                     if now() < end {
                         thread::sleep(WORK);
                     }
                 });
-                finished += u64::from((begin..end).contains(&now()));
+                finished += u64::from(is_done && (begin..end).contains(&now()));
             }
             finished
         };
@@ -161,7 +172,14 @@ pub(crate) fn make_trips() {
                 count(&mut |work| {
                     let guard = lock.lock().unwrap();
                     work();
-                    guard.unlock().unwrap();
+                    match guard.unlock() {
+                        Ok(()) => true,
+                        Err(Error::LeaseLost(_)) => {
+                            lost.fetch_add(1, Ordering::Relaxed);
+                            false
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
                 })
             }));
         }
@@ -170,16 +188,17 @@ pub(crate) fn make_trips() {
                 count(&mut |work| {
                     while !pair.try_lock(&mut raw) {
                         if now() >= end {
-                            return;
+                            return false;
                         }
                         thread::sleep(Duration::from_millis(poll));
                     }
                     work();
-                    pair.unlock(&mut raw);
+                    pair.unlock(&mut raw)
                 })
             }));
         }
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
+    let counts: Vec<_> = [lost.load(Ordering::Relaxed)].into_iter().chain(counts).collect();
     say(&counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
 }

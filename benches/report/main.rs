@@ -18,6 +18,7 @@ mod support;
 use clap::{Parser, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 use std::{env, fs};
 use support::pin;
 use support::report::{Report, Section};
@@ -97,9 +98,10 @@ fn main() {
     let plan = Plan { smoke, rounds, directory: target.join("bench") };
     let mut report = Report::new(&plan.directory, head(&plan));
     for experiment in chosen(&arguments, smoke) {
-        let load = field("/proc/loadavg", "");
+        let (load, begin) = (field("/proc/loadavg", ""), Instant::now());
         let mut section = experiment.run(&plan);
-        section.paragraph(format!("The machine's load before this: {load}."));
+        let seconds = begin.elapsed().as_secs();
+        section.paragraph(format!("The machine's load before this: {load}. It took {seconds} s."));
         report.add(section);
     }
     println!("\nWritten to {}", plan.directory.join("report.md").display());
