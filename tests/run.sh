@@ -51,20 +51,23 @@ if ! command -v cargo >/dev/null; then
 fi
 "$redis" --version
 
-# All features: TLS included. Then what differs without them. Examples and benches are compiled.
-cargo test --locked --all-features
+# The code of a test configuration, its dependencies as they are: RUSTFLAGS would build them all anew.
+shuttle=tests/cfg/shuttle.sh
+mutants=tests/cfg/mutants.sh
+
+# All features: TLS included. Then what differs without them. Examples and benches are compiled. The tests mostly wait, so they
+# may be more than there are cores.
+cargo test --locked --all-features -- --test-threads 4
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
     --skip lock::granted --skip lock::passing --skip lock::lingering --test-threads 4
 # Every order in which clients, network and server can act: millions of states.
-cargo test --locked --all-features --release --test model
-# Schedules of the threads of a client, the crate's own code: built anew, with other mutexes.
-RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_shuttle -C debug-assertions" \
-    cargo test --locked --lib --release --target-dir target/shuttle -- model::
-# Faults: the scenarios mostly wait, so they may be more than there are cores. Then the mistakes that they must find.
+CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test --locked --all-features --test model
+# Schedules of the threads of a client, the crate's own code: with other mutexes.
+CARGO_PROFILE_DEV_OPT_LEVEL=3 RUSTC_WORKSPACE_WRAPPER=$shuttle cargo test --locked --all-features --lib -- model::
+# Faults: the scenarios wait even more. Then the mistakes that they must find.
 cargo test --locked --all-features --test faults -- --test-threads 8
-RUSTFLAGS="${RUSTFLAGS:-} --cfg dlock_mutants" cargo test --locked --all-features --target-dir target/mutants --test faults -- \
-    mutants:: --test-threads 3
+RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
 cargo test --locked --all-features --no-run --benches
 cargo test --locked --lib
 cargo test --locked --doc

@@ -17,10 +17,11 @@ on_both_stores!(
 );
 
 fn a_hold_outlives_ten_leases(lab: &Lab) {
-    const LEASE: Duration = Duration::from_millis(200);
+    // Long enough for a machine on which many others want to run.
+    const LEASE: Duration = Duration::from_millis(500);
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 200).with_renew_at(0.25)).unwrap();
-    let elsewhere = lab.generator().generate_with(config("x", 200)).unwrap();
+    let lock = generator.generate_with(config("x", 500).with_renew_at(0.25)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 500)).unwrap();
     let guard = lock.lock().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&over);
