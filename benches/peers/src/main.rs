@@ -2,6 +2,7 @@
 //!
 //! Arguments: port of a Redis server, rounds, milliseconds a round. Writes lines `name, threads, pairs a second of each round`, by tabs.
 
+#[allow(dead_code)]
 #[path = "../../report/support/crew.rs"]
 mod crew;
 mod locks;
@@ -17,7 +18,6 @@ use locks::{Asynchronous, Dist, RedisLock, Rslock};
 use raw::{Address, Pair, Raw};
 use stats::{Variant, interleave};
 use std::cell::RefCell;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,20 +51,39 @@ fn measure(address: &Address, runtime: &Runtime, threads: usize, rounds: usize, 
     drop(enter);
     let threads_do = |works: Vec<Work<'_>>| crew::run(&mut { works }, window, Duration::ZERO).per_second;
     let mut variants: Vec<(&str, Variant<'_>)> = vec![
-        ("raw pair, own connections", Box::new(|| {
-            let each = connections.iter_mut().zip(&pairs);
-            threads_do(each.map(|(raw, pair)| -> Work<'_> { Box::new(|| pair.run(raw)) }).collect())
-        })),
-        ("redis-dlock, unlock()", Box::new(|| {
-            threads_do(locks.iter().map(|lock| -> Work<'_> { Box::new(|| lock.lock().unwrap().unlock().unwrap()) }).collect())
-        })),
-        ("redis-dlock, drop", Box::new(|| {
-            threads_do(locks.iter().map(|lock| -> Work<'_> { Box::new(|| drop(lock.lock().unwrap())) }).collect())
-        })),
-        ("redlock (blocking)", Box::new(|| {
-            let redlock = &redlock;
-            threads_do(keys.iter().map(|key| -> Work<'_> { Box::new(move || locks::redlock(redlock, key)) }).collect())
-        })),
+        (
+            "raw pair, own connections",
+            Box::new(|| {
+                let each = connections.iter_mut().zip(&pairs);
+                threads_do(each.map(|(raw, pair)| -> Work<'_> { Box::new(|| pair.run(raw)) }).collect())
+            }),
+        ),
+        (
+            "redis-dlock, unlock()",
+            Box::new(|| {
+                threads_do(
+                    locks
+                        .iter()
+                        .map(|lock| -> Work<'_> { Box::new(|| lock.lock().unwrap().unlock().unwrap()) })
+                        .collect(),
+                )
+            }),
+        ),
+        (
+            "redis-dlock, drop",
+            Box::new(|| {
+                threads_do(locks.iter().map(|lock| -> Work<'_> { Box::new(|| drop(lock.lock().unwrap())) }).collect())
+            }),
+        ),
+        (
+            "redlock (blocking)",
+            Box::new(|| {
+                let redlock = &redlock;
+                threads_do(
+                    keys.iter().map(|key| -> Work<'_> { Box::new(move || locks::redlock(redlock, key)) }).collect(),
+                )
+            }),
+        ),
         ("rslock (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().0, &keys, window))),
         ("redis-lock (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().1, &keys, window))),
         ("distributed-lock-redis (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().2, &keys, window))),
@@ -81,20 +100,19 @@ fn measure(address: &Address, runtime: &Runtime, threads: usize, rounds: usize, 
 fn tasks_do<L: Asynchronous>(runtime: &Runtime, lock: &L, keys: &[String], window: Duration) -> f64 {
     let stop = Arc::new(AtomicBool::new(false));
     let begin = Instant::now();
-    let tasks: Vec<_> = keys.iter().map(|key| runtime.spawn(pairs(lock.clone(), key.clone(), Arc::clone(&stop)))).collect();
+    let tasks: Vec<_> =
+        keys.iter().map(|key| runtime.spawn(pairs(lock.clone(), key.clone(), Arc::clone(&stop)))).collect();
     std::thread::sleep(window);
     stop.store(true, Ordering::Relaxed);
     let pairs: u64 = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
     pairs as f64 / begin.elapsed().as_secs_f64()
 }
 
-fn pairs<L: Asynchronous>(lock: L, key: String, stop: Arc<AtomicBool>) -> impl Future<Output = u64> + Send {
-    async move {
-        let mut pairs = 0;
-        while !stop.load(Ordering::Relaxed) {
-            lock.pair(&key).await;
-            pairs += 1;
-        }
-        pairs
+async fn pairs<L: Asynchronous>(lock: L, key: String, stop: Arc<AtomicBool>) -> u64 {
+    let mut pairs = 0;
+    while !stop.load(Ordering::Relaxed) {
+        lock.pair(&key).await;
+        pairs += 1;
     }
+    pairs
 }

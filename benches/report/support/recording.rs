@@ -85,8 +85,10 @@ pub(crate) fn record_rare(port: u16) -> Vec<Rare> {
         }
     }
     // The waiter's acquire, polls, and at last its release.
-    if let [acquire, poll, .., _] = commands(&asked)[..] {
-        let before = held.into_iter().chain([acquire.to_vec()]).collect();
+    let asked = commands(&asked);
+    let scripts = asked.iter().enumerate().filter(|(_, command)| String::from_utf8_lossy(command).contains("EVALSHA"));
+    if let [_, (at, poll), .., _] = scripts.collect::<Vec<_>>()[..] {
+        let before = held.into_iter().chain(asked[..at].iter().map(|command| command.to_vec())).collect();
         rare.push(Rare { name: "poll, somebody else holds it", before, command: poll.to_vec() });
     }
     rare
