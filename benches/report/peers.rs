@@ -5,7 +5,8 @@ use crate::support::pin::{self, SETTINGS};
 use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
 use crate::support::stats::{median, ratio};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name, threads, and pairs a second of each round.
@@ -38,16 +39,30 @@ pub(crate) fn run(plan: &Plan) -> Section {
         section.paragraph(format!("**{setting}**"));
         section.table(&["crate", "threads or tasks", "pairs a second", "relative to raw"], &rows);
     }
+    section.paragraph(format!("Versions: {}.", versions()));
     section
 }
 
+/// The peers' versions.
+fn versions() -> String {
+    let lock = fs::read_to_string(directory().join("Cargo.lock")).unwrap();
+    let version = |name: &str| {
+        let after = lock.split(&format!("name = \"{name}\"\nversion = \"")).nth(1).unwrap_or("unknown");
+        format!("{name} {}", after.split('"').next().unwrap_or_default())
+    };
+    ["redlock", "rslock", "redis-lock", "distributed-lock-redis"].map(version).join(", ")
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers")
+}
+
 fn measure(plan: &Plan, server: &Server) -> Vec<Line> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers");
     let target = plan.directory.parent().unwrap().join("peers");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
-        .args(["run", "--quiet", "--release", "--locked", "--manifest-path"])
-        .arg(directory.join("Cargo.toml"))
+        .args(["run", "--quiet", "--release", "--manifest-path"])
+        .arg(directory().join("Cargo.toml"))
         .arg("--target-dir")
         .arg(target)
         .arg("--")
