@@ -252,8 +252,10 @@ impl Key {
             }
             _ => return true,
         };
+        let unconfirmed = Unconfirmed { key: self, client };
         log::debug!("lock {:?}: granted late, extending before use", self.name);
         crate::lease::extend_now(client, self, &worn, false, patience.limit(now, client.processor.command_limit()));
+        std::mem::forget(unconfirmed);
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && client.clock.now() < tenure.deadline() => {
@@ -365,6 +367,18 @@ impl Key {
     }
 }
 
+/// A hold of which its thread has not been told: a panic of the store gives it back, for nobody would.
+struct Unconfirmed<'a> {
+    key: &'a Arc<Key>,
+    client: &'a Client,
+}
+
+impl Drop for Unconfirmed<'_> {
+    fn drop(&mut self) {
+        drop(self.key.discard(self.client));
+    }
+}
+
 impl Key {
     /// Gives up a grant that was heard and that nobody takes.
     pub(crate) fn give_up_grant(&self, locker: &Arc<str>) {
@@ -378,6 +392,10 @@ impl Drop for Key {
     fn drop(&mut self) {
         if let Some(client) = self.client.upgrade() {
             client.forget_key(&self.name);
+        }
+        let owner = self.hold.owner();
+        if owner != owner::NOBODY {
+            owner::hold_is_gone(owner);
         }
     }
 }
