@@ -238,6 +238,7 @@ mod tenure;
 mod tokens;
 mod turn;
 mod unguarded;
+mod validity;
 mod worker;
 
 #[cfg(fuzzing)]

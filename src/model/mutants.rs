@@ -94,6 +94,8 @@ pub(crate) enum Mutant {
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
     TokensStand,
+    TakesDenialForLoss,
+    GivesUpWhenDenied,
 }
 
 std::thread_local! {

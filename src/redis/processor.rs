@@ -8,7 +8,7 @@ use super::link::Endpoint;
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
-use super::transport::{Answer, Mark, Transport};
+use super::transport::{Answer, Mark, Reply, Transport};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
     AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
@@ -30,9 +30,6 @@ pub struct RedisLockProcessor {
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
 }
-
-/// A reply, and the connection that it came on.
-type Reply = Result<(Value, u64), Error>;
 
 impl RedisLockProcessor {
     /// Connects to `redis://[user][:password@]host[:port][/db]` (`rediss://` with the feature `tls`, `unix:///path`).
@@ -120,8 +117,21 @@ impl RedisLockProcessor {
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let mut outcomes = self.run_requests(&[request], limit, false);
-        outcomes.pop().unwrap_or_else(|| Err(mismatch()))
+        let start = Instant::now();
+        let texts = Texts::of(&request);
+        let call = texts.call(&request);
+        let mark = Mark::of(call.keys[0]);
+        let send = |full_text: bool, limit: Duration| {
+            let mut packed = Packed::for_one();
+            packed.push(&call, full_text);
+            self.transport.call(mark, packed, limit)
+        };
+        let mut reply = send(false, limit);
+        if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
+            self.knows_release.store(false, Ordering::Relaxed);
+            reply = send(true, limit.saturating_sub(start.elapsed()));
+        }
+        read(&self.transport, &request, reply)
     }
 }
 
@@ -210,7 +220,7 @@ impl LockProcessor for RedisLockProcessor {
         }
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
-        let mut packed = Packed::default();
+        let mut packed = Packed::for_one();
         packed.push(&texts.call(&request), false);
         let knows_release = Arc::clone(&self.knows_release);
         let callback = move |answer: Answer| {

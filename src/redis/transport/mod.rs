@@ -23,6 +23,7 @@ use super::script::Packed;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
+use ::redis::Value;
 use lane::{Lane, Settings};
 use line::Line;
 use pending::Pending;
@@ -40,13 +41,20 @@ const LANES: usize = 4;
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
+/// So many callers at once are a crowd, and share so many lanes.
+const CROWD: usize = 8;
+const LANES_OF_CROWD: usize = 2;
+
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
+
+/// A reply, and the epoch of the connection that it came on.
+pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
 pub(crate) struct Transport<L: Line = Endpoint> {
     settings: Arc<Settings<L>>,
-    lanes: Vec<Lane<L>>,
+    lanes: [Lane<L>; LANES],
     routes: Arc<Routes>,
     /// Until when no connection is opened besides the first.
     only_one_until: Mutex<Option<Instant>>,
@@ -82,7 +90,7 @@ impl<L: Line> Transport<L> {
             Arc::new(Settings { line, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
-            lanes: (0..LANES).map(lane).collect(),
+            lanes: std::array::from_fn(lane),
             settings,
             routes: Arc::new(Routes::new()),
             only_one_until: Mutex::new(None),
@@ -95,14 +103,19 @@ impl<L: Line> Transport<L> {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new() }
     }
 
+    /// Sends one command about a key and waits for its reply, at most `limit`.
+    pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
+        let deadline = deadline_in(limit);
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let call = Arc::new(Pending::new(packed, passage));
+        self.lanes[lane].begin(&call, deadline, true);
+        let Answer { mut values, epoch, failure } = self.finish(lane, &call, deadline, limit, false);
+        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
+    }
+
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
-    pub(crate) fn run(
-        &self,
-        batch: Batch,
-        limit: Duration,
-        or_break: bool,
-    ) -> Vec<Result<(::redis::Value, u64), Error>> {
+    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let deadline = deadline_in(limit);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
@@ -116,17 +129,7 @@ impl<L: Line> Transport<L> {
             if !is_one {
                 self.lanes[lane].attend(&call, deadline);
             }
-            let mut answer = self.lanes[lane].finish(&call, deadline, limit, or_break);
-            if lane > 0
-                && let Some((packed, mut passage)) = call.unconnected()
-            {
-                *self.only_one_until.lock() = Some(now() + NO_MORE);
-                if passage.turn(0) {
-                    let again = Arc::new(Pending::new(packed, passage));
-                    self.lanes[0].begin(&again, deadline, true);
-                    answer = self.lanes[0].finish(&again, deadline, limit, or_break);
-                }
-            }
+            let answer = self.finish(lane, &call, deadline, limit, or_break);
             answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
         let next = |part: &usize| {
@@ -134,6 +137,23 @@ impl<L: Line> Transport<L> {
             values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
         };
         batch.order.iter().map(next).collect()
+    }
+
+    /// Waits for the answer to a call that was begun; when there was no connection to be had on its lane, it goes on the first one.
+    fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
+        let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
+        if lane > 0
+            && answer.failure.is_some()
+            && let Some((packed, mut passage)) = call.unconnected()
+        {
+            *self.only_one_until.lock() = Some(now() + NO_MORE);
+            if passage.turn(0) {
+                let again = Arc::new(Pending::new(packed, passage));
+                self.lanes[0].begin(&again, deadline, true);
+                return self.lanes[0].finish(&again, deadline, limit, or_break);
+            }
+        }
+        answer
     }
 
     /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
@@ -186,15 +206,17 @@ impl<L: Line> Transport<L> {
     }
 
     /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
-    /// to be connected first only for who has time for that.
+    /// to be connected first only for who has time for that. A crowd is better off on a few lanes, where one write carries more.
     fn choose(&self, limit: Duration) -> usize {
-        let (mut best, mut least) = (0, usize::MAX);
-        for (n, lane) in self.lanes.iter().enumerate() {
-            let load = lane.load();
-            if load < least && (n == 0 || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open())) {
-                (best, least) = (n, load);
+        let loads: [usize; LANES] = std::array::from_fn(|n| self.lanes[n].load());
+        let lanes = if loads.iter().sum::<usize>() < CROWD { LANES } else { LANES_OF_CROWD };
+        let mut best = 0;
+        for n in 0..lanes {
+            let is_ready = || self.lanes[n].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+            if loads[n] < loads[best] && is_ready() {
+                best = n;
             }
-            if load == 0 {
+            if loads[n] == 0 {
                 break;
             }
         }

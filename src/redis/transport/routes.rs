@@ -28,7 +28,9 @@ pub(crate) struct Routes(Vec<AtomicU32>);
 #[derive(Debug)]
 pub(crate) struct Passage {
     routes: Arc<Routes>,
-    marks: Vec<Mark>,
+    /// Mostly there is one.
+    first: Option<Mark>,
+    more: Vec<Mark>,
 }
 
 impl Mark {
@@ -77,34 +79,36 @@ impl Routes {
 
 impl Passage {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
-        Self { routes: Arc::clone(routes), marks: Vec::new() }
+        Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
     /// Counts one more call in, which goes where the lane says that is returned.
     pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
         let lane = routes.enter(mark, preferred);
-        (lane, Self { routes: Arc::clone(routes), marks: vec![mark] })
+        (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
     }
 
     /// Takes these calls another way; `false` when others are under way about one of their keys.
     pub(crate) fn turn(&mut self, lane: usize) -> bool {
-        self.marks.sort_unstable();
-        self.marks.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
+        self.more.extend(self.first.take());
+        self.more.sort_unstable();
+        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
     }
 
     /// Moves the calls to the one that is returned.
     pub(crate) fn take(&mut self) -> Self {
-        Self { routes: Arc::clone(&self.routes), marks: std::mem::take(&mut self.marks) }
+        Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     /// Counts the calls out.
     pub(crate) fn give_back(&mut self) {
-        self.marks.drain(..).for_each(|mark| self.routes.leave(mark));
+        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|mark| self.routes.leave(mark));
     }
 
     /// Takes over the calls of another one.
     pub(crate) fn join(&mut self, mut other: Self) {
-        self.marks.append(&mut other.marks);
+        self.more.extend(other.first.take());
+        self.more.append(&mut other.more);
     }
 }
 

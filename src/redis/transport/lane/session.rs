@@ -63,8 +63,13 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken.
-    pub(super) fn deliver(&mut self, replies: Vec<Value>, over: &mut Vec<Arc<Pending>>) -> io::Result<()> {
+    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own.
+    pub(super) fn deliver(
+        &mut self,
+        replies: Vec<Value>,
+        own: Option<&Arc<Pending>>,
+        over: &mut Vec<Arc<Pending>>,
+    ) -> io::Result<()> {
         for value in replies {
             let Some(oldest) = self.due.front_mut() else {
                 return Err(unasked());
@@ -74,6 +79,7 @@ impl<L: Line> Session<L> {
             if oldest.left == 0
                 && let Some(due) = self.due.pop_front()
                 && is_over
+                && own.is_none_or(|own| !Arc::ptr_eq(own, &due.call))
             {
                 over.push(due.call);
             }
