@@ -150,10 +150,9 @@ impl Network {
         self.net.0.lock().log.clone()
     }
 
-    /// Whether a connection ended before its time.
-    pub(super) fn is_broken(&self, connection: usize) -> bool {
-        let net = self.net.0.lock();
-        net.wires[connection].is_broken || net.wires[connection].is_cut
+    /// Which connections have ended.
+    pub(super) fn broken(&self) -> Vec<bool> {
+        self.net.0.lock().wires.iter().map(|wire| wire.is_broken || wire.is_cut).collect()
     }
 
     fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
