@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the processor sees |
 //! | `routes.rs` | that all which is under way about a key goes one way |
-//! | `lane.rs`, `lane/` | one connection, shared by its callers |
+//! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
 //! | `line.rs` | what a lane needs of a connection |
 //!
