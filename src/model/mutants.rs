@@ -152,7 +152,7 @@ const LEFT: &[&str] = &["left in the store", "closed in", "never at rest"];
 caught! {
     settles_without_look: SettlesWithoutLook, TWO, &["waits for what it was given"];
     gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, LEFT;
-    gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on"];
+    gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on", "max_steps"];
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
     counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;
     counts_from_reply: CountsFromReply, TWO_FAULTY, TWO_INSIDE;
@@ -164,7 +164,7 @@ caught! {
     drops_turn: DropsTurn, GIVE_UPS_FAULTY, &["deadlock", "never at rest", "closed in"];
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
-    deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver"];
+    deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
     keeps_unwanted: KeepsUnwanted, GIVE_UPS_ASKING, LEFT;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;

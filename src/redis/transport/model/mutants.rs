@@ -22,7 +22,7 @@ caught! {
     writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
     departs_with_duty: DepartsWithDuty, LEAVING, LEFT;
     fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
-    forgets_backlog: ForgetsBacklog, NARROW, LEFT;
+    forgets_backlog: ForgetsBacklog, NARROW, &["deadlock", "exceeded max_steps", "without a reason", "without an answer"];
     leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
     gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
     forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, UNHEARD;
