@@ -1,17 +1,21 @@
 //! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
+//!
+//! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
 
 use super::builder::RedisBuilder;
 use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
 use super::keys::{inbox_channel, queue_key};
 use super::link::Endpoint;
+use super::plain::{self, Calm, Found};
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
 use super::transport::{Answer, Mark, Transport};
+use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor, Outcome,
     PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
 };
 use ::redis::Value;
@@ -29,6 +33,7 @@ pub struct RedisLockProcessor {
     io_timeout: Duration,
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
+    calm: Arc<Calm>,
 }
 
 /// A reply, and the connection that it came on.
@@ -59,7 +64,7 @@ impl RedisLockProcessor {
         // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
-        Self { transport: Transport::new(endpoint, io_timeout), io_timeout, knows_release }
+        Self { transport: Transport::new(endpoint, io_timeout), io_timeout, knows_release, calm: Arc::new(Calm::new()) }
     }
 
     /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
@@ -113,27 +118,60 @@ impl RedisLockProcessor {
         }
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
+        let sent_at = SystemClock.now();
         let replies = self.run(&calls, limit, or_break);
-        requests.iter().zip(replies).map(|(request, reply)| read(&self.transport, request, reply)).collect()
+        requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let mut outcomes = self.run_requests(&[request], limit, false);
         outcomes.pop().unwrap_or_else(|| Err(mismatch()))
     }
-}
 
-/// Reads a reply, and notes what it says about its connection.
-fn read(transport: &Transport, request: &Request<'_>, reply: Reply) -> Result<Outcome, Error> {
-    let (value, epoch) = reply?;
-    if is_no_master(&value) {
-        transport.mark_unnumbered();
+    /// Reads the reply to a request that was sent at that moment, and notes what it says about its connection and its key.
+    fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
+        let (value, epoch) = reply?;
+        if is_no_master(&value) {
+            self.transport.mark_unnumbered();
+        }
+        let outcome = reply::outcome(request, &value)?;
+        if let Some(number) = reply::number_of(&outcome) {
+            self.transport.mark_numbered(epoch, number, sent_at);
+        }
+        self.calm.note(Mark::of(request::key_of(request)), &outcome);
+        Ok(outcome)
     }
-    let outcome = reply::outcome(request, &value)?;
-    if reply::has_number(&outcome) {
-        transport.mark_numbered(epoch);
+
+    /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
+    /// the script is to be asked.
+    fn acquire_plainly(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<Option<Grant>, Error> {
+        let start = Instant::now();
+        let mark = Mark::of(request.key);
+        if !self.calm.has(mark) {
+            return Ok(None);
+        }
+        let Some(way) = self.transport.proved_way(mark, limit) else { return Ok(None) };
+        let proof = way.proof;
+        let (replies, epoch) = self.transport.run_on(way, plain::pack(request), limit)?;
+        if replies.iter().any(is_no_master) {
+            self.transport.mark_unnumbered();
+        }
+        match plain::read(&replies, request)? {
+            Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
+                return Ok(Some(Grant { number, waiting: 0 }));
+            }
+            Found::Untouched => return Ok(None),
+            Found::Taken(_) | Found::Doubtful => {}
+        }
+        let AcquireRequest { key, locker, lease, .. } = *request;
+        let release = ReleaseRequest { key, locker, lease, next: None, gap: None };
+        match self.release(&release, limit.saturating_sub(start.elapsed())) {
+            Ok(_) => Ok(None),
+            Err(Error::ShutDown) => Err(Error::ShutDown),
+            // Whatever it was, the key may be the locker's.
+            Err(error) => Err(Error::backend(BackendFailure::Unknown, error.to_string())),
+        }
     }
-    Ok(outcome)
 }
 
 /// Reads the answer to a posted release.
@@ -156,7 +194,11 @@ fn mismatch() -> Error {
 
 impl LockProcessor for RedisLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        match self.run_one(Request::Acquire(*request), limit)? {
+        let start = Instant::now();
+        if let Some(grant) = self.acquire_plainly(request, limit)? {
+            return Ok(AcquireOutcome::Acquired(grant));
+        }
+        match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {
             Outcome::Acquire(outcome) => Ok(outcome),
             _ => Err(mismatch()),
         }
@@ -205,20 +247,22 @@ impl LockProcessor for RedisLockProcessor {
             done(answer);
             return false;
         }
+        let mark = Mark::of(request.key);
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::default();
         packed.push(&texts.call(&request), false);
-        let knows_release = Arc::clone(&self.knows_release);
+        let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let callback = move |answer: Answer| {
             let answer = released(answer);
-            if answer.is_err() {
+            match &answer {
+                Ok(outcome) => calm.note_release(mark, outcome),
                 // It may not know the script any more, or be another server.
-                knows_release.store(false, Ordering::Relaxed);
+                Err(_) => knows_release.store(false, Ordering::Relaxed),
             }
             done(answer);
         };
-        self.transport.post(Mark::of(request::key_of(&request)), packed, limit, Box::new(callback));
+        self.transport.post(mark, packed, limit, Box::new(callback));
         true
     }
 

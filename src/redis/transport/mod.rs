@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the processor sees |
+//! | `proof.rs` | which connections may be believed a number that no script has looked at |
 //! | `routes.rs` | that all which is under way about a key goes one way |
 //! | `lane.rs`, `lane/` | one connection, shared by its callers |
 //! | `pending.rs` | one call under way |
@@ -14,21 +15,26 @@
 mod lane;
 mod line;
 mod pending;
+mod proof;
 mod routes;
 
 use super::link::Endpoint;
 use super::script::Packed;
+use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::sync::Mutex;
 use lane::{Lane, Settings};
 use pending::Pending;
+use proof::{Proofs, Worth};
 use routes::{Passage, Routes};
+use ::redis::Value;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
+pub(crate) use proof::Proof;
 pub(crate) use routes::Mark;
 
 /// The most connections for commands.
@@ -45,6 +51,7 @@ pub(crate) struct Transport {
     settings: Arc<Settings<Endpoint>>,
     lanes: Vec<Lane<Endpoint>>,
     routes: Arc<Routes>,
+    proofs: Proofs,
     /// Until when no connection is opened besides the first.
     only_one_until: Mutex<Option<Instant>>,
     /// The process that opened it.
@@ -57,6 +64,13 @@ pub(crate) struct Batch {
     preferred: usize,
     /// For each command, its part.
     order: Vec<usize>,
+}
+
+/// The way of a call about one key, on a connection whose numbers were proved of late.
+pub(crate) struct ProvedWay {
+    lane: usize,
+    passage: Passage,
+    pub(crate) proof: Proof,
 }
 
 struct Part {
@@ -76,6 +90,7 @@ impl Transport {
             lanes: (0..LANES).map(lane).collect(),
             settings,
             routes: Arc::new(Routes::new()),
+            proofs: Proofs::new(),
             only_one_until: Mutex::new(None),
             pid: std::process::id(),
         }
@@ -88,15 +103,42 @@ impl Transport {
 
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
-    pub(crate) fn run(
-        &self,
-        batch: Batch,
-        limit: Duration,
-        or_break: bool,
-    ) -> Vec<Result<(::redis::Value, u64), Error>> {
+    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Result<(Value, u64), Error>> {
+        let answers = self.answers(batch.parts, limit, or_break);
+        let mut answers: Vec<_> =
+            answers.into_iter().map(|answer| (answer.values.into_iter(), answer.epoch, answer.failure)).collect();
+        let next = |part: &usize| {
+            let (values, epoch, failure) = &mut answers[*part];
+            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
+        };
+        batch.order.iter().map(next).collect()
+    }
+
+    /// A way for commands about a key whose numbers may be believed, if there is one; it is used up by
+    /// [`run_on`](Self::run_on).
+    pub(crate) fn proved_way(&self, mark: Mark, limit: Duration) -> Option<ProvedWay> {
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let proof = self.proofs.of(lane)?;
+        Some(ProvedWay { lane, passage, proof })
+    }
+
+    /// Sends commands that belong together, and waits for all their replies, at most `limit`: all of them, and the connection
+    /// that they came on.
+    pub(crate) fn run_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
+        let replies = packed.replies;
+        let part = Part { lane: way.lane, packed, passage: way.passage };
+        let answer = self.answers(vec![part], limit, false).pop().unwrap_or_default();
+        if answer.values.len() < replies {
+            return Err(answer.failure.unwrap_or_else(lost));
+        }
+        Ok((answer.values, answer.epoch))
+    }
+
+    /// Sends the parts and waits for the answer to each.
+    fn answers(&self, parts: Vec<Part>, limit: Duration, or_break: bool) -> Vec<Answer> {
         let deadline = deadline_in(limit);
-        let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
-        for Part { lane, packed, passage } in batch.parts {
+        let mut calls: Vec<_> = Vec::with_capacity(parts.len());
+        for Part { lane, packed, passage } in parts {
             let call = Arc::new(Pending::new(packed, passage, None));
             let lane = self.open_or_first(lane);
             self.lanes[lane].begin(&call, deadline);
@@ -113,13 +155,9 @@ impl Transport {
                 self.lanes[0].begin(&again, deadline);
                 answer = self.lanes[0].finish(&again, deadline, limit, or_break);
             }
-            answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
+            answers.push(answer);
         }
-        let next = |part: &usize| {
-            let (values, epoch, failure) = &mut answers[*part];
-            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
-        };
-        batch.order.iter().map(next).collect()
+        answers
     }
 
     /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
@@ -136,15 +174,28 @@ impl Transport {
         self.lanes.iter().fold(false, |missing, lane| lane.collect() || missing)
     }
 
-    /// Remembers that the connection has had its first fence number: from now on the fence may lag a little.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
+    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
+    /// lag a little, and for a while numbers that no script has looked at may be believed.
+    pub(crate) fn mark_numbered(&self, epoch: u64, number: u64, sent_at: Moment) {
         self.lanes[epoch as usize % LANES].mark_numbered(epoch);
+        self.proofs.prove(epoch, number, sent_at);
     }
 
     /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
-    /// issued numbers since.
+    /// issued numbers since; or the fence was lost.
     pub(crate) fn mark_unnumbered(&self) {
         self.lanes.iter().for_each(Lane::mark_unnumbered);
+        self.proofs.end();
+    }
+
+    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
+    /// be shown. One that is not above those before it ends all proofs.
+    pub(crate) fn believes(&self, proof: Proof, epoch: u64, number: u64) -> bool {
+        let worth = self.proofs.judge(proof, epoch, number);
+        if worth == Worth::Fallen {
+            self.mark_unnumbered();
+        }
+        worth == Worth::Believed
     }
 
     /// Whether the server has ever answered.
