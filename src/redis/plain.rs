@@ -19,6 +19,8 @@
 //!   released, which hands the key over, and asks by the script, which puts it at the queue's end.
 //! * *Whatever else is not as it should be* (a `SET` that was executed, with an error after it) is released, too, and the
 //!   script speaks: it names what is wrong. A locker that is nowhere, and nowhere under way, may be sent once more.
+//! * *When the answer to that release is lost, the locker is given up.* It may be executed late, and would end a tenure that a poll
+//!   has found meanwhile. So a poll of such a locker is another release, and answers `Gone`.
 //! * *No answer is no answer*: an unknown outcome, as with the script. What is late can take a free key for the locker, as a late
 //!   script can, and the same polls and releases deal with it.
 //!
@@ -31,8 +33,9 @@ use super::script::Packed;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
+use crate::sync::Mutex;
 use ::redis::Value;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
@@ -51,6 +54,13 @@ pub(super) enum Found {
 /// Which keys are likely to be free, by what was last heard of them.
 #[derive(Debug)]
 pub(super) struct Calm(Vec<AtomicU8>);
+
+/// Lockers of plain attempts whose release has no answer: they must not come to hold any more.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    lockers: Mutex<Vec<String>>,
+    any: AtomicBool,
+}
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
@@ -85,6 +95,28 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
             }
         }
         _ => Ok(Found::Doubtful),
+    }
+}
+
+impl GivenUp {
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has(&self, locker: &str) -> bool {
+        self.lockers.lock().iter().any(|other| other == locker)
+    }
+
+    pub(super) fn add(&self, locker: &str) {
+        self.lockers.lock().push(locker.to_owned());
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// A release of the locker was answered.
+    pub(super) fn remove(&self, locker: &str) {
+        let mut lockers = self.lockers.lock();
+        lockers.retain(|other| other != locker);
+        self.any.store(!lockers.is_empty(), Ordering::Release);
     }
 }
 
@@ -219,12 +251,9 @@ mod tests {
     fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
         let packed = pack(&REQUEST);
         let mut wanted = Vec::new();
-        for words in [
-            &["SET", "k", "l-1", "NX", "PX", "500"][..],
-            &["LLEN", &queue_key("k")],
-            &["INCR", FENCE],
-            &["GET", "k"],
-        ] {
+        for words in
+            [&["SET", "k", "l-1", "NX", "PX", "500"][..], &["LLEN", &queue_key("k")], &["INCR", FENCE], &["GET", "k"]]
+        {
             wanted.extend(::redis::cmd(words[0]).arg(&words[1..]).get_packed_command());
         }
         assert_eq!((packed.bytes, packed.replies), (wanted, 4));

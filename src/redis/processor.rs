@@ -7,7 +7,7 @@ use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
 use super::keys::{inbox_channel, queue_key};
 use super::link::Endpoint;
-use super::plain::{self, Calm, Found};
+use super::plain::{self, Calm, Found, GivenUp};
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
@@ -34,6 +34,7 @@ pub struct RedisLockProcessor {
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
     calm: Arc<Calm>,
+    given_up: GivenUp,
 }
 
 /// A reply, and the connection that it came on.
@@ -64,7 +65,13 @@ impl RedisLockProcessor {
         // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
-        Self { transport: Transport::new(endpoint, io_timeout), io_timeout, knows_release, calm: Arc::new(Calm::new()) }
+        Self {
+            transport: Transport::new(endpoint, io_timeout),
+            io_timeout,
+            knows_release,
+            calm: Arc::new(Calm::new()),
+            given_up: GivenUp::default(),
+        }
     }
 
     /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
@@ -116,6 +123,42 @@ impl RedisLockProcessor {
         if requests.is_empty() {
             return Vec::new();
         }
+        if self.given_up.any() {
+            return self.run_requests_about_given_up(requests, limit, or_break);
+        }
+        self.run_scripts(requests, limit, or_break)
+    }
+
+    /// As [`run_requests`](Self::run_requests), with a release in place of each poll of a locker that must not come to hold.
+    fn run_requests_about_given_up(
+        &self,
+        requests: &[Request<'_>],
+        limit: Duration,
+        or_break: bool,
+    ) -> Vec<Result<Outcome, Error>> {
+        let mut sent = requests.to_vec();
+        for request in &mut sent {
+            if let Request::Poll(PollRequest { key, locker, lease }) = *request
+                && self.given_up.has(locker)
+            {
+                *request = Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None });
+            }
+        }
+        let outcomes = self.run_scripts(&sent, limit, or_break);
+        let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
+            let outcome = outcome?;
+            if let Request::Release(release) = sent {
+                self.given_up.remove(release.locker);
+            }
+            Ok(match (request, sent) {
+                (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
+                _ => outcome,
+            })
+        };
+        requests.iter().zip(&sent).zip(outcomes).map(read).collect()
+    }
+
+    fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
@@ -163,13 +206,27 @@ impl RedisLockProcessor {
             Found::Untouched => return Ok(None),
             Found::Taken(_) | Found::Doubtful => {}
         }
+        self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
+    }
+
+    /// Makes sure that nothing of a plain attempt stays in the store.
+    fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
+        let start = Instant::now();
         let AcquireRequest { key, locker, lease, .. } = *request;
-        let release = ReleaseRequest { key, locker, lease, next: None, gap: None };
-        match self.release(&release, limit.saturating_sub(start.elapsed())) {
-            Ok(_) => Ok(None),
+        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
+        if matches!(result, Err(Error::Conflict { .. })) {
+            // There is no queue to look into, nobody to hand over to. A lease that ends at once frees the key.
+            let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
+            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
+        }
+        match result {
+            Ok(()) => Ok(()),
             Err(Error::ShutDown) => Err(Error::ShutDown),
-            // Whatever it was, the key may be the locker's.
-            Err(error) => Err(Error::backend(BackendFailure::Unknown, error.to_string())),
+            // Whatever it was, the key may be the locker's, and a release may come late.
+            Err(error) => {
+                self.given_up.add(locker);
+                Err(Error::backend(BackendFailure::Unknown, error.to_string()))
+            }
         }
     }
 }

@@ -114,6 +114,8 @@ const PAIR: Rules = Rules {
     extends: true,
     probes: false,
     gaps: 0,
+    plain: false,
+    deletes: false,
     publish: true,
     clock: None,
     alike: true,
@@ -136,6 +138,18 @@ const FENCE: Rules = Rules {
     extends: false,
     clock: Some(Clock { tick: 4, slack: 6, end: 18 }),
     lockers: &[2, 1],
+    alike: false,
+    ..PAIR
+};
+
+/// Two clients that try plain commands, and whose key is deleted.
+const DELETED: Rules = Rules {
+    plain: true,
+    deletes: true,
+    crashes: false,
+    drops: false,
+    deafness: false,
+    extends: false,
     alike: false,
     ..PAIR
 };
@@ -247,4 +261,34 @@ fn three_with_a_crash() {
 #[test]
 fn two_twice_with_a_lost_fence() {
     holds("two twice, lost fence", FENCE);
+}
+
+#[test]
+fn two_once_plainly() {
+    holds("two once, plain", Rules { plain: true, under_way: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn two_twice_plainly() {
+    holds("two twice, plain", Rules { plain: true, faults: 0, extends: false, ..PAIR });
+}
+
+#[test]
+fn two_once_plainly_with_gaps() {
+    holds("two once, plain, gaps", Rules { plain: true, gaps: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn three_plainly() {
+    holds("three, plain", Rules { plain: true, faults: 0, lease: 1, ..TRIO });
+}
+
+#[test]
+fn two_twice_plainly_with_a_lost_fence() {
+    holds("two twice, plain, lost fence", Rules { plain: true, ..FENCE });
+}
+
+#[test]
+fn two_plainly_with_a_deleted_key() {
+    holds("two, plain, deleted key", DELETED);
 }
