@@ -3,8 +3,14 @@
 use super::outcomes::{acquire, poll, release, setup};
 use crate::conformance::suite::prove;
 use crate::support::commands::Commands;
-use crate::support::{LONG, RedisServer};
-use redis_dlock::{AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor};
+use crate::support::proxy::{Lot, Sent};
+use crate::support::{LONG, Proxy, RedisServer};
+use redis_dlock::{
+    AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
+};
+use std::fmt::Debug;
+use std::thread;
+use std::time::Duration;
 
 const KEY: &str = "DLOCK_t_plain";
 const FENCE: &str = "DLOCK:1:fence";
@@ -53,7 +59,9 @@ fn queue(server: &RedisServer) -> String {
     number(ask(&other, "q-1", false));
     holder(ask(&other, "q-2", true));
     let queues: Vec<String> = server.run(&["KEYS", "*:queue:*"]);
-    ["q-2", "q-1"].map(|locker| other.release(&release(KEY, locker, None), LONG).unwrap());
+    for locker in ["q-2", "q-1"] {
+        other.release(&release(KEY, locker, None), LONG).unwrap();
+    }
     queues.into_iter().next().unwrap()
 }
 
@@ -70,7 +78,7 @@ fn a_proof_is_over_after_a_second() {
     let (server, store) = proved();
     number(ask(&store, "a-1", false));
     store.release(&release(KEY, "a-1", None), LONG).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1050));
+    thread::sleep(Duration::from_millis(1050));
     assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
 }
 
@@ -162,4 +170,60 @@ fn a_demoted_master_executes_nothing_and_ends_the_proof() {
     }
     server.run::<()>(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
+}
+
+/// So late that the connection is given up, and long before any lease ends.
+const LATE: Duration = Duration::from_millis(700);
+
+/// A store behind a proxy that gives a connection up after a third of that, with a proof a moment old.
+fn behind_a_proxy(server: &RedisServer) -> (Proxy, RedisLockProcessor) {
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let store = RedisLockProcessor::builder(&proxy.url()).unwrap().io_timeout(LATE / 3).connect().unwrap();
+    prove(&store);
+    (proxy, store)
+}
+
+fn unknown<T: Debug>(result: Result<T, Error>) {
+    assert!(matches!(result, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{result:?}");
+}
+
+#[test]
+fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one() {
+    let server = RedisServer::start();
+    let (proxy, store) = behind_a_proxy(&server);
+    let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
+    unknown(ask(&store, "a-1", false));
+    assert!(fired.is_fired());
+    let number = match store.poll(&poll(KEY, "a-1"), LONG).unwrap() {
+        PollOutcome::Acquired(grant) => grant.number,
+        other => panic!("{other:?}"),
+    };
+    // What comes late counts once more, and nobody reads it.
+    thread::sleep(LATE);
+    let fence: u64 = server.run(&["GET", FENCE]);
+    assert!(fence > number, "{fence} after {number}");
+    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+}
+
+#[test]
+fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    let _inbox = other.open_inbox("b", LONG).unwrap();
+    number(ask(&other, "h-1", false));
+    holder(ask(&other, "b-1", true));
+    let (proxy, store) = behind_a_proxy(&server);
+    server.run::<()>(&["DEL", KEY]);
+    let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
+    unknown(ask(&store, "a-1", true));
+    assert!(fired.is_fired());
+    assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
+    // Were it told that the key is its own, the late release would end its tenure.
+    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1", "handed over");
+    thread::sleep(LATE);
+    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1");
+    // Later questions about it are polls again.
+    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(other.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
 }

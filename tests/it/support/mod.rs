@@ -12,7 +12,7 @@ pub(crate) mod lab;
 pub(crate) mod monitor;
 pub(crate) mod process;
 #[allow(dead_code, reason = "tests/faults has more of it")]
-mod proxy;
+pub(crate) mod proxy;
 mod redis_server;
 pub(crate) mod watched;
 #[allow(dead_code, reason = "tests/faults has more of it")]
