@@ -171,7 +171,7 @@ impl Transport {
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
         // Not `any`: it stops at the first.
-        self.lanes.iter().fold(false, |missing, lane| lane.collect() || missing)
+        self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
     /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
