@@ -16,7 +16,7 @@ use crate::state::{Phase, State};
 use crate::sync::{Mutex, MutexGuard, mutant};
 use crate::tenure::Tenure;
 use crate::turn::{Asked, Turn};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -271,8 +271,10 @@ impl Key {
             }
             _ => return true,
         };
+        let unconfirmed = Unconfirmed { key: self, client };
         log::debug!("lock {:?}: granted late, extending before use", self.name);
         crate::lease::extend_now(client, self, &worn, false, patience.limit(now, client.processor.command_limit()));
+        std::mem::forget(unconfirmed);
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && client.clock.now() < tenure.deadline() => {
@@ -337,51 +339,17 @@ impl Key {
         drop(client.leaving());
         Ok(())
     }
+}
 
-    /// The loss of the current hold, which the caller has seen marked.
-    pub(crate) fn loss_error(&self, client: &Client) -> Error {
-        let loss = match &self.state().phase {
-            Phase::Held(tenure) => tenure.loss_error(&self.name, client.clock.now()),
-            _ => None,
-        };
-        loss.unwrap_or_else(|| Error::NotHeld { key: self.name.clone() })
-    }
+/// A hold of which its thread has not been told: a panic of the store gives it back, for nobody would.
+struct Unconfirmed<'a> {
+    key: &'a Arc<Key>,
+    client: &'a Client,
+}
 
-    /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
-    /// later cannot make valid what was called invalid.
-    pub(crate) fn is_valid(self: &Arc<Self>, client: &Client, token: u64) -> bool {
-        if client.is_forked() {
-            return false;
-        }
-        if self.hold.is_valid(token, client.clock.now()) {
-            return true;
-        }
-        if self.hold.token() == token && !self.hold.is_lost() {
-            crate::lease::notice_deadline(client, self);
-        }
-        self.hold.is_valid(token, client.clock.now())
-    }
-
-    /// Why the hold with this token is not valid.
-    pub(crate) fn why_invalid(&self, client: &Client, token: u64) -> Error {
-        if client.is_forked() {
-            return Error::Forked;
-        }
-        if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.clone() } }
-    }
-
-    /// A channel that tells the loss of the hold with this token.
-    pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
-        let (sender, receiver) = bounded(1);
-        let mut state = self.state();
-        if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
-            if self.hold.is_lost() {
-                let _ = sender.try_send(());
-            } else {
-                state.watchers.push(sender);
-            }
-        }
-        receiver
+impl Drop for Unconfirmed<'_> {
+    fn drop(&mut self) {
+        drop(self.key.discard(self.client));
     }
 }
 
@@ -398,6 +366,10 @@ impl Drop for Key {
     fn drop(&mut self) {
         if let Some(client) = self.client.upgrade() {
             client.forget_key(&self.name);
+        }
+        let owner = self.hold.owner();
+        if owner != owner::NOBODY {
+            owner::hold_is_gone(owner);
         }
     }
 }

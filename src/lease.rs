@@ -133,6 +133,10 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
             notice_loss(client, key, state, LossCause::from(other), now);
         }
+        Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
+            notice_loss(client, key, state, LossCause::Deleted, now);
+        }
+        Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => client.keep_until(key, tenure, tenure.deadline()),
         other => {
             let left = tenure.deadline().since(now);
             let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);

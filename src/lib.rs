@@ -156,10 +156,12 @@
 //! # Threads and sockets
 //!
 //! A generator has a thread `dlock-lease` (extends and probes what is held), started by the first lock, and a thread `dlock-retry` (asks
-//! for what is waited for, and cleans up) and a thread `dlock-listen` (hears that a lock was granted, or is wanted), both started when a thread first waits.
+//! for what is waited for, cleans up, and hears what came of the releases of dropped guards), started when there is such work, and a thread
+//! `dlock-listen` (hears that a lock was granted, or is wanted), started when a thread first waits.
 //! They end with [`DLockGenerator::close`] and the last hold, or when the generator
 //! and all its locks are gone; they are joined. They have no part in an uncontended lock shorter than lease/6. A thread `dlock-lost` runs
-//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share one connection, and `dlock-listen` has one of its own.
+//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share up to four connections, and
+//! `dlock-listen` has one of its own.
 //!
 //! A child made by `fork` has none of them: it must make a generator of its own ([`Error::Forked`]).
 //!
@@ -236,6 +238,7 @@ mod tenure;
 mod tokens;
 mod turn;
 mod unguarded;
+mod validity;
 mod worker;
 
 #[cfg(fuzzing)]

@@ -2,7 +2,8 @@
 //!
 //! A thread counts its holds. When it ends while the count is not zero, it leaves its number with the *ended* ones, where the
 //! lease thread finds it before it extends the lease again. (A guard cannot be left behind but by
-//! [`mem::forget`](std::mem::forget); the pairs of [`UnguardedLock`](crate::UnguardedLock) can.)
+//! [`mem::forget`](std::mem::forget); the pairs of [`UnguardedLock`](crate::UnguardedLock) can.) A hold that goes with its client
+//! is nobody's any more, and is counted out by whoever drops the client.
 
 use crate::sync::thread_local;
 use parking_lot::Mutex;
@@ -17,8 +18,14 @@ pub(crate) const NOBODY: u64 = 0;
 /// How many threads are among the ended ones: mostly none, and then nobody has to look.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
-/// The ended threads, with the number of their holds that are still in the books.
-static ENDED: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+static BOOKS: Mutex<Books> = Mutex::new(Books { ended: BTreeMap::new(), gone: BTreeMap::new() });
+
+struct Books {
+    /// The ended threads, with the number of their holds that are still there.
+    ended: BTreeMap<u64, usize>,
+    /// Threads that have not ended, with the number of their holds that went with their clients.
+    gone: BTreeMap<u64, usize>,
+}
 
 /// The holds of one thread; dropped when it ends.
 struct Holds {
@@ -33,8 +40,12 @@ thread_local! {
 impl Drop for Holds {
     fn drop(&mut self) {
         if self.count.get() > 0 {
-            ENDED.lock().insert(self.thread, self.count.get());
-            ANY.fetch_add(1, Ordering::Release);
+            let mut books = BOOKS.lock();
+            let left = self.count.get().saturating_sub(books.gone.remove(&self.thread).unwrap_or(0));
+            if left > 0 {
+                books.ended.insert(self.thread, left);
+                ANY.fetch_add(1, Ordering::Release);
+            }
         }
     }
 }
@@ -79,24 +90,42 @@ pub(crate) fn hold_ends() {
 
 /// Whether a thread has ended with holds.
 pub(crate) fn has_ended(thread: u64) -> bool {
-    ANY.load(Ordering::Acquire) > 0 && ENDED.lock().contains_key(&thread)
+    ANY.load(Ordering::Acquire) > 0 && BOOKS.lock().ended.contains_key(&thread)
 }
 
 /// A hold of an ended thread is out of the books.
 pub(crate) fn forget_hold(thread: u64) {
-    let mut ended = ENDED.lock();
-    if let Some(count) = ended.get_mut(&thread) {
+    BOOKS.lock().count_out(thread);
+}
+
+/// A hold has gone with its client, on whichever thread.
+pub(crate) fn hold_is_gone(thread: u64) {
+    if thread == current_thread() {
+        return hold_ends();
+    }
+    let mut books = BOOKS.lock();
+    if !books.count_out(thread) {
+        *books.gone.entry(thread).or_default() += 1;
+    }
+}
+
+impl Books {
+    /// One hold less of an ended thread; `false` when it has not ended.
+    fn count_out(&mut self, thread: u64) -> bool {
+        let Some(count) = self.ended.get_mut(&thread) else { return false };
         *count -= 1;
         if *count == 0 {
-            ended.remove(&thread);
+            self.ended.remove(&thread);
             ANY.fetch_sub(1, Ordering::Release);
         }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DLockGenerator, MemoryLockProcessor};
     use std::thread;
 
     #[test]
@@ -129,5 +158,47 @@ mod tests {
         }
         assert!(!has_ended(thread));
         forget_hold(thread);
+    }
+
+    fn generator() -> DLockGenerator {
+        DLockGenerator::new(MemoryLockProcessor::new()).expect("a generator")
+    }
+
+    fn is_forgotten(thread: u64) -> bool {
+        let books = BOOKS.lock();
+        !books.ended.contains_key(&thread) && !books.gone.contains_key(&thread)
+    }
+
+    #[test]
+    fn a_hold_that_goes_with_its_client_is_nobodys() {
+        // While its thread lives: on that thread, on another; and when it has ended.
+        let alone = thread::spawn(|| {
+            generator().generate("OWNER", "x").expect("a lock").unguarded().lock().expect("held");
+            current_thread()
+        });
+        assert!(is_forgotten(alone.join().expect("thread")));
+        for ends_first in [false, true] {
+            let (generator, (tell, told)) = (generator(), crossbeam_channel::bounded::<()>(0));
+            let lock = generator.generate("OWNER", "x").expect("a lock").unguarded();
+            let holder = thread::spawn(move || {
+                lock.lock().expect("held");
+                drop(lock);
+                let _ = told.recv();
+                current_thread()
+            });
+            let thread = if ends_first {
+                drop(tell);
+                let thread = holder.join().expect("thread");
+                assert!(has_ended(thread) || is_forgotten(thread));
+                drop(generator);
+                thread
+            } else {
+                // It waits for this without the lock.
+                let _ = tell.send(());
+                drop(generator);
+                holder.join().expect("thread")
+            };
+            assert!(is_forgotten(thread), "{ends_first}");
+        }
     }
 }

@@ -5,14 +5,20 @@
 //! with it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
+mod hand_over;
+mod held;
+mod jvm_trip;
 mod local;
 mod many_keys;
+mod peers;
 mod round_trip;
+mod server_cost;
 mod support;
 
 use clap::{Parser, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 use std::{env, fs};
 use support::pin;
 use support::report::{Report, Section};
@@ -21,7 +27,7 @@ use support::server::Server;
 /// Measures what this crate's locks cost, beside what they are to be measured against.
 #[derive(Parser)]
 struct Arguments {
-    /// Which experiments to run; all, if none is named.
+    /// Which experiments to run; all, if none is named (in a short run all but `peers`).
     experiments: Vec<Experiment>,
     /// Run a short round of each, to see that it works: its figures mean little.
     #[arg(long)]
@@ -39,6 +45,11 @@ enum Experiment {
     RoundTrip,
     ManyKeys,
     Local,
+    JvmTrip,
+    HandOver,
+    Held,
+    ServerCost,
+    Peers,
 }
 
 /// How long and where to.
@@ -62,20 +73,54 @@ impl Experiment {
             Self::RoundTrip => round_trip::run(plan),
             Self::ManyKeys => many_keys::run(plan),
             Self::Local => local::run(plan),
+            Self::JvmTrip => jvm_trip::run(plan),
+            Self::HandOver => hand_over::run(plan),
+            Self::Held => held::run(plan),
+            Self::ServerCost => server_cost::run(plan),
+            Self::Peers => peers::run(plan),
         }
     }
 }
 
 fn main() {
+    match support::worker::job().as_deref() {
+        None => {}
+        Some("trips") => return jvm_trip::make_trips(),
+        Some("hand-over") => return hand_over::lock_in_turn(),
+        Some("talk") => return hand_over::talk(),
+        Some("hold") => return held::hold(),
+        Some(job) => panic!("no worker does {job}"),
+    }
     let arguments = Arguments::parse();
     let smoke = arguments.smoke || !arguments.bench;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let rounds = arguments.rounds.unwrap_or(if smoke { 1 } else { 9 });
     let plan = Plan { smoke, rounds, directory: target.join("bench") };
     let mut report = Report::new(&plan.directory, head(&plan));
-    let all = if arguments.experiments.is_empty() { Experiment::value_variants() } else { &arguments.experiments };
-    all.iter().for_each(|experiment| report.add(experiment.run(&plan)));
+    for experiment in chosen(&arguments, smoke) {
+        let (load, begin) = (field("/proc/loadavg", ""), Instant::now());
+        let mut section = experiment.run(&plan);
+        let seconds = begin.elapsed().as_secs();
+        section.paragraph(format!("The machine's load before this: {load}. It took {seconds} s."));
+        report.add(section);
+    }
     println!("\nWritten to {}", plan.directory.join("report.md").display());
+}
+
+/// Those that are named, else all; but the others' crates take minutes to build, which is no short round.
+fn chosen(arguments: &Arguments, smoke: bool) -> Vec<Experiment> {
+    if !arguments.experiments.is_empty() {
+        return arguments.experiments.clone();
+    }
+    let all = Experiment::value_variants().iter().copied();
+    all.filter(|experiment| !smoke || *experiment != Experiment::Peers).collect()
+}
+
+/// What follows `start` in a file of the system.
+fn field(file: &str, start: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let found = text.lines().find_map(|line| line.strip_prefix(start)).map(|rest| rest.trim_matches([' ', '\t', ':']));
+    found.unwrap_or("unknown").to_owned()
 }
 
 /// What was measured, with what, and where.
@@ -84,23 +129,16 @@ fn head(plan: &Plan) -> String {
         let output = Command::new(program).arg("--version").output();
         output.map_or_else(|e| e.to_string(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let line = |file: &str, start: &str| {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let found =
-            text.lines().find_map(|line| line.strip_prefix(start)).map(|rest| rest.trim_matches([' ', '\t', ':']));
-        found.unwrap_or("unknown").to_owned()
-    };
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     format!(
-        "# Benchmarks of redis-dlock {}\n\n{}{} rounds. {}, {} cores for this process, {} of memory, Linux {}, load before {}. redis {}, {}, {}. {} build.",
+        "# Benchmarks of redis-dlock {}\n\n{}{} rounds. {}, {} cores for this process, {} of memory, Linux {}. redis {}, {}, {}. {} build.",
         env!("CARGO_PKG_VERSION"),
         if plan.smoke { "**A short round: the figures mean little.** " } else { "" },
         plan.rounds,
-        line("/proc/cpuinfo", "model name"),
+        field("/proc/cpuinfo", "model name"),
         pin::cores().len(),
-        line("/proc/meminfo", "MemTotal"),
-        line("/proc/sys/kernel/osrelease", ""),
-        line("/proc/loadavg", ""),
+        field("/proc/meminfo", "MemTotal"),
+        field("/proc/sys/kernel/osrelease", ""),
         Server::start(pin::Place::Anywhere).admin().version(),
         version(&rustc),
         env::consts::ARCH,

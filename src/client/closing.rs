@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The pause between two looks for the answers to posted releases.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
+/// How often the last leftovers are tried: a first try may be what shows that the connection is none any more.
+const CLOSING_TRIES: usize = 2;
+
 /// A thread inside `lock`.
 #[must_use]
 pub(crate) struct Inside<'a>(&'a Client);
@@ -119,14 +122,20 @@ impl Client {
     fn release_leftovers(&self) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {
-            let leftovers = self.cleanup.take_due(Moment::NEVER);
+            let mut leftovers = self.cleanup.take_due(Moment::NEVER);
             if leftovers.is_empty() {
                 break;
             }
-            let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
-            let results = self.batch(&requests, self.processor.command_limit());
-            unanswered = results.iter().filter(|result| result.is_err()).count();
-            released += results.len() - unanswered;
+            for _ in 0..CLOSING_TRIES {
+                let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
+                let mut results = self.batch(&requests, self.processor.command_limit()).into_iter();
+                leftovers.retain(|_| {
+                    let is_released = results.next().is_some_and(|result| result.is_ok());
+                    released += usize::from(is_released);
+                    !is_released
+                });
+            }
+            unanswered = leftovers.len();
         }
         if released + unanswered > 0 {
             log::info!("closing: {released} leftovers released, {unanswered} without an answer");

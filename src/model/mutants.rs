@@ -64,6 +64,8 @@ pub(crate) enum Mutant {
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
     TokensStand,
+    TakesDenialForLoss,
+    GivesUpWhenDenied,
 }
 
 std::thread_local! {

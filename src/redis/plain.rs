@@ -64,7 +64,7 @@ pub(super) struct GivenUp {
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
-    let mut packed = Packed::default();
+    let mut packed = Packed::for_one();
     let lease = request.lease.as_millis().to_string();
     packed.words(&["SET", request.key, request.locker, "NX", "PX", &lease]);
     packed.words(&["LLEN", &queue_key(request.key)]);

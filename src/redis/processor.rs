@@ -11,7 +11,7 @@ use super::plain::{self, Calm, Found, GivenUp};
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
-use super::transport::{Answer, Mark, Transport};
+use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
@@ -36,9 +36,6 @@ pub struct RedisLockProcessor {
     calm: Arc<Calm>,
     given_up: GivenUp,
 }
-
-/// A reply, and the connection that it came on.
-type Reply = Result<(Value, u64), Error>;
 
 impl RedisLockProcessor {
     /// Connects to `redis://[user][:password@]host[:port][/db]` (`rediss://` with the feature `tls`, `unix:///path`).
@@ -167,8 +164,24 @@ impl RedisLockProcessor {
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let mut outcomes = self.run_requests(&[request], limit, false);
-        outcomes.pop().unwrap_or_else(|| Err(mismatch()))
+        if self.given_up.any() {
+            let mut outcomes = self.run_requests(&[request], limit, false);
+            return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
+        }
+        let (start, sent_at) = (Instant::now(), SystemClock.now());
+        let texts = Texts::of(&request);
+        let call = texts.call(&request);
+        let mark = Mark::of(call.keys[0]);
+        let send = |full_text: bool, limit: Duration| {
+            let mut packed = Packed::for_one();
+            packed.push(&call, full_text);
+            self.transport.call(mark, packed, limit)
+        };
+        let mut reply = send(false, limit);
+        if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
+            reply = send(true, limit.saturating_sub(start.elapsed()));
+        }
+        self.read(&request, reply, sent_at)
     }
 
     /// Reads the reply to a request that was sent at that moment, and notes what it says about its connection and its key.
@@ -195,7 +208,7 @@ impl RedisLockProcessor {
         }
         let Some(way) = self.transport.proved_way(mark, limit) else { return Ok(None) };
         let proof = way.proof;
-        let (replies, epoch) = self.transport.run_on(way, plain::pack(request), limit)?;
+        let (replies, epoch) = self.transport.call_on(way, plain::pack(request), limit)?;
         if replies.iter().any(is_no_master) {
             self.transport.mark_unnumbered();
         }
@@ -277,7 +290,10 @@ impl LockProcessor for RedisLockProcessor {
 
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         match self.run_one(Request::Release(*request), limit)? {
-            Outcome::Release(outcome) => Ok(outcome),
+            Outcome::Release(outcome) => {
+                self.knows_release.store(true, Ordering::Relaxed);
+                Ok(outcome)
+            }
             _ => Err(mismatch()),
         }
     }
@@ -299,15 +315,13 @@ impl LockProcessor for RedisLockProcessor {
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
         if !self.knows_release.load(Ordering::Relaxed) {
             // Nobody would repeat it at once with the script's text.
-            let answer = self.release(request, limit);
-            self.knows_release.store(answer.is_ok(), Ordering::Relaxed);
-            done(answer);
+            done(self.release(request, limit));
             return false;
         }
         let mark = Mark::of(request.key);
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
-        let mut packed = Packed::default();
+        let mut packed = Packed::for_one();
         packed.push(&texts.call(&request), false);
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let callback = move |answer: Answer| {

@@ -96,6 +96,11 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
+    /// Room for one call.
+    pub(crate) fn for_one() -> Self {
+        Self { bytes: Vec::with_capacity(320), ..Self::default() }
+    }
+
     /// Adds a call as `EVALSHA`, or with the full text.
     pub(crate) fn push(&mut self, call: &Call<'_>, full_text: bool) {
         self.array(3 + call.key_count + call.arg_count + usize::from(call.slack.is_some()));

@@ -80,6 +80,11 @@ impl RedisServer {
         self.run::<()>(&[&["ACL", "SETUSER", name], rules].concat());
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        let info = self.info("server");
+        info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().parse().unwrap()
+    }
+
     /// A section of `INFO`.
     pub(crate) fn info(&self, section: &str) -> String {
         self.run(&["INFO", section])

@@ -60,9 +60,15 @@ impl Drop for Fenced {
     }
 }
 
-/// `read token` and `write token from`: the value, or `stale`.
+/// `read token` and `write token from`: the value, or `stale`. `beat` is answered and does nothing.
 fn serve(client: &TcpStream, value: &Mutex<Value>) {
     for line in BufReader::new(client).lines().map_while(Result::ok) {
+        if line == "beat" {
+            if writeln!(&*client, "beat").is_err() {
+                return;
+            }
+            continue;
+        }
         let words: Vec<_> = line.split(' ').collect();
         let number = |n: usize| words.get(n).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         let mut value = value.lock();
@@ -102,6 +108,14 @@ impl Access {
     /// Replaces the value that was read by the next one; `None` when the token is too small.
     pub(crate) fn write(&mut self, token: u64, from: u64) -> Option<u64> {
         self.ask(&format!("write {token} {from}"))
+    }
+
+    /// As many round trips to the test's process as a fresh connection needs; `false` when that has ended.
+    pub(crate) fn beat(&mut self) -> bool {
+        (0..4).all(|_| {
+            let mut answer = String::new();
+            writeln!(self.0.get_mut(), "beat").is_ok() && self.0.read_line(&mut answer).is_ok_and(|bytes| bytes > 0)
+        })
     }
 
     fn ask(&mut self, line: &str) -> Option<u64> {

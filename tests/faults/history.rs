@@ -55,7 +55,7 @@ pub(crate) enum What {
     },
     /// The thread was told, or saw, that its hold is lost.
     Lost,
-    /// The process did not run since then: it was stopped, or the machine was busy with others.
+    /// The process, or the way to the test's and back, took so long since then: it was stopped, or the machine was busy with others.
     Away {
         since: Nanos,
     },

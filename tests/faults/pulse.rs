@@ -1,40 +1,58 @@
-//! Whether this process runs: on a busy machine a process may stand still for longer than a lease, which is no fault of the lock's.
+//! Whether this process runs: on a busy machine a process may stand still for longer than a lease, or all that it does may be
+//! late by a little at every step, which is no fault of the lock's.
 
 use crate::history::Nanos;
 use crate::worker::now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long a thread may oversleep before its process counts as away.
-const AWAY: Nanos = 50_000_000;
+/// The pause between two beats.
+pub(crate) const PAUSE: Nanos = 5_000_000;
+
+/// What a beat may take beyond that before it is told: on an idle machine it takes a tenth of this.
+const LATE: Nanos = 2_000_000;
 
 /// Ends the watch when dropped.
 #[derive(Debug)]
-pub(crate) struct Pulse(Arc<AtomicBool>);
+pub(crate) struct Pulse {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
 
-/// Tells each time that the process did not run: since when, and when it came back.
-pub(crate) fn keep(tell: impl Fn(Nanos, Nanos) + Send + 'static) -> Pulse {
+/// Tells each time that a beat came late: when the one before was, and when it came. A beat is a pause, and what `beat` does: it
+/// ends the watch by `false`.
+pub(crate) fn keep(
+    mut beat: impl FnMut() -> bool + Send + 'static,
+    tell: impl Fn(Nanos, Nanos) + Send + 'static,
+) -> Pulse {
     let over = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&over);
     // Before the thread runs: that may take long, too.
     let mut since = now();
-    thread::spawn(move || {
-        while !is_over.load(Ordering::Relaxed) {
+    let thread = thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) && beat() {
             let at = now();
-            if at - since > AWAY {
+            if at - since > PAUSE + LATE {
                 tell(since, at);
             }
             since = at;
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_nanos(PAUSE));
         }
     });
-    Pulse(over)
+    Pulse { over, thread: Some(thread) }
+}
+
+/// For how many nanoseconds the first thread of a process has waited for a processor since its start; `None` when it has ended.
+pub(crate) fn run_delay(pid: u32) -> Option<Nanos> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    stat.split_whitespace().nth(1)?.parse().ok()
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }

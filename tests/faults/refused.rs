@@ -96,6 +96,8 @@ impl Scene {
         let since = Duration::from_nanos(now() - at);
         std::thread::sleep(part(length.leases()).saturating_sub(since));
         end(self);
+        self.is_over_late(at + u64::try_from(part(length.leases()).as_nanos()).unwrap());
+        self.refused = Some((at, now()));
         // Nobody could get the lock until now.
         self.kept.push(Kept { at, until: now() });
     }

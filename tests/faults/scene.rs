@@ -1,5 +1,6 @@
 //! A server, worker processes that want one lock of it, a network of its own for each, and what is done to them.
 
+use crate::checker::lateness::Late;
 use crate::checker::waits::Kept;
 use crate::checker::{Absence, store};
 use crate::fenced::Fenced;
@@ -20,6 +21,33 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// When this process, whose threads are the network, and the server did not run.
+struct Watch {
+    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
+    server_late: Arc<Mutex<Vec<Late>>>,
+    _pulse: Pulse,
+}
+
+impl Watch {
+    fn start(server: u32) -> Self {
+        let (away, server_late): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
+        let (noted, lates, mut before) = (Arc::clone(&away), Arc::clone(&server_late), None);
+        let look = move || {
+            let delay = pulse::run_delay(server);
+            if let (Some(before), Some(delay)) = (before, delay)
+                && delay > before + 1_000_000
+            {
+                let to = now();
+                lates.lock().push(Late { process: None, from: to - (delay - before), to });
+            }
+            before = delay;
+            true
+        };
+        let pulse = pulse::keep(look, move |since, at| noted.lock().push((since, at)));
+        Self { away, server_late, _pulse: pulse }
+    }
+}
 
 /// The place of a worker process in its scene.
 pub(crate) type Process = u32;
@@ -52,9 +80,11 @@ pub(crate) struct Scene {
     /// When the store lost its keys.
     pub(crate) gone_at: Option<Nanos>,
     pub(crate) lease: u64,
-    /// When this process, whose threads are the network, did not run.
-    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
-    _pulse: Pulse,
+    /// When the server refused, on purpose.
+    pub(crate) refused: Option<(Nanos, Nanos)>,
+    /// What was late beside the workers.
+    pub(crate) lates: Vec<Late>,
+    watch: Watch,
     _dir: TempDir,
 }
 
@@ -63,9 +93,7 @@ impl Scene {
         let server = RedisServer::start_with(setup.server);
         let monitor = setup.monitored.then(|| Monitor::start(&server));
         let fenced = Fenced::start();
-        let away: Arc<Mutex<Vec<_>>> = Arc::default();
-        let noted = Arc::clone(&away);
-        let pulse = pulse::keep(move |since, at| noted.lock().push((since, at)));
+        let watch = Watch::start(server.pid());
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
         let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
         let cast = (0..setup.processes).map(|process| {
@@ -103,8 +131,9 @@ impl Scene {
             fault_at: 0,
             gone_at: None,
             lease: setup.work.lease,
-            away,
-            _pulse: pulse,
+            refused: None,
+            lates: Vec::new(),
+            watch,
             _dir: dir,
         }
     }
@@ -135,6 +164,14 @@ impl Scene {
     pub(crate) fn acquired(&mut self) -> usize {
         self.refresh();
         self.acquired
+    }
+
+    /// How many holds of a process began since then.
+    pub(crate) fn got_since(&mut self, process: Process, from: Nanos) -> usize {
+        self.refresh();
+        let is_hold = |event: &&Event| matches!(event.what, What::Got { count: 1, .. });
+        let of = self.events.iter().filter(|event| event.actor.process == process && event.at > from);
+        of.filter(is_hold).count()
     }
 
     /// Waits until the lock went from hand to hand so many times more.
@@ -276,9 +313,21 @@ impl Scene {
         eventually("the lock is given", || self.process_in_store() == Some(process));
     }
 
-    fn process_of(&self, locker: &str) -> Option<Process> {
+    pub(crate) fn process_of(&self, locker: &str) -> Option<Process> {
         let pid = store::process_of(locker)?;
         self.processes().find(|process| self.cast[*process as usize].worker.pid() == pid)
+    }
+
+    /// The server's clock's microseconds at a moment of ours; a good guess, for what is milliseconds long.
+    pub(crate) fn server_clock(&self) -> impl Fn(u64) -> Nanos {
+        let (seconds, micros): (u64, u64) = self.server.run(&["TIME"]);
+        let (there, here) = (seconds * 1_000_000 + micros, now());
+        move |at| here.saturating_add_signed((at as i64 - there as i64).saturating_mul(1000))
+    }
+
+    /// A fault was to be over at that moment, and is now: the machine was busy.
+    pub(crate) fn is_over_late(&mut self, planned: Nanos) {
+        self.lates.push(Late { process: None, from: planned.min(now()), to: now() });
     }
 
     /// Notes until when the store keeps the key if nobody extends it.
@@ -299,9 +348,10 @@ impl Scene {
             .map(|process| (Process::try_from(*process).unwrap(), self.cast[*process].worker.answer_about("rests")))
             .collect();
         self.refresh();
-        for (from, to) in std::mem::take(&mut *self.away.lock()) {
-            self.absences.extend(self.processes().map(|process| Absence { process, from, to }));
+        for (from, to) in std::mem::take(&mut *self.watch.away.lock()) {
+            self.absences.extend(self.processes().filter_map(|process| Absence::seen(process, from, to)));
         }
+        self.lates.append(&mut self.watch.server_late.lock());
         rests
     }
 }

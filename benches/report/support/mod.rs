@@ -9,3 +9,4 @@ pub(crate) mod recording;
 pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod stats;
+pub(crate) mod worker;

@@ -45,9 +45,9 @@ impl Picture<'_> {
             }};
         }
         if self.log_x {
-            draw!((x.0..x.1).log_scale())
+            draw!((x.0..x.1).log_scale());
         } else {
-            draw!(x.0..x.1)
+            draw!(x.0..x.1);
         }
         root.present().unwrap();
     }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
@@ -137,19 +138,31 @@ pub(crate) struct Pair {
 impl Pair {
     /// The pair of a key, its script loaded.
     pub(crate) fn new(address: &Address, target: &str) -> Self {
+        Self::with(address, target, "bench-host-4242-0123456789abcdef01234567-1", Duration::from_secs(30))
+    }
+
+    pub(crate) fn with(address: &Address, target: &str, value: &str, lease: Duration) -> Self {
         let sha = Raw::connect(address).command(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
-        let (key, value) = (format!("DLOCK_RAW_{target}"), "bench-host-4242-0123456789abcdef01234567-1");
+        let (key, lease) = (format!("DLOCK_RAW_{target}"), lease.as_millis().to_string());
         Self {
-            set: pack(&["SET", &key, value, "NX", "PX", "30000"]),
+            set: pack(&["SET", &key, value, "NX", "PX", &lease]),
             delete: pack(&["EVALSHA", sha.lines().nth(1).unwrap(), "1", &key, value]),
         }
     }
 
     /// Both, one after the other: two round trips.
     pub(crate) fn run(&self, on: &mut Raw) {
-        for (command, answer) in [(&self.set, "+OK\r\n"), (&self.delete, ":1\r\n")] {
-            on.send(command);
-            on.reply(|reply| assert_eq!(reply, answer.as_bytes()));
-        }
+        assert!(self.try_lock(on), "somebody else has the key");
+        assert!(self.unlock(on), "somebody else has the key");
+    }
+
+    pub(crate) fn try_lock(&self, on: &mut Raw) -> bool {
+        on.send(&self.set);
+        on.reply(|reply| reply == b"+OK\r\n")
+    }
+
+    pub(crate) fn unlock(&self, on: &mut Raw) -> bool {
+        on.send(&self.delete);
+        on.reply(|reply| reply == b":1\r\n")
     }
 }

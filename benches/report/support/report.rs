@@ -95,7 +95,7 @@ impl Report {
         let missed: Vec<_> =
             self.sections.iter().flat_map(|section| &section.targets).filter(|t| !t.is_met()).collect();
         let all: usize = self.sections.iter().map(|section| section.targets.len()).sum();
-        writeln!(text, "\n{} of {all} targets are met. Missed:\n", all - missed.len()).unwrap();
+        writeln!(text, "\n\n{} of {all} targets are met. Missed:\n", all - missed.len()).unwrap();
         missed.iter().for_each(|t| writeln!(text, "* {}: {}, measured {}", t.what, t.limit, number(t.value)).unwrap());
         self.sections.iter().for_each(|section| write!(text, "\n{}", section.text).unwrap());
         text

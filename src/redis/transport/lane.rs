@@ -248,13 +248,13 @@ impl<L: Line> Lane<L> {
         let opened = self.settings.line.open(patience.min(deadline));
         let mut state = self.state.lock();
         match opened {
-            Ok(parts) => {
+            Ok(open) => {
                 let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
                     let epoch = state.next_epoch;
                     state.next_epoch += state.epoch_step;
-                    state.session = Some(Session::new(epoch, parts));
+                    state.session = Some(Session::new(epoch, open));
                     self.is_connected.store(true, Ordering::Relaxed);
                 }
                 state

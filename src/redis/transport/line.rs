@@ -15,7 +15,14 @@ pub(crate) trait Line: Send + Sync + 'static {
     type Cut: Cuts;
 
     /// Opens one; blocks until the deadline at most.
-    fn open(&self, deadline: Instant) -> Result<(Self::Out, Self::In, Self::Cut), Error>;
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
+}
+
+/// An open connection.
+pub(crate) struct Open<L: Line + ?Sized> {
+    pub(crate) outbound: L::Out,
+    pub(crate) inbound: L::In,
+    pub(crate) cut: L::Cut,
 }
 
 /// The half that is written to. Both methods tell whether all is written.
@@ -50,10 +57,10 @@ impl Line for Endpoint {
     type In = Inbound;
     type Cut = Arc<Socket>;
 
-    fn open(&self, deadline: Instant) -> Result<(Outbound, Inbound, Arc<Socket>), Error> {
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
         let link = Link::open(self, deadline)?;
-        let socket = link.socket();
-        Ok((link.outbound, link.inbound, socket))
+        let cut = link.socket();
+        Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
     }
 }
 

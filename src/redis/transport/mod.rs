@@ -43,13 +43,20 @@ const LANES: usize = 4;
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
+/// So many callers at once are a crowd, and share so many lanes.
+const CROWD: usize = 8;
+const LANES_OF_CROWD: usize = 2;
+
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
+
+/// A reply, and the epoch of the connection that it came on.
+pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
 pub(crate) struct Transport {
     settings: Arc<Settings<Endpoint>>,
-    lanes: Vec<Lane<Endpoint>>,
+    lanes: [Lane<Endpoint>; LANES],
     routes: Arc<Routes>,
     proofs: Proofs,
     /// Until when no connection is opened besides the first.
@@ -87,7 +94,7 @@ impl Transport {
             Arc::new(Settings { line: endpoint, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
-            lanes: (0..LANES).map(lane).collect(),
+            lanes: std::array::from_fn(lane),
             settings,
             routes: Arc::new(Routes::new()),
             proofs: Proofs::new(),
@@ -101,44 +108,46 @@ impl Transport {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new() }
     }
 
-    /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
-    /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
-    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Result<(Value, u64), Error>> {
-        let answers = self.answers(batch.parts, limit, or_break);
-        let mut answers: Vec<_> =
-            answers.into_iter().map(|answer| (answer.values.into_iter(), answer.epoch, answer.failure)).collect();
-        let next = |part: &usize| {
-            let (values, epoch, failure) = &mut answers[*part];
-            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
-        };
-        batch.order.iter().map(next).collect()
+    /// Sends one command about a key and waits for its reply, at most `limit`.
+    pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, limit);
+        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
     /// A way for commands about a key whose numbers may be believed, if there is one; it is used up by
-    /// [`run_on`](Self::run_on).
+    /// [`call_on`](Self::call_on).
     pub(crate) fn proved_way(&self, mark: Mark, limit: Duration) -> Option<ProvedWay> {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let proof = self.proofs.of(lane)?;
         Some(ProvedWay { lane, passage, proof })
     }
 
-    /// Sends commands that belong together, and waits for all their replies, at most `limit`: all of them, and the connection
-    /// that they came on.
-    pub(crate) fn run_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
+    /// Sends commands that belong together, and waits for their replies, at most `limit`: all of them, and the connection that
+    /// they came on.
+    pub(crate) fn call_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
-        let part = Part { lane: way.lane, packed, passage: way.passage };
-        let answer = self.answers(vec![part], limit, false).pop().unwrap_or_default();
+        let answer = self.exchange(way.lane, way.passage, packed, limit);
         if answer.values.len() < replies {
             return Err(answer.failure.unwrap_or_else(lost));
         }
         Ok((answer.values, answer.epoch))
     }
 
-    /// Sends the parts and waits for the answer to each.
-    fn answers(&self, parts: Vec<Part>, limit: Duration, or_break: bool) -> Vec<Answer> {
+    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, limit: Duration) -> Answer {
         let deadline = deadline_in(limit);
-        let mut calls: Vec<_> = Vec::with_capacity(parts.len());
-        for Part { lane, packed, passage } in parts {
+        let lane = self.open_or_first(lane);
+        let call = Arc::new(Pending::new(packed, passage, None));
+        self.lanes[lane].begin(&call, deadline);
+        self.finish(lane, &call, deadline, limit, false)
+    }
+
+    /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
+    /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
+    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
+        let deadline = deadline_in(limit);
+        let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
+        for Part { lane, packed, passage } in batch.parts {
             let call = Arc::new(Pending::new(packed, passage, None));
             let lane = self.open_or_first(lane);
             self.lanes[lane].begin(&call, deadline);
@@ -146,18 +155,29 @@ impl Transport {
         }
         let mut answers = Vec::with_capacity(calls.len());
         for (lane, call) in calls {
-            let mut answer = self.lanes[lane].finish(&call, deadline, limit, or_break);
-            if lane > 0
-                && let Some(packed) = call.unconnected()
-            {
-                *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
-                let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
-                self.lanes[0].begin(&again, deadline);
-                answer = self.lanes[0].finish(&again, deadline, limit, or_break);
-            }
-            answers.push(answer);
+            let answer = self.finish(lane, &call, deadline, limit, or_break);
+            answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
-        answers
+        let next = |part: &usize| {
+            let (values, epoch, failure) = &mut answers[*part];
+            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
+        };
+        batch.order.iter().map(next).collect()
+    }
+
+    /// Waits for the answer to a call that was begun; when there was no connection to be had on its lane, it goes on the first one.
+    fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
+        let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
+        if lane > 0
+            && answer.failure.is_some()
+            && let Some(packed) = call.unconnected()
+        {
+            *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
+            let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
+            self.lanes[0].begin(&again, deadline);
+            return self.lanes[0].finish(&again, deadline, limit, or_break);
+        }
+        answer
     }
 
     /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
@@ -170,7 +190,7 @@ impl Transport {
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // Not `any`: it stops at the first.
+        // All of them, not only until the first that misses some.
         self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
@@ -223,15 +243,16 @@ impl Transport {
     }
 
     /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
-    /// to be connected first only for who has time for that.
+    /// to be connected first only for who has time for that. A crowd is better off on a few lanes, where one write carries more.
     fn choose(&self, limit: Duration) -> usize {
-        let (mut best, mut least) = (0, usize::MAX);
-        for (n, lane) in self.lanes.iter().enumerate() {
-            let load = lane.load();
-            if load < least && (n == 0 || lane.is_connected() || self.has_time_to_connect(limit)) {
-                (best, least) = (n, load);
+        let loads: [usize; LANES] = std::array::from_fn(|n| self.lanes[n].load());
+        let lanes = if loads.iter().sum::<usize>() < CROWD { LANES } else { LANES_OF_CROWD };
+        let mut best = 0;
+        for n in 0..lanes {
+            if loads[n] < loads[best] && (self.lanes[n].is_connected() || self.has_time_to_connect(limit)) {
+                best = n;
             }
-            if load == 0 {
+            if loads[n] == 0 {
                 break;
             }
         }

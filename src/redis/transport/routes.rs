@@ -28,7 +28,9 @@ pub(crate) struct Routes(Vec<AtomicU32>);
 #[derive(Debug)]
 pub(crate) struct Passage {
     routes: Arc<Routes>,
-    marks: Vec<Mark>,
+    /// Mostly there is one.
+    first: Option<Mark>,
+    more: Vec<Mark>,
 }
 
 impl Mark {
@@ -72,24 +74,25 @@ impl Routes {
 
 impl Passage {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
-        Self { routes: Arc::clone(routes), marks: Vec::new() }
+        Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
     /// Counts one more call in, which goes where the lane says that is returned.
     pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
         let lane = routes.enter(mark, preferred);
-        (lane, Self { routes: Arc::clone(routes), marks: vec![mark] })
+        (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
     }
 
     /// Takes over the calls of another one.
     pub(crate) fn join(&mut self, mut other: Self) {
-        self.marks.append(&mut other.marks);
+        self.more.extend(other.first.take());
+        self.more.append(&mut other.more);
     }
 }
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        self.marks.iter().for_each(|mark| self.routes.leave(*mark));
+        self.first.iter().chain(&self.more).for_each(|mark| self.routes.leave(*mark));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The checker itself, on generated histories: those of a correct lock are accepted, and each kind of mistake is found.
 
+use super::lateness::{Late, Lateness};
 use super::tokens::{Update, check_updates};
 use super::waits::{Kept, latest_news, longest_wait};
 use super::{Absence, Property, judge};
@@ -115,7 +116,7 @@ fn history(turns: &[Turn]) -> Vec<Event> {
 }
 
 fn found(events: Vec<Event>) -> Vec<Property> {
-    judge(events, &mut Vec::new()).violations.into_iter().map(|violation| violation.property).collect()
+    judge(events, &mut Vec::new(), false).violations.into_iter().map(|violation| violation.property).collect()
 }
 
 /// Places of events of a kind.
@@ -130,7 +131,7 @@ fn first_got(what: &What) -> bool {
 proptest! {
     #[test]
     fn histories_of_a_correct_lock_are_accepted(turns in turns()) {
-        let verdict = judge(history(&turns), &mut Vec::new());
+        let verdict = judge(history(&turns), &mut Vec::new(), false);
         prop_assert_eq!(verdict.violations, vec![]);
         prop_assert_eq!(verdict.holds.len(), turns.len());
     }
@@ -229,23 +230,30 @@ fn two_holds(until: Nanos, told: Option<Nanos>, next: Nanos) -> Vec<super::Hold>
         event(next, other, What::Got { token: 2, count: 1, until: next + 10 }),
     ];
     events.extend(told.map(|at| event(at, one, What::Lost)));
-    judge(events, &mut Vec::new()).holds
+    judge(events, &mut Vec::new(), false).holds
 }
 
 #[test]
 fn the_wait_for_a_lock_that_is_free_counts_from_the_end_of_its_lease() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, None, 150);
+    let longest_wait =
+        |holds: &[_], absences: &[_], kept: &[_], from| longest_wait(holds, absences, &Lateness::default(), kept, from);
     assert_eq!(longest_wait(&holds, &[], &[], 0), nanos(50));
     assert_eq!(longest_wait(&holds, &[], &[], 151), nanos(0), "before the fault");
     assert_eq!(longest_wait(&holds, &[], &[Kept { at: 50, until: 140 }], 0), nanos(10));
     assert_eq!(longest_wait(&holds, &[Absence { process: 1, from: 90, to: 120 }], &[], 0), nanos(0));
+    let late = |process| Lateness::new(vec![Late { process: Some(process), from: 90, to: 120 }], &[], 1000);
+    assert_eq!(super::waits::longest_wait(&holds, &[], &late(1), &[], 0), nanos(30));
+    assert_eq!(super::waits::longest_wait(&holds, &[], &late(0), &[], 0), nanos(50), "of another process");
 }
 
 #[test]
 fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     let nanos = Duration::from_nanos;
     let holds = two_holds(100, Some(130), 150);
+    let latest_news =
+        |holds: &[_], absences: &[_], gone_at| latest_news(holds, absences, &Lateness::default(), gone_at);
     assert_eq!(latest_news(&holds, &[], None), nanos(30));
     let away = |from, to| Absence { process: 0, from, to };
     assert_eq!(latest_news(&holds, &[away(90, 125)], None), nanos(5));
@@ -253,6 +261,8 @@ fn news_of_a_loss_count_from_the_deadline_or_from_the_return_of_the_process() {
     assert_eq!(latest_news(&holds, &[away(105, 125)], None), nanos(30), "it could have known");
     assert_eq!(latest_news(&holds, &[], Some(60)), nanos(70));
     assert_eq!(latest_news(&two_holds(100, Some(80), 150), &[], None), nanos(0));
+    let late = Lateness::new(vec![Late { process: Some(0), from: 110, to: 115 }], &[], 1000);
+    assert_eq!(super::waits::latest_news(&holds, &[], &late, None), nanos(25));
 }
 
 #[test]
@@ -267,7 +277,7 @@ fn a_call_that_outlasts_its_time_is_found() {
     assert_eq!(found(events(150_000_000)), []);
     assert_eq!(found(events(700_000_000)), [Property::C]);
     let stopped = Absence { process: 0, from: 5, to: 600_000_000 };
-    assert!(judge(events(700_000_000), &mut vec![stopped]).violations.is_empty());
+    assert!(judge(events(700_000_000), &mut vec![stopped], false).violations.is_empty());
     let mut away = events(700_000_000);
     away.push(Event { at: 600_000_000, actor, what: What::Away { since: 5 } });
     assert_eq!(found(away), []);

@@ -90,6 +90,11 @@ impl Hold {
         self.until.min(self.unlock.unwrap_or(Nanos::MAX)).min(self.lost.unwrap_or(Nanos::MAX))
     }
 
+    /// When it was over at the latest, as its thread knows by now.
+    pub(crate) fn over(&self) -> Nanos {
+        self.until.min(self.lost.unwrap_or(Nanos::MAX))
+    }
+
     /// Whether the thread took the lock for its own at all: a hold that is lost when it begins is none.
     pub(crate) fn is_claimed(&self) -> bool {
         self.since < self.claimed_until()

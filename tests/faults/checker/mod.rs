@@ -11,6 +11,8 @@
 mod exclusion;
 mod generated;
 pub(crate) mod holds;
+pub(crate) mod lateness;
+mod losses;
 mod model;
 mod patience;
 pub(crate) mod store;
@@ -19,6 +21,7 @@ pub(crate) mod waits;
 
 use crate::history::{Event, Nanos, What};
 use holds::Hold;
+use lateness::Late;
 use std::fmt;
 
 /// What a violation is of.
@@ -68,6 +71,14 @@ pub(crate) struct Absence {
 }
 
 impl Absence {
+    /// How long a beat may take before the process counts as absent.
+    const AWAY: Nanos = 50_000_000;
+
+    /// What a beat that began then shows.
+    pub(crate) fn seen(process: u32, from: Nanos, to: Nanos) -> Option<Self> {
+        (to - from > Self::AWAY).then_some(Self { process, from, to })
+    }
+
     pub(crate) fn meets(&self, process: u32, from: Nanos, to: Nanos) -> bool {
         self.process == process && self.from <= to && from <= self.to
     }
@@ -79,23 +90,30 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<Violation>,
     pub(crate) operations: usize,
     pub(crate) holds: Vec<Hold>,
+    pub(crate) lates: Vec<Late>,
 }
 
 /// Judges a history: the events of all threads on one lock. What it says of processes that did not run is added.
-pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>) -> Verdict {
-    absences.extend(events.iter().filter_map(|event| match event.what {
-        What::Away { since } => Some(Absence { process: event.actor.process, from: since, to: event.at }),
+/// Where the store is `lossy`, two may believe to hold: M, and what follows of it for X, are not judged.
+pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: bool) -> Verdict {
+    let away = |event: &Event| match event.what {
+        What::Away { since } => Some((event.actor.process, since, event.at)),
         _ => None,
-    }));
+    };
+    absences.extend(events.iter().filter_map(away).filter_map(|(process, from, to)| Absence::seen(process, from, to)));
+    let lates = events.iter().filter_map(away).map(|(process, from, to)| Late::beat(Some(process), from, to)).collect();
     // The order of each thread's own events stays.
     events.sort_by_key(|event| event.at);
     let calls = holds::calls(&events);
     let holds = holds::holds(&events);
-    let mut violations = exclusion::check(&holds);
-    violations.extend(tokens::check(&holds));
-    violations.extend(model::check(&calls, &holds));
+    let mut violations = tokens::check(&holds);
+    violations.extend(model::check_counts(&calls));
+    if !lossy {
+        violations.extend(exclusion::check(&holds));
+        violations.extend(model::check(&calls, &holds));
+    }
     violations.extend(patience::check(&calls, absences));
-    Verdict { violations, operations: calls.len(), holds }
+    Verdict { violations, operations: calls.len(), holds, lates }
 }
 
 /// A moment for people: seconds since the first of the history would need it, so milliseconds of the clock's tail do.

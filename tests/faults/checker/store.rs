@@ -23,8 +23,22 @@ pub(crate) struct Seen {
     pub(crate) violations: Vec<Violation>,
     /// How many lockers got the key.
     pub(crate) tenures: usize,
-    /// Lockers whose tenure ended with its lease.
-    pub(crate) expired: Vec<String>,
+    /// Tenures that ended with their lease.
+    pub(crate) expired: Vec<Expired>,
+}
+
+/// A tenure that ended with its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) locker: String,
+    /// When, in microseconds of the server's clock.
+    pub(crate) at: u64,
+}
+
+impl From<Held> for Expired {
+    fn from(held: Held) -> Self {
+        Self { locker: held.locker, at: held.ends }
+    }
 }
 
 #[derive(Default)]
@@ -56,7 +70,7 @@ pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
 impl Reader {
     /// A command from outside: a script with its locker, or something of the test.
     fn begin(&mut self, words: &[&str], key: &str, at: u64) {
-        self.seen.expired.extend(self.doubt.take().map(|over| over.locker));
+        self.seen.expired.extend(self.doubt.take().map(Expired::from));
         self.caller.clear();
         if let ["eval" | "evalsha", _, count, rest @ ..] = words
             && rest.first() == Some(&key)
@@ -101,9 +115,7 @@ impl Reader {
             }
             ["set", _, locker, "PX", lease] => {
                 if self.must_be_mine("overwrites", at) {
-                    self.seen
-                        .expired
-                        .extend(self.held.take_if(|held| held.locker != self.caller).map(|over| over.locker));
+                    self.seen.expired.extend(self.held.take_if(|held| held.locker != self.caller).map(Expired::from));
                 }
                 if self.held.as_ref().is_none_or(|held| held.locker != *locker) {
                     self.seen.tenures += 1;
@@ -126,7 +138,7 @@ impl Reader {
 
     fn expire(&mut self, at: u64) {
         let over = self.held.take_if(|held| at > held.ends.saturating_add(BLUR));
-        self.seen.expired.extend(over.map(|over| over.locker));
+        self.seen.expired.extend(over.map(Expired::from));
     }
 
     /// Whether the script may change the key: it is its own, or free.
@@ -205,7 +217,7 @@ mod tests {
     #[test]
     fn tenures_that_nobody_releases_are_counted() {
         let mut lines = TAKE.to_vec();
-        assert_eq!(check(&log(&lines), "k").expired, ["a-1"]);
+        assert_eq!(check(&log(&lines), "k").expired, [Expired { locker: "a-1".to_owned(), at: 1_000_001 }]);
         lines.extend([(10, false, "evalsha s 3 k q f a-1 1000"), (11, true, "get k"), (12, true, "del k")]);
         let seen = check(&log(&lines), "k");
         assert_eq!((seen.tenures, seen.expired), (1, vec![]));
@@ -219,7 +231,8 @@ mod tests {
         assert_eq!((took.tenures, took.expired.len()), (2, 2));
         lines.push((1_000_002, true, "pttl k"));
         let found = check(&log(&lines), "k");
-        assert_eq!((found.tenures, found.expired), (1, vec!["a-1".to_owned()]));
+        assert_eq!((found.tenures, found.expired.len()), (1, 1));
+        assert_eq!(found.expired[0].locker, "a-1");
     }
 
     #[test]

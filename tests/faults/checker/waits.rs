@@ -2,6 +2,7 @@
 
 use super::Absence;
 use super::holds::Hold;
+use super::lateness::Lateness;
 use crate::history::{Nanos, Op};
 use std::time::Duration;
 
@@ -13,8 +14,14 @@ pub(crate) struct Kept {
 }
 
 /// The longest time for which the lock was free, or its holder's lease over, while a thread that could run waited for it:
-/// among the holds that began from `from` on.
-pub(crate) fn longest_wait(holds: &[Hold], absences: &[Absence], kept: &[Kept], from: Nanos) -> Duration {
+/// among the holds that began from `from` on. What the machine was late for is not the lock's.
+pub(crate) fn longest_wait(
+    holds: &[Hold],
+    absences: &[Absence],
+    late: &Lateness,
+    kept: &[Kept],
+    from: Nanos,
+) -> Duration {
     let waits = holds.windows(2).filter(|pair| pair[1].since >= from).filter_map(|pair| {
         let (before, next) = (&pair[0], &pair[1]);
         let mut free = match (before.unlocked, before.lost) {
@@ -28,15 +35,16 @@ pub(crate) fn longest_wait(holds: &[Hold], absences: &[Absence], kept: &[Kept], 
         let waits = matches!(next.op, Op::Lock | Op::TryFor(_));
         let begin = free.max(next.asked);
         let absent = absences.iter().any(|absence| absence.meets(next.actor.process, begin, next.since));
-        (waits && !absent).then(|| next.since.saturating_sub(begin))
+        let late = late.within(Some(next.actor.process), begin, next.since);
+        (waits && !absent).then(|| next.since.saturating_sub(begin).saturating_sub(late))
     });
     Duration::from_nanos(waits.max().unwrap_or(0))
 }
 
 /// The longest time between the end of a hold's lease, as its thread knew it, and the moment when the thread was told. A process
 /// that does not run cannot know: there it counts from its return. When the store lost its keys at `gone_at`, it
-/// counts from then.
-pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], gone_at: Option<Nanos>) -> Duration {
+/// counts from then. What the machine was late for does not count.
+pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], late: &Lateness, gone_at: Option<Nanos>) -> Duration {
     let news = holds.iter().filter_map(|hold| {
         let mut over = hold.until;
         if let Some(gone_at) = gone_at.filter(|gone_at| (hold.since..hold.claimed_until()).contains(gone_at)) {
@@ -46,7 +54,9 @@ pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], gone_at: Option<
         if hold.unlock.is_some_and(|unlock| unlock <= over) {
             return None;
         }
-        Some(hold.lost?.saturating_sub(back(absences, hold.actor.process, over)))
+        let (over, lost) = (back(absences, hold.actor.process, over), hold.lost?);
+        let late = late.within(Some(hold.actor.process), over, lost);
+        Some(lost.saturating_sub(over).saturating_sub(late))
     });
     Duration::from_nanos(news.max().unwrap_or(0))
 }

@@ -9,6 +9,7 @@ use crate::scene::Scene;
 use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
 use std::cell::RefCell;
+use std::time::Duration;
 
 /// What the first process holds is left to its lease at most.
 fn bounds(length: Length) -> Bounds {
@@ -95,21 +96,58 @@ fn with_user(name: &'static str) -> Setup {
 }
 
 /// A right is taken away while all are connected.
-fn right_taken(name: &'static str, length: Length, right: &str, words: &str) {
+fn right_taken(setup: Setup, length: Length, right: &str, words: &str) -> Report {
     let change = |scene: &Scene, sign: &str| scene.server.set_user("dlock", &[&format!("{sign}{right}")]);
-    let report = deny(with_user(name), length, words, |scene| change(scene, "-"), |scene| change(scene, "+"));
-    judge(report, length);
+    deny(setup, length, words, |scene| change(scene, "-"), |scene| change(scene, "+"))
+}
+
+/// Who holds is denied its extension, and is not told that the lock is lost: it asks again until the deadline.
+pub(crate) fn right_taken_for_a_moment(mutant: Option<&'static str>) -> Report {
+    right_taken(with_user("NOPERM evalsha 0.2 L").with(mutant), Length::Short, "evalsha", "NOPERM")
 }
 
 #[test]
 fn a_right_that_is_given_back_in_time_costs_no_lease() {
-    right_taken("NOPERM evalsha 0.2 L", Length::Short, "evalsha", "NOPERM");
-    right_taken("NOPERM get in scripts 0.2 L", Length::Short, "get", "executing the script");
+    judge(right_taken_for_a_moment(None), Length::Short);
+    let inside = with_user("NOPERM get in scripts 0.2 L");
+    judge(right_taken(inside, Length::Short, "get", "executing the script"), Length::Short);
 }
 
 #[test]
 fn a_right_that_stays_away_ends_leases_at_their_deadlines() {
-    right_taken("NOPERM evalsha 1.5 L", Length::Long, "evalsha", "NOPERM");
+    judge(right_taken(with_user("NOPERM evalsha 1.5 L"), Length::Long, "evalsha", "NOPERM"), Length::Long);
+}
+
+/// The right to tell others is taken away for good, after all have shown that they have it. A grant that nobody hears is found by
+/// asking: after a sixth of the lease, or when the holder's lease is over.
+fn messages_denied(name: &'static str, rules: &[&str], in_queue: bool) {
+    let bounds = Bounds { waited: leases(1.0 / 6.0) + Duration::from_millis(160), ..Bounds::default() };
+    let report = with_user(name).play(bounds, |scene| {
+        scene.server.run::<()>(&["ACL", "LOG", "RESET"]);
+        scene.server.set_user("dlock", rules);
+        scene.sleep(2.0);
+        scene.go_on(12);
+        // Who stands in the queue is not forgotten. Who is not heard there has the lock by chance only.
+        let from = scene.fault_at;
+        for process in scene.processes().filter(|_| in_queue) {
+            eventually("it gets the lock", || scene.got_since(process, from) > 0);
+        }
+        let log: Vec<redis::Value> = scene.server.run(&["ACL", "LOG"]);
+        assert!(!log.is_empty(), "messages were denied");
+        assert_eq!(scene.failures("access denied", |_| true), 0, "that is no caller's concern");
+    });
+    report.assert_clean_without_loss();
+}
+
+#[test]
+fn without_the_right_to_tell_others_waiters_proceed_by_asking() {
+    messages_denied("PUBLISH denied", &["-publish"], true);
+}
+
+#[test]
+fn without_the_right_to_any_channel_waiters_proceed_by_asking() {
+    // The server closes the inboxes, too: then nobody can wait in the queue.
+    messages_denied("channels denied", &["resetchannels"], false);
 }
 
 #[test]

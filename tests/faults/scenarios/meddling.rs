@@ -44,6 +44,19 @@ fn a_deleted_key_is_no_longer_held() {
     .assert_clean();
 }
 
+#[test]
+fn a_flushed_store_has_dropped_the_lock_and_all_that_waited() {
+    meddle(Setup::of("FLUSHALL by an operator"), |scene| {
+        scene.next();
+        // The fence goes with the rest; numbers rise all the same.
+        scene.server.run::<()>(&["FLUSHALL"]);
+        let at = now();
+        let waited = scene.next_hold_after(at);
+        assert!(waited < soon(), "waiters find out by themselves: {waited:?}");
+    })
+    .assert_clean();
+}
+
 pub(crate) fn overwritten(mutant: Option<&'static str>) -> Report {
     meddle(Setup::of("overwritten by an operator").with(mutant), |scene| {
         scene.server.run::<()>(&["SET", KEY.2, "operator-1", "PX", "900"]);

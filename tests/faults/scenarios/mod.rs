@@ -1,6 +1,6 @@
 //! The faults, each with the rule that it would break.
 
-mod access;
+pub(crate) mod access;
 mod failover;
 pub(crate) mod holder;
 mod limits;

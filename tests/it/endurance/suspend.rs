@@ -4,10 +4,12 @@
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{config, is_listener_on};
 use crate::support::watched::{Kind, Watch, Watched, When};
+use crate::support::worker;
 use redis_dlock::{
     Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, MemoryLockProcessor, Moment,
     SystemClock,
 };
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -174,5 +176,34 @@ fn a_lock_that_was_kept_for_the_next_one_is_not_taken_up_after_a_sleep() {
         assert!(next.is_valid() && next.fencing_token() > before);
         next.unlock().unwrap();
         scene.clock.suspend(LEASE * 2);
+    }
+}
+
+#[test]
+#[ignore = "the process of the test beside it"]
+fn process() {
+    if worker::settings().is_some() {
+        worker::answer(&SystemClock.now().as_nanos().to_string());
+    }
+}
+
+/// The clocks of a machine that was suspended for many days: those that count it are ahead of those that do not. Where the system lets
+/// nobody make such a machine, nothing is judged.
+#[test]
+fn the_time_of_a_suspend_counts() {
+    const SLEPT: Duration = Duration::from_secs(100_000_000);
+    let suspended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--time", "--boottime", &SLEPT.as_secs().to_string()])
+        .arg(std::env::current_exe().unwrap())
+        .args(["endurance::suspend::process", "--exact", "--ignored", "--nocapture"])
+        .env(worker::SETTINGS, "now")
+        .output();
+    let out = suspended.map(|child| String::from_utf8_lossy(&child.stdout).into_owned()).unwrap_or_default();
+    match out.lines().find_map(|line| line.strip_prefix(worker::MARK)) {
+        Some(now) => {
+            let there = Duration::from_nanos(now.parse().unwrap());
+            assert!(there >= SLEPT, "{there:?}");
+        }
+        None => eprintln!("no namespaces of time here: which clock it is, is not judged"),
     }
 }

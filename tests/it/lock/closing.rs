@@ -3,7 +3,7 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
+use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
 use std::time::Duration;
 
 on_both_stores!(
@@ -13,6 +13,7 @@ on_both_stores!(
     who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free,
     closing_twice_is_closing_once,
     closing_one_generator_is_no_matter_to_another,
+    what_could_not_be_released_is_tried_on_a_fresh_connection_at_the_end,
 );
 
 /// Starts one waiter of each kind; each tells how its waiting ended.
@@ -133,4 +134,24 @@ fn closing_one_generator_is_no_matter_to_another(lab: &Lab) {
     closed.close();
     guard.unlock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
+}
+
+fn what_could_not_be_released_is_tried_on_a_fresh_connection_at_the_end(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    watch.fail(BackendFailure::Unknown);
+    assert!(guard.unlock().is_err());
+    // The pauses of the retry thread grow.
+    watch.wait_for_more(Kind::Release, 9);
+    let tries = [(); 2].map(|()| watch.stop_next(Kind::Release, When::Going));
+    let closer = spawn(move || generator.close());
+    let [first, second] = tries;
+    first.wait();
+    first.open();
+    second.wait();
+    watch.heal();
+    second.open();
+    closer.join();
+    assert_eq!(lab.leftovers(), [""; 0]);
 }

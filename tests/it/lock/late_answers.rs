@@ -108,6 +108,24 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
 }
 
 #[test]
+fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
+    let scene = scene();
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+    scene.watch.panic_at_next(Kind::Extend);
+    let lock = scene.lock.clone();
+    let locker = spawn(move || {
+        let locked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lock.lock())));
+        (locked.is_err(), lock.hold_count())
+    });
+    asking.wait();
+    scene.clock.advance(LEASE * 2 / 3);
+    asking.open();
+    assert_eq!(locker.join(), (true, 0));
+    eventually("the lock is free", || scene.lock.holder().unwrap().is_none());
+    scene.lock.lock().unwrap().unlock().unwrap();
+}
+
+#[test]
 fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     let scene = scene();
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);

@@ -1,9 +1,11 @@
 //! A store that fails for a while: who waits it out, and who is told.
 
 use crate::support::crew::{eventually, spawn};
+use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{BackendFailure, CancelToken, Error};
+use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 on_both_stores!(
@@ -12,6 +14,7 @@ on_both_stores!(
     a_cancelled_wait_for_a_failing_store_is_no_error,
     an_acquire_without_an_answer_is_asked_about_again,
     a_release_without_an_answer_is_repeated,
+    the_log_names_what_is_on_the_clean_up_list,
 );
 
 fn lock_waits_an_outage_out(lab: &Lab) {
@@ -75,6 +78,42 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
     watch.lose_next_answer(Kind::Acquire);
     lock.try_lock().unwrap().expect("it was got").unlock().unwrap();
     assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
+    journal::keep();
+    // One journal for all tests, so keys that no other test has.
+    static LOGGED: AtomicU32 = AtomicU32::new(0);
+    let (generator, watch) = lab.watched_generator();
+    let lock = |what: &str| {
+        let target = format!("{what}-{}", LOGGED.fetch_add(1, Ordering::Relaxed));
+        generator.generate_with(config(&target, 30_000)).unwrap()
+    };
+    let is_named = |lock: &DistributedReentrantLock, locker: &str, why: &str| {
+        let notes = journal::notes(lock.key());
+        let named = |line: &String| [locker, why, "clean-up list"].iter().all(|word| line.contains(word));
+        assert!(notes.iter().any(named), "{notes:?}");
+    };
+
+    // An acquire whose outcome nobody knows when its caller leaves.
+    let abandoned = lock("abandoned");
+    watch.fail(BackendFailure::Unknown);
+    abandoned.try_lock().unwrap_err();
+    watch.heal();
+    let asked = watch.calls().into_iter().find(|call| call.kind == Kind::Acquire).unwrap();
+    is_named(&abandoned, &asked.locker, "AcquireUnanswered");
+
+    // A release that the store did not answer.
+    let unfinished = lock("unfinished");
+    let guard = unfinished.lock().unwrap();
+    let locker = lab.holder(unfinished.key()).unwrap().holder;
+    watch.fail(BackendFailure::NotExecuted);
+    guard.unlock().unwrap_err();
+    watch.heal();
+    is_named(&unfinished, &locker, "ReleaseUnanswered");
+    let warnings = journal::warnings(unfinished.key());
+    assert!(warnings.iter().any(|line| line.contains("could not be released")), "{warnings:?}");
+    eventually("both are cleaned up", || lab.leftovers().is_empty());
 }
 
 fn a_release_without_an_answer_is_repeated(lab: &Lab) {

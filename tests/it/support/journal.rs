@@ -10,7 +10,7 @@ struct Journal(Mutex<Vec<(Level, String)>>);
 
 impl Log for Journal {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Warn && metadata.target().starts_with("redis_dlock")
+        metadata.level() <= Level::Info && metadata.target().starts_with("redis_dlock")
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -27,7 +27,7 @@ pub(crate) fn keep() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| {
         log::set_logger(&JOURNAL).expect("no other logger in the tests");
-        log::set_max_level(LevelFilter::Warn);
+        log::set_max_level(LevelFilter::Info);
     });
 }
 
@@ -38,11 +38,16 @@ pub(crate) fn errors() -> Vec<String> {
 
 /// The warnings about a key, in order.
 pub(crate) fn warnings(key: &str) -> Vec<String> {
+    lines(key, Level::Warn)
+}
+
+/// What was noted about a key, in order.
+pub(crate) fn notes(key: &str) -> Vec<String> {
+    lines(key, Level::Info)
+}
+
+fn lines(key: &str, wanted: Level) -> Vec<String> {
     let quoted = format!("{key:?}");
     let journal = JOURNAL.0.lock();
-    journal
-        .iter()
-        .filter(|(level, line)| *level == Level::Warn && line.contains(&quoted))
-        .map(|(_, l)| l.clone())
-        .collect()
+    journal.iter().filter(|(level, line)| *level == wanted && line.contains(&quoted)).map(|(_, l)| l.clone()).collect()
 }

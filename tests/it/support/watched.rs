@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use redis_dlock::{
     AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker,
     Inspection, LockProcessor, Message, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest,
-    ReleaseOutcome, ReleaseRequest, Request, SystemClock,
+    ReleaseDone, ReleaseOutcome, ReleaseRequest, Request, SystemClock,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -73,6 +73,7 @@ pub(crate) struct Watch {
     listening: AtomicUsize,
     heard: AtomicUsize,
     inbox_panics: AtomicBool,
+    panics: Mutex<Vec<Kind>>,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -112,6 +113,7 @@ impl Watch {
             listening: AtomicUsize::new(0),
             heard: AtomicUsize::new(0),
             inbox_panics: AtomicBool::new(false),
+            panics: Mutex::new(Vec::new()),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -157,6 +159,20 @@ impl Watch {
     /// The next message makes its inbox panic.
     pub(crate) fn panic_at_next_message(&self) {
         self.inbox_panics.store(true, Ordering::SeqCst);
+    }
+
+    /// The next call of a kind makes the store panic.
+    pub(crate) fn panic_at_next(&self, kind: Kind) {
+        self.panics.lock().push(kind);
+    }
+
+    fn panic_if_told(&self, requests: &[(Kind, &str, &str)]) {
+        let mut panics = self.panics.lock();
+        if let Some(place) = panics.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked))) {
+            panics.remove(place);
+            drop(panics);
+            panic!("the test wants it so");
+        }
     }
 
     /// Stops the next call of a kind.
@@ -273,6 +289,7 @@ impl Watched {
         let Some(watch) = &self.watch else { return work() };
         watch.record(requests, limit);
         watch.pass_gates(requests, When::Going);
+        watch.panic_if_told(requests);
         watch.fail_if_told(limit)?;
         let result = work();
         watch.pass_gates(requests, When::Coming);
@@ -296,6 +313,19 @@ impl LockProcessor for Watched {
 
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         self.pass(&[(Kind::Release, request.key, request.locker)], limit, || self.inner.release(request, limit))
+    }
+
+    /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that knows no better.
+    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        if self.watch.is_none() {
+            return self.inner.post_release(request, limit, done);
+        }
+        done(self.release(request, limit));
+        false
+    }
+
+    fn collect(&self) -> bool {
+        self.inner.collect()
     }
 
     fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {

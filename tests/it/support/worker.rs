@@ -12,10 +12,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
 /// What a worker process is to know from the beginning.
-const SETTINGS: &str = "DLOCK_TEST_WORKER";
+pub(crate) const SETTINGS: &str = "DLOCK_TEST_WORKER";
 
 /// What an answer begins with: the test harness writes to stdout, too.
-const MARK: &str = "@ ";
+pub(crate) const MARK: &str = "@ ";
 
 /// A worker process, killed when dropped.
 pub(crate) struct Worker {

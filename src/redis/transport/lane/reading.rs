@@ -93,7 +93,7 @@ impl<L: Line> Lane<L> {
         // Without it, the connection was cut meanwhile, and all is said.
         let session = state.session_of(epoch)?;
         session.last_use = now;
-        let mut result = session.deliver(look.replies, &mut woken).and(look.result);
+        let mut result = session.deliver(look.replies, reader.map(|(own, _)| own), &mut woken).and(look.result);
         let oldest = session.due.front().map(|due| due.since);
         if let (Ok(false), Some(since)) = (&result, oldest)
             && now >= since + self.settings.io_timeout
@@ -114,8 +114,7 @@ impl<L: Line> Lane<L> {
         session.inbound = Some(inbound);
         state.appoint_reader(&mut woken);
         drop(state);
-        let own = reader.map(|(own, _)| own);
-        woken.iter().filter(|call| own.is_none_or(|own| !Arc::ptr_eq(own, call))).for_each(|call| call.wake());
+        woken.iter().for_each(|call| call.wake());
         None
     }
 }

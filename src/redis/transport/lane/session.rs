@@ -1,6 +1,6 @@
 //! One connection of a lane, and the calls whose replies are due on it.
 
-use super::super::line::{Cuts, Hears, Line};
+use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::Pending;
 use super::IDLE;
 use ::redis::Value;
@@ -34,7 +34,8 @@ pub(super) struct Due {
 }
 
 impl<L: Line> Session<L> {
-    pub(super) fn new(epoch: u64, (outbound, inbound, cut): (L::Out, L::In, L::Cut)) -> Self {
+    pub(super) fn new(epoch: u64, open: Open<L>) -> Self {
+        let Open { outbound, inbound, cut } = open;
         Self {
             epoch,
             outbound: Some(outbound),
@@ -61,8 +62,13 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken.
-    pub(super) fn deliver(&mut self, replies: Vec<Value>, over: &mut Vec<Arc<Pending>>) -> io::Result<()> {
+    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own.
+    pub(super) fn deliver(
+        &mut self,
+        replies: Vec<Value>,
+        own: Option<&Arc<Pending>>,
+        over: &mut Vec<Arc<Pending>>,
+    ) -> io::Result<()> {
         for value in replies {
             let Some(oldest) = self.due.front_mut() else {
                 return Err(unasked());
@@ -72,6 +78,7 @@ impl<L: Line> Session<L> {
             if oldest.left == 0
                 && let Some(due) = self.due.pop_front()
                 && is_over
+                && own.is_none_or(|own| !Arc::ptr_eq(own, &due.call))
             {
                 over.push(due.call);
             }

@@ -1,0 +1,84 @@
+//! Further processes: this program once more, with another job. They are told and answer in lines.
+
+use super::pin::{self, Place};
+use rustix::time::{ClockId, clock_gettime};
+use std::env;
+use std::io::{BufRead, BufReader, Lines, Write, stdin};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// Names the job of a process that is a worker.
+const JOB: &str = "DLOCK_BENCH_JOB";
+
+/// A process of ours. Killed when dropped.
+pub(crate) struct Worker {
+    process: Child,
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+/// The job of this process, if it is a worker.
+pub(crate) fn job() -> Option<String> {
+    env::var(JOB).ok()
+}
+
+/// What a worker was given for its job.
+pub(crate) fn argument<T: std::str::FromStr>(n: usize) -> T {
+    env::args().nth(1 + n).and_then(|argument| argument.parse().ok()).expect("a worker gets its arguments")
+}
+
+/// Tells the process that started this one.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
+/// Waits for a line of the process that started this one; ends with it.
+pub(crate) fn listen() -> Vec<u64> {
+    let mut line = String::new();
+    if stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+        std::process::exit(0);
+    }
+    numbers(&line)
+}
+
+/// Nanoseconds of a clock that all processes of a machine share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processor time of the calling thread, or of its whole process.
+pub(crate) fn cpu(clock: ClockId) -> Duration {
+    clock_gettime(clock).try_into().unwrap()
+}
+
+fn numbers(line: &str) -> Vec<u64> {
+    line.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+impl Worker {
+    pub(crate) fn start(place: Place, job: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(arguments).env(JOB, job).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = pin::at(place, || command.spawn().unwrap());
+        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Self { process, to, from: BufReader::new(from).lines() }
+    }
+
+    pub(crate) fn tell(&mut self, numbers: &[u64]) {
+        let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
+        writeln!(self.to, "{}", words.join(" ")).unwrap();
+    }
+
+    /// Waits for a line: the numbers in it.
+    pub(crate) fn hear(&mut self) -> Vec<u64> {
+        numbers(&self.from.next().expect("the worker died").unwrap())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

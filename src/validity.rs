@@ -1,0 +1,56 @@
+//! What a holder can ask about its hold: whether it is certainly its own, why it is not, and to be told when it no longer is.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::key::Key;
+use crate::state::Phase;
+use crossbeam_channel::{Receiver, bounded};
+use std::sync::Arc;
+
+impl Key {
+    /// The loss of the current hold, which the caller has seen marked.
+    pub(crate) fn loss_error(&self, client: &Client) -> Error {
+        let loss = match &self.state().phase {
+            Phase::Held(tenure) => tenure.loss_error(&self.name, client.clock.now()),
+            _ => None,
+        };
+        loss.unwrap_or_else(|| Error::NotHeld { key: self.name.clone() })
+    }
+
+    /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
+    /// later cannot make valid what was called invalid.
+    pub(crate) fn is_valid(self: &Arc<Self>, client: &Client, token: u64) -> bool {
+        if client.is_forked() {
+            return false;
+        }
+        if self.hold.is_valid(token, client.clock.now()) {
+            return true;
+        }
+        if self.hold.token() == token && !self.hold.is_lost() {
+            crate::lease::notice_deadline(client, self);
+        }
+        self.hold.is_valid(token, client.clock.now())
+    }
+
+    /// Why the hold with this token is not valid.
+    pub(crate) fn why_invalid(&self, client: &Client, token: u64) -> Error {
+        if client.is_forked() {
+            return Error::Forked;
+        }
+        if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.clone() } }
+    }
+
+    /// A channel that tells the loss of the hold with this token.
+    pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
+        let (sender, receiver) = bounded(1);
+        let mut state = self.state();
+        if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
+            if self.hold.is_lost() {
+                let _ = sender.try_send(());
+            } else {
+                state.watchers.push(sender);
+            }
+        }
+        receiver
+    }
+}

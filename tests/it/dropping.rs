@@ -1,0 +1,116 @@
+//! Dropped guards: the release is on its way when `drop` returns, and what comes of it is seen to later.
+
+use crate::support::crew::{HANG, eventually};
+use crate::support::lab::{builder, config, connect};
+use crate::support::proxy::{Lot, Sent};
+use crate::support::{Proxy, RedisServer};
+use crossbeam_channel::{bounded, unbounded};
+use redis_dlock::{DLockGenerator, DistributedReentrantLock, LossCause, RedisLockProcessor};
+use rustix::process::Signal;
+use std::thread;
+use std::time::Duration;
+
+const HOUR: u64 = 3_600_000;
+
+/// A lock whose server is known to know the scripts.
+fn warm(generator: &DLockGenerator) -> DistributedReentrantLock {
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    lock
+}
+
+fn exists(server: &RedisServer, lock: &DistributedReentrantLock) -> bool {
+    server.run::<u64>(&["EXISTS", lock.key()]) == 1
+}
+
+#[test]
+fn a_drop_does_not_wait_for_the_answer() {
+    let server = RedisServer::start();
+    // Whoever waits for the stopped server, waits for longer than this test does.
+    let patient = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(HANG * 2).build().unwrap();
+    let generator = builder().build(patient).unwrap();
+    let lock = warm(&generator);
+    let guard = lock.lock().unwrap();
+    server.signal(Signal::STOP);
+    let (say, dropped) = bounded(1);
+    let in_time = thread::scope(|scope| {
+        let server = &server;
+        let other = scope.spawn(move || {
+            let in_time = dropped.recv_timeout(HANG).is_ok();
+            server.signal(Signal::CONT);
+            in_time
+        });
+        drop(guard);
+        say.send(()).unwrap();
+        other.join().unwrap()
+    });
+    assert!(in_time, "before the server went on");
+    eventually("it is released", || !exists(&server, &lock));
+}
+
+#[test]
+fn a_release_that_gets_lost_is_repeated_though_nobody_calls_any_more() {
+    let server = RedisServer::start();
+    for lot in [Lot::LoseRequest, Lot::LoseReply, Lot::Reset, Lot::CutReply(1)] {
+        let proxy = Proxy::to(server.port(), Duration::ZERO);
+        let generator = connect(&proxy.url());
+        let lock = warm(&generator);
+        let guard = lock.lock().unwrap();
+        let fired = proxy.trap(Sent::Release, 0, lot);
+        drop(guard);
+        eventually("it is met", || fired.is_fired());
+        eventually("it is released", || !exists(&server, &lock));
+        // All the same to those who come.
+        drop(lock.lock().unwrap());
+    }
+}
+
+#[test]
+fn the_next_lock_of_a_key_comes_behind_its_release() {
+    let server = RedisServer::start();
+    let generator = connect(&server.url());
+    thread::scope(|scope| {
+        for n in 0..6 {
+            let lock = generator.generate_with(config(&n.to_string(), HOUR)).unwrap();
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    drop(lock.try_lock().unwrap().expect("nobody else wants it"));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_loss_that_the_release_finds_is_told() {
+    let server = RedisServer::start();
+    let (say, losses) = unbounded();
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    let generator = builder().on_lost(move |loss| say.send(loss.clone()).unwrap()).build(store).unwrap();
+    let lock = warm(&generator);
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    server.run::<()>(&["DEL", lock.key()]);
+    drop(guard);
+    assert_eq!(lost.recv_timeout(HANG), Ok(()));
+    assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::Deleted);
+
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    drop(guard);
+    assert!(lost.recv_timeout(HANG).is_err_and(|error| error.is_disconnected()), "released in time");
+    assert!(losses.is_empty());
+}
+
+#[test]
+fn who_drops_all_leaves_nothing() {
+    let server = RedisServer::start();
+    for _ in 0..50 {
+        let generator = connect(&server.url());
+        let lock = warm(&generator);
+        drop(lock.lock().unwrap());
+        let key = lock.key().to_owned();
+        drop((lock, generator));
+        assert_eq!(server.run::<u64>(&["EXISTS", &key]), 0);
+    }
+}
