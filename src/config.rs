@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::one_line::OneLine;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
@@ -31,8 +32,9 @@ const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct DLockConfig {
-    lock_type: String,
-    unique_key: String,
+    has_type: bool,
+    /// Shared with the key of that name: a program may hold very many.
+    unique_key: Arc<str>,
     lease: Duration,
     renew_at: f64,
     probe: bool,
@@ -53,8 +55,8 @@ impl DLockConfig {
         let lock_type = lock_type.into();
         let target = lock_target.as_ref().trim_matches(|c| c <= '\u{20}');
         Self {
-            unique_key: format!("DLOCK_{lock_type}_{target}"),
-            lock_type,
+            unique_key: format!("DLOCK_{lock_type}_{target}").into(),
+            has_type: !lock_type.is_empty(),
             lease: DEFAULT_LEASE,
             renew_at: DEFAULT_RENEW_AT,
             probe: true,
@@ -188,13 +190,18 @@ impl DLockConfig {
         self.reason.as_deref().map(OneLine)
     }
 
+    /// The lock's key, to be shared.
+    pub(crate) fn shared_key(&self) -> &Arc<str> {
+        &self.unique_key
+    }
+
     /// Checks all settings and drops the lease's part of a millisecond.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] naming the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
-        if self.lock_type.is_empty() {
+        if !self.has_type {
             return Err(Error::invalid("lock type", "", "give it at least one character"));
         }
         check_lease(self.lease)?;

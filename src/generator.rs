@@ -103,7 +103,7 @@ impl DLockGenerator {
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        let key = self.client.key(config.unique_key());
+        let key = self.client.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 

@@ -27,7 +27,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 pub(crate) struct Key {
     /// Tells this key from others in the schedules.
     pub(crate) id: u64,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) hold: Hold,
     state: Mutex<State>,
     client: Weak<Client>,
@@ -44,7 +44,7 @@ enum Parked {
 }
 
 impl Key {
-    pub(crate) fn new(id: u64, name: String, client: Weak<Client>) -> Self {
+    pub(crate) fn new(id: u64, name: Arc<str>, client: Weak<Client>) -> Self {
         Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), client }
     }
 
@@ -183,7 +183,7 @@ impl Key {
         match self.hold.reenter() {
             Reentry::Entered => Ok(self.hold.token()),
             Reentry::Lost => Err(self.loss_error(client)),
-            Reentry::TooMany => Err(Error::TooManyHolds { key: self.name.clone() }),
+            Reentry::TooMany => Err(Error::TooManyHolds { key: self.name.to_string() }),
         }
     }
 
@@ -325,7 +325,7 @@ impl Key {
     /// Unlocks once, for the hold with this token, or for whichever the calling thread has; and `waits`, or not, for
     /// the store's answer.
     pub(crate) fn unlock(self: &Arc<Self>, client: &Client, token: Option<u64>, waits: bool) -> Result<(), Error> {
-        let not_held = || Error::NotHeld { key: self.name.clone() };
+        let not_held = || Error::NotHeld { key: self.name.to_string() };
         if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
             return Err(not_held());
         }

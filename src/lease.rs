@@ -35,7 +35,7 @@ struct Chore {
 
 impl Chore {
     fn request(&self) -> Request<'_> {
-        let (key, locker) = (self.key.name.as_str(), &*self.locker);
+        let (key, locker) = (&*self.key.name, &*self.locker);
         if self.extend {
             Request::Extend(ExtendRequest { key, locker, lease: self.lease, fresh_numbers: false })
         } else {

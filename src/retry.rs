@@ -63,7 +63,7 @@ pub(crate) fn release(client: &Client, unwanted: Vec<(Turn, Tenure)>, limit: Dur
 }
 
 fn release_of<'a>(turn: &'a Turn, tenure: &'a Tenure) -> Request<'a> {
-    let (key, locker, lease) = (turn.key().name.as_str(), &*tenure.locker, tenure.lease());
+    let (key, locker, lease) = (&*turn.key().name, &*tenure.locker, tenure.lease());
     Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: tenure.gap })
 }
 

@@ -16,6 +16,12 @@ mod imp {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
     }
 
+    /// The moment from which limits and time-outs count.
+    #[inline]
+    pub(crate) fn now() -> std::time::Instant {
+        std::time::Instant::now()
+    }
+
     /// A random number for jitter.
     pub(crate) fn die(salt: u32) -> u32 {
         use std::hash::{BuildHasher, RandomState};
@@ -26,7 +32,7 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, thread};
+    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, now, thread};
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
 }

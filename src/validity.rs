@@ -14,7 +14,7 @@ impl Key {
             Phase::Held(tenure) => tenure.loss_error(&self.name, client.clock.now()),
             _ => None,
         };
-        loss.unwrap_or_else(|| Error::NotHeld { key: self.name.clone() })
+        loss.unwrap_or_else(|| Error::NotHeld { key: self.name.to_string() })
     }
 
     /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
@@ -37,7 +37,7 @@ impl Key {
         if client.is_forked() {
             return Error::Forked;
         }
-        if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.clone() } }
+        if self.hold.token() == token { self.loss_error(client) } else { Error::NotHeld { key: self.name.to_string() } }
     }
 
     /// A channel that tells the loss of the hold with this token.

@@ -42,7 +42,7 @@ pub(crate) struct Client {
     /// The process that has the threads and the connection.
     pid: u32,
     this: Weak<Self>,
-    keys: Mutex<HashMap<String, Weak<Key>>>,
+    keys: Mutex<HashMap<Arc<str>, Weak<Key>>>,
     last_key: AtomicU64,
     waiting: Mutex<Schedule<Arc<Key>>>,
     retry_thread: Worker,
@@ -107,14 +107,14 @@ impl Client {
     }
 
     /// The key of that name, shared by all its handles.
-    pub(crate) fn key(&self, name: &str) -> Arc<Key> {
+    pub(crate) fn key(&self, name: &Arc<str>) -> Arc<Key> {
         let mut keys = self.keys.lock();
-        if let Some(key) = keys.get(name).and_then(Weak::upgrade) {
+        if let Some(key) = keys.get(&**name).and_then(Weak::upgrade) {
             return key;
         }
         let id = self.last_key.fetch_add(1, Ordering::Relaxed);
-        let key = Arc::new(Key::new(id, name.to_owned(), Weak::clone(&self.this)));
-        keys.insert(name.to_owned(), Arc::downgrade(&key));
+        let key = Arc::new(Key::new(id, Arc::clone(name), Weak::clone(&self.this)));
+        keys.insert(Arc::clone(name), Arc::downgrade(&key));
         key
     }
 

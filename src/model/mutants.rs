@@ -1,7 +1,6 @@
 //! Mistakes, each built into the crate: the scenarios must find what it breaks.
 
-use super::scenarios::{self, run};
-use super::world::Scenario;
+use super::scenarios::{self, explore};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,6 +58,37 @@ pub(crate) enum Mutant {
     EndsByOldCount,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
+    // Of the transport: redis/transport/model.
+    /// Who stops reading appoints nobody.
+    ReaderLeavesAlone,
+    /// Who stops writing appoints nobody.
+    WriterLeavesAlone,
+    /// A caller that goes keeps the duty to write.
+    DepartsWithDuty,
+    /// The calls that were written to a broken connection are not told.
+    FailsNobody,
+    /// What a full connection did not take is forgotten.
+    ForgetsBacklog,
+    /// A caller that goes takes its place in the order with it.
+    LeavesTheOrder,
+    /// Later calls of a key may take another way as soon as the caller has gone.
+    GivesPassageBackEarly,
+    /// Posted calls that were not sent are not told of the closing.
+    ForgetsPostedAtClose,
+    /// Posted calls that a writer left behind wait for the next caller.
+    LeavesPostedBehind,
+    /// Who posts leaves those whose calls it wrote without a reader.
+    PostsUnread,
+    /// Who has written calls of others, but has none itself on that connection, leaves them without a reader.
+    WritesUnread,
+    /// Who reads does not look whether it has to write.
+    ReadsOnInDuty,
+    /// Who waits on one connection is appointed on another.
+    WaitsTwice,
+    /// Who has to write when its time is over appoints itself.
+    AppointsItself,
+    /// A limit of zero breaks the connection.
+    BreaksWithoutTime,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,
@@ -78,18 +108,18 @@ pub(crate) fn is(mutant: Mutant) -> bool {
 }
 
 /// Neither a lost thread nor time that goes on without end is an error of shuttle's own: what it says of them.
-const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
+pub(crate) const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
 
-/// Expects that the scenario fails with the mistake, and with some of these words.
-fn caught(mutant: Mutant, scenario: Scenario, words: &[&str]) {
+/// Expects that executions fail with the mistake, and with some of these words.
+pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) {
     const ROUND: usize = 500;
     let begin = Instant::now();
     BUILT_IN.set(Some(mutant));
     // Some mistakes show by chance sooner, some by priorities.
     let found = (0..400).find_map(|round| {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
-            0 => run(PctScheduler::new(4, ROUND), scenario),
-            _ => run(RandomScheduler::new(ROUND), scenario),
+            0 => explore(PctScheduler::new(4, ROUND), play),
+            _ => explore(RandomScheduler::new(ROUND), play),
         }));
         ran.err().map(|panic| match panic.downcast::<String>() {
             Ok(text) => (round, *text),
@@ -109,7 +139,7 @@ macro_rules! caught {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
         fn $name() {
-            caught(Mutant::$mutant, scenarios::$scenario, $words);
+            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
         })*
     };
 }

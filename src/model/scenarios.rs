@@ -118,9 +118,14 @@ fn config() -> Config {
     config
 }
 
-pub(crate) fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
+fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
+    explore(scheduler, move || scenario.play())
+}
+
+/// Plays one execution for each schedule; how many there were.
+pub(crate) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
     let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
-    Runner::new(scheduler, config()).run(move || scenario.play())
+    Runner::new(scheduler, config()).run(play)
 }
 
 /// How many schedules of each scenario each scheduler tries.
@@ -129,11 +134,16 @@ fn iterations() -> usize {
 }
 
 fn holds(scenario: Scenario) {
+    explore_both(move || scenario.play());
+}
+
+/// Plays executions by schedules of both kinds.
+pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
     let n = iterations();
     let begin = std::time::Instant::now();
-    run(RandomScheduler::new(n), scenario);
+    explore(RandomScheduler::new(n), play);
     let random = begin.elapsed();
-    run(PctScheduler::new(4, n), scenario);
+    explore(PctScheduler::new(4, n), play);
     eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
 }
 

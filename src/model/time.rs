@@ -4,10 +4,11 @@
 //! point is a thread-local of that one.
 
 use crate::clock::{Clock, Moment};
+use once_cell::sync::Lazy;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who sleeps as long as this sleeps for good: all that needs a look sooner or later has a wake-up of its own, and a
 /// lost one is to be found, not slept over.
@@ -59,6 +60,12 @@ pub(crate) fn step() {
 /// The virtual time.
 pub(crate) fn now() -> Moment {
     TIME.with_borrow(|time| time.now)
+}
+
+/// The virtual time on the other clock.
+pub(crate) fn instant() -> Instant {
+    static BEGIN: Lazy<Instant> = Lazy::new(Instant::now);
+    *BEGIN + now().since(START)
 }
 
 /// Begins an execution.

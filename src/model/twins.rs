@@ -7,7 +7,7 @@ use super::time;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
@@ -90,6 +90,11 @@ pub(crate) mod thread {
             condvar.wait_for(&mut guard, until.since(super::time::now()));
         }
     }
+}
+
+/// The virtual time, as limits and time-outs count it.
+pub(crate) fn now() -> Instant {
+    time::instant()
 }
 
 /// A panic fails the test, wherever it comes from.

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// How much is read in one go.
 const CHUNK: usize = 16 * 1024;
 
+/// How much room for bytes a connection keeps.
+pub(super) const KEPT: usize = 64 * 1024;
+
 /// Everything a link is made from.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -162,6 +165,7 @@ impl Outbound {
             self.sent += n;
             if self.sent == self.unsent.len() {
                 self.unsent.clear();
+                self.unsent.shrink_to(KEPT);
                 self.sent = 0;
             }
         }
@@ -211,7 +215,11 @@ impl Inbound {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             let mut plain = Vec::new();
-            tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain)?;
+            let read = tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain);
+            // What was said before the end is heard; the end comes again.
+            if plain.is_empty() {
+                read?;
+            }
             self.buffer.truncate(self.end);
             self.buffer.extend_from_slice(&plain);
             self.end = self.buffer.len();

@@ -93,6 +93,8 @@ impl RedisLockProcessor {
         if !replies.iter().any(unknown) {
             return replies;
         }
+        // Another server, or a flushed one: it knows none of them.
+        self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
         let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break);
@@ -179,6 +181,7 @@ impl RedisLockProcessor {
         };
         let mut reply = send(false, limit);
         if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
+            self.knows_release.store(false, Ordering::Relaxed);
             reply = send(true, limit.saturating_sub(start.elapsed()));
         }
         self.read(&request, reply, sent_at)

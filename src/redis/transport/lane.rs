@@ -21,13 +21,14 @@
 
 mod reading;
 mod session;
+mod writing;
 
-use super::line::{Line, Speaks};
+use super::line::Line;
 use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, thread};
+use crate::sync::{Mutex, MutexGuard, mutant, now};
 use session::Session;
 use std::collections::VecDeque;
 use std::io;
@@ -131,13 +132,14 @@ impl<L: Line> Lane<L> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
-        self.hand_on(self.write(state, call, deadline, false), false);
+        // Nobody reads for this call: those whose calls were written with it need a reader.
+        self.hand_on(self.write(state, call, deadline, false), !mutant!(PostsUnread));
     }
 
-    /// Sends a call; [`finish`](Self::finish) must follow.
-    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant) {
+    /// Sends a call; [`finish`](Self::finish) must follow, at once or after [`attend`](Self::attend).
+    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        if Instant::now() >= deadline {
+        if now() >= deadline {
             // It is still `Queued`, and never will be written: `finish` says the rest.
             return;
         }
@@ -148,22 +150,39 @@ impl<L: Line> Lane<L> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
-        self.hand_on(self.write(state, call, deadline, false), false);
+        let state = self.write(state, call, deadline, false);
+        let reads = !at_once || !state.will_read(call);
+        self.hand_on(state, reads && !mutant!(WritesUnread));
+    }
+
+    /// The caller, which had other calls to wait for, begins to wait for this one; [`finish`](Self::finish) must follow at once.
+    pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
+        let state = self.state.lock();
+        call.attend();
+        let state = if state.has_work() { self.write(state, call, deadline, false) } else { state };
+        let reads = !state.will_read(call);
+        self.hand_on(state, reads);
     }
 
     /// Waits for the answer to a call, at most until the deadline. With `or_break`, a deadline that comes before the answer
     /// breaks the connection, so that the next attempt gets a fresh one. `limit` is what the caller calls its time.
     pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
-        self.wait(call, deadline);
+        let is_free = self.wait(call, deadline);
         self.load.fetch_sub(1, Ordering::Relaxed);
-        call.finished().unwrap_or_else(|| self.depart(call, limit, or_break))
+        let answer = if is_free { call.finished() } else { None };
+        answer.unwrap_or_else(|| self.depart(call, limit, or_break))
     }
 
     /// Takes in what has come for calls that nobody waits for; whether some of them are still without an answer. Does not
     /// block.
     pub(crate) fn collect(&self) -> bool {
         self.read_now();
-        self.state.lock().session.as_ref().is_some_and(|session| session.due.iter().any(|due| due.call.is_posted))
+        let mut state = self.state.lock();
+        if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
+            state = self.write_left_over(state);
+        }
+        let due = state.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
+        state.queue.iter().chain(due).any(|call| call.is_posted)
     }
 
     /// Closes the connection; calls that wait fail, and so does every later one.
@@ -176,141 +195,33 @@ impl<L: Line> Lane<L> {
         }
         drop(state);
         for call in queue {
-            if call.fail(&Error::ShutDown, false) {
+            if call.fail(&Error::ShutDown, false) && !(call.is_posted && mutant!(ForgetsPostedAtClose)) {
                 call.wake();
             }
         }
     }
 
-    /// Waits, and does what duties come.
-    fn wait(&self, call: &Arc<Pending>, deadline: Instant) {
+    /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
+    fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         loop {
             if self.read(call, deadline) && call.is_done() {
-                return;
+                return true;
             }
             match call.wait(deadline) {
-                Wake::Done | Wake::TimedOut => return,
+                Wake::Done | Wake::TimedOut => return true,
                 Wake::Duty => {
                     let duties = call.take_duties();
                     let state = self.state.lock();
                     let state = if duties.write { self.write(state, call, deadline, true) } else { state };
+                    if now() >= deadline && !mutant!(AppointsItself) {
+                        // Not now: as long as it is here it might be appointed again, and again.
+                        return false;
+                    }
                     // Whoever goes leaves no role behind; whoever stays reads.
-                    self.hand_on(state, call.is_done());
+                    let reads = !state.will_read(call);
+                    self.hand_on(state, reads && !mutant!(WritesUnread));
                 }
             }
-        }
-    }
-
-    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. It is over
-    /// when nothing is left, or with the caller's time or its own answer.
-    fn write<'a>(
-        &'a self,
-        mut state: Guard<'a, L>,
-        own: &Arc<Pending>,
-        deadline: Instant,
-        appointed: bool,
-    ) -> Guard<'a, L> {
-        if state.writing && !appointed {
-            return state;
-        }
-        state.writing = true;
-        loop {
-            if !state.has_work() {
-                state.writing = false;
-                return state;
-            }
-            state = match &mut state.session {
-                None => {
-                    drop(state);
-                    self.connect(own, deadline)
-                }
-                Some(session) => match session.check_idle() {
-                    Ok(()) => self.write_once(state, deadline),
-                    Err(cause) => {
-                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
-                        let epoch = session.epoch;
-                        self.fail(state, epoch, &cause)
-                    }
-                },
-            };
-            if state.has_work() && (own.is_done() || Instant::now() >= deadline) {
-                state.writing = false;
-                return state;
-            }
-        }
-    }
-
-    /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
-    /// another; a caller whose own time was too short fails alone.
-    fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
-        let start = Instant::now();
-        let patience = start + self.settings.connect_timeout;
-        let opened = self.settings.line.open(patience.min(deadline));
-        let mut state = self.state.lock();
-        match opened {
-            Ok(open) => {
-                let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
-                self.settings.connect_took.store(took, Ordering::Relaxed);
-                if !state.closed {
-                    let epoch = state.next_epoch;
-                    state.next_epoch += state.epoch_step;
-                    state.session = Some(Session::new(epoch, open));
-                    self.is_connected.store(true, Ordering::Relaxed);
-                }
-                state
-            }
-            Err(error) => {
-                let alone = deadline < patience && Instant::now() >= deadline;
-                let failed: VecDeque<_> = if alone {
-                    let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
-                    at.and_then(|at| state.queue.remove(at)).into_iter().collect()
-                } else {
-                    std::mem::take(&mut state.queue)
-                };
-                drop(state);
-                for call in failed {
-                    if call.fail(&error, true) {
-                        call.wake();
-                    }
-                }
-                self.state.lock()
-            }
-        }
-    }
-
-    /// Writes once all that is queued.
-    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, deadline: Instant) -> Guard<'a, L> {
-        if self.load() > 1 {
-            // Others are about to call, too: those that were answered together. One write for all of them costs both sides less.
-            drop(state);
-            thread::yield_now();
-            state = self.state.lock();
-        }
-        let State { queue, session: Some(session), .. } = &mut *state else { return state };
-        let Some(mut outbound) = session.outbound.take() else { return state };
-        let epoch = session.epoch;
-        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
-        let since = Instant::now();
-        let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, slack, since);
-        drop(state);
-        let until = deadline.min(since + self.settings.io_timeout);
-        let written = if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) };
-        bytes.clear();
-        let mut state = self.state.lock();
-        let Some(session) = state.session_of(epoch) else { return state };
-        session.outbound = Some(outbound);
-        session.bytes = bytes;
-        session.last_use = since;
-        match written {
-            Ok(all) => {
-                session.has_backlog = !all;
-                if !all && Instant::now() >= since + self.settings.io_timeout {
-                    return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
-                }
-                state
-            }
-            Err(cause) => self.fail(state, epoch, &cause),
         }
     }
 
@@ -327,7 +238,7 @@ impl<L: Line> Lane<L> {
         let message = format!("no answer from {}: {cause}", self.settings.server);
         let error = Error::backend(BackendFailure::Unknown, message);
         for call in session.abort() {
-            if call.fail(&error, false) {
+            if !mutant!(FailsNobody) && call.fail(&error, false) {
                 call.wake();
             }
         }
@@ -351,14 +262,20 @@ impl<L: Line> Lane<L> {
             }
             Phase::Left | Phase::Done => {}
         }
-        if duties.write {
+        if duties.write && !mutant!(DepartsWithDuty) {
             state.writing = false;
+        }
+        if mutant!(LeavesTheOrder)
+            && let Some(session) = &mut state.session
+        {
+            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
         let epoch = state.session.as_ref().map(|session| session.epoch);
         let is_late = phase == Phase::Queued || (phase == Phase::Written && epoch == Some(answer.epoch));
-        // Also for a call that was not even sent: whoever writes has not got on all this time.
+        // Also for a call that was not even sent: whoever writes has not got on all this time, if there was any.
         if or_break
             && is_late
+            && (!limit.is_zero() || mutant!(BreaksWithoutTime))
             && let Some(epoch) = epoch
         {
             state = self.fail(state, epoch, &ended(limit));
@@ -370,7 +287,9 @@ impl<L: Line> Lane<L> {
     /// Appoints who writes next, and who `reads`, if there is anything to do and nobody does it.
     fn hand_on(&self, mut state: Guard<'_, L>, reads: bool) {
         let mut heirs = Woken::new();
-        state.appoint_writer(&mut heirs);
+        if !mutant!(WriterLeavesAlone) {
+            state.appoint_writer(&mut heirs);
+        }
         if reads {
             state.appoint_reader(&mut heirs);
         }
@@ -382,6 +301,21 @@ impl<L: Line> Lane<L> {
 impl<L: Line> State<L> {
     fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
+    }
+
+    /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
+    fn will_read(&self, call: &Pending) -> bool {
+        self.session.as_ref().is_some_and(|session| call.is_due_on(session.epoch))
+    }
+
+    /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.
+    fn has_other_writer(&self) -> bool {
+        let due = self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
+        if self.queue.is_empty() {
+            due.into_iter().any(|call| call.waits())
+        } else {
+            self.queue.iter().any(|call| call.waits())
+        }
     }
 
     /// Whether something is to be written.

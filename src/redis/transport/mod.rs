@@ -5,7 +5,7 @@
 //! | `mod.rs` | which connection a call takes; what the processor sees |
 //! | `proof.rs` | which connections may be believed a number that no script has looked at |
 //! | `routes.rs` | that all which is under way about a key goes one way |
-//! | `lane.rs`, `lane/` | one connection, shared by its callers |
+//! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
 //! | `line.rs` | what a lane needs of a connection |
 //!
@@ -14,6 +14,8 @@
 
 mod lane;
 mod line;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
 mod pending;
 mod proof;
 mod routes;
@@ -22,15 +24,16 @@ use super::link::Endpoint;
 use super::script::Packed;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
-use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, now};
 use ::redis::Value;
 use lane::{Lane, Settings};
+use line::Line;
 use pending::Pending;
 use proof::{Proofs, Worth};
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
@@ -54,9 +57,9 @@ const CONNECTS: u32 = 4;
 pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
-pub(crate) struct Transport {
-    settings: Arc<Settings<Endpoint>>,
-    lanes: [Lane<Endpoint>; LANES],
+pub(crate) struct Transport<L: Line = Endpoint> {
+    settings: Arc<Settings<L>>,
+    lanes: [Lane<L>; LANES],
     routes: Arc<Routes>,
     proofs: Proofs,
     /// Until when no connection is opened besides the first.
@@ -90,8 +93,14 @@ impl Transport {
     /// A transport that connects with its first call.
     pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
+        Self::over(endpoint, server, connect_timeout, io_timeout)
+    }
+}
+
+impl<L: Line> Transport<L> {
+    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration) -> Self {
         let settings =
-            Arc::new(Settings { line: endpoint, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
+            Arc::new(Settings { line, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
             lanes: std::array::from_fn(lane),
@@ -136,9 +145,8 @@ impl Transport {
 
     fn exchange(&self, lane: usize, passage: Passage, packed: Packed, limit: Duration) -> Answer {
         let deadline = deadline_in(limit);
-        let lane = self.open_or_first(lane);
-        let call = Arc::new(Pending::new(packed, passage, None));
-        self.lanes[lane].begin(&call, deadline);
+        let call = Arc::new(Pending::new(packed, passage));
+        self.lanes[lane].begin(&call, deadline, true);
         self.finish(lane, &call, deadline, limit, false)
     }
 
@@ -147,14 +155,17 @@ impl Transport {
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let deadline = deadline_in(limit);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
+        let is_one = batch.parts.len() == 1;
         for Part { lane, packed, passage } in batch.parts {
-            let call = Arc::new(Pending::new(packed, passage, None));
-            let lane = self.open_or_first(lane);
-            self.lanes[lane].begin(&call, deadline);
+            let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
+            self.lanes[lane].begin(&call, deadline, is_one);
             calls.push((lane, call));
         }
         let mut answers = Vec::with_capacity(calls.len());
         for (lane, call) in calls {
+            if !is_one {
+                self.lanes[lane].attend(&call, deadline);
+            }
             let answer = self.finish(lane, &call, deadline, limit, or_break);
             answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
@@ -170,12 +181,14 @@ impl Transport {
         let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
         if lane > 0
             && answer.failure.is_some()
-            && let Some(packed) = call.unconnected()
+            && let Some((packed, mut passage)) = call.unconnected()
         {
-            *self.only_one_until.lock() = Some(Instant::now() + NO_MORE);
-            let again = Arc::new(Pending::new(packed, Passage::new(&self.routes), None));
-            self.lanes[0].begin(&again, deadline);
-            return self.lanes[0].finish(&again, deadline, limit, or_break);
+            *self.only_one_until.lock() = Some(now() + NO_MORE);
+            if passage.turn(0) {
+                let again = Arc::new(Pending::new(packed, passage));
+                self.lanes[0].begin(&again, deadline, true);
+                return self.lanes[0].finish(&again, deadline, limit, or_break);
+            }
         }
         answer
     }
@@ -184,8 +197,8 @@ impl Transport {
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let call = Arc::new(Pending::new(packed, passage, Some(callback)));
-        self.lanes[self.open_or_first(lane)].post(&call, deadline_in(limit));
+        let call = Arc::new(Pending::posted(packed, passage, callback));
+        self.lanes[lane].post(&call, deadline_in(limit));
     }
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
@@ -224,7 +237,7 @@ impl Transport {
     }
 
     /// Where and as whom the server is reached.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &L {
         &self.settings.line
     }
 
@@ -249,7 +262,8 @@ impl Transport {
         let lanes = if loads.iter().sum::<usize>() < CROWD { LANES } else { LANES_OF_CROWD };
         let mut best = 0;
         for n in 0..lanes {
-            if loads[n] < loads[best] && (self.lanes[n].is_connected() || self.has_time_to_connect(limit)) {
+            let is_ready = || self.lanes[n].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+            if loads[n] < loads[best] && is_ready() {
                 best = n;
             }
             if loads[n] == 0 {
@@ -266,31 +280,21 @@ impl Transport {
         }
     }
 
-    /// A lane, or the first one if that has no connection and none is to be opened now.
-    fn open_or_first(&self, lane: usize) -> usize {
-        if lane == 0 || self.lanes[lane].is_connected() {
-            return lane;
-        }
-        let mut until = self.only_one_until.lock();
-        match *until {
-            Some(moment) if Instant::now() < moment => 0,
-            _ => {
-                *until = None;
-                lane
-            }
-        }
+    /// Whether one more connection may be tried. Asked before a call takes its way: then that is fixed by its key.
+    fn may_open(&self) -> bool {
+        self.only_one_until.lock().is_none_or(|until| now() >= until)
     }
 }
 
 impl Batch {
     /// Adds one command about a key.
-    pub(crate) fn push(&mut self, transport: &Transport, mark: Mark, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push<L: Line>(&mut self, transport: &Transport<L>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
         let (lane, passage) = Passage::enter(&transport.routes, mark, self.preferred);
         self.add(lane, passage, pack);
     }
 
     /// Adds one command that is about no key.
-    pub(crate) fn push_any(&mut self, transport: &Transport, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push_any<L: Line>(&mut self, transport: &Transport<L>, pack: impl FnOnce(&mut Packed)) {
         self.add(0, Passage::new(&transport.routes), pack);
     }
 
@@ -312,15 +316,15 @@ impl Batch {
 
 /// A limit beyond what the clock can say is no limit; a year does.
 fn deadline_in(limit: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+    let begin = now();
+    begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
 }
 
 fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
 }
 
-impl fmt::Debug for Transport {
+impl<L: Line> fmt::Debug for Transport<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
             .field("address", &self.settings.server)

@@ -13,7 +13,7 @@
 use super::routes::Passage;
 use crate::error::Error;
 use crate::redis::script::Packed;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -51,8 +51,6 @@ pub(crate) struct Pending {
     pub(crate) replies: usize,
     /// Whether nobody waits for it.
     pub(crate) is_posted: bool,
-    /// Keeps later calls about the same keys on this lane, until the last reply is read.
-    _passage: Passage,
     core: Mutex<Core>,
     changed: Condvar,
 }
@@ -61,6 +59,10 @@ struct Core {
     phase: Phase,
     duties: Duties,
     packed: Packed,
+    /// Keeps later calls about the same keys on this lane, until the last reply is read.
+    passage: Passage,
+    /// Whether the caller is, or is about to be, here to do what it is woken for.
+    is_attended: bool,
     answer: Answer,
     /// It failed because there was no connection to be had.
     unconnected: bool,
@@ -76,6 +78,12 @@ pub(crate) enum Wake {
     TimedOut,
 }
 
+impl Core {
+    fn waits(&self) -> bool {
+        matches!(self.phase, Phase::Queued | Phase::Written) && (self.is_attended || mutant!(WaitsTwice))
+    }
+}
+
 impl Duties {
     pub(crate) fn any(self) -> bool {
         self.write || self.read
@@ -83,11 +91,27 @@ impl Duties {
 }
 
 impl Pending {
-    pub(crate) fn new(packed: Packed, passage: Passage, callback: Option<Callback>) -> Self {
+    /// A call whose caller will wait for it, and for no other one at the same time.
+    pub(crate) fn new(packed: Packed, passage: Passage) -> Self {
+        Self::with(packed, passage, true, None)
+    }
+
+    /// One of several calls of a caller, which [`attend`](Self::attend)s to one after another.
+    pub(crate) fn part(packed: Packed, passage: Passage) -> Self {
+        Self::with(packed, passage, false, None)
+    }
+
+    /// A call that nobody waits for.
+    pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
+        Self::with(packed, passage, false, Some(callback))
+    }
+
+    fn with(packed: Packed, passage: Passage, is_attended: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted) = (packed.replies, callback.is_some());
         let (duties, answer) = (Duties::default(), Answer::default());
-        let core = Core { phase: Phase::Queued, duties, packed, answer, unconnected: false, callback };
-        Self { replies, is_posted, _passage: passage, core: Mutex::new(core), changed: Condvar::new() }
+        let core =
+            Core { phase: Phase::Queued, duties, packed, passage, is_attended, answer, unconnected: false, callback };
+        Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the call is over, its caller has a duty, or the deadline has come.
@@ -101,7 +125,7 @@ impl Pending {
             if core.phase == Phase::Done {
                 return Wake::Done;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(now());
             if left == Duration::ZERO {
                 return Wake::TimedOut;
             }
@@ -119,10 +143,26 @@ impl Pending {
         core.phase == Phase::Written && core.answer.epoch == epoch
     }
 
-    /// Gives the caller a duty; `false` when nobody waits here any more. Wake it after unlocking.
+    /// Whether its caller, who reads, has nothing else to do.
+    pub(crate) fn may_read_on(&self) -> bool {
+        let core = self.core.lock();
+        core.phase != Phase::Done && (!core.duties.write || mutant!(ReadsOnInDuty))
+    }
+
+    /// The caller is here from now on.
+    pub(crate) fn attend(&self) {
+        self.core.lock().is_attended = true;
+    }
+
+    /// Whether somebody waits for the answer, and for no other one.
+    pub(crate) fn waits(&self) -> bool {
+        self.core.lock().waits()
+    }
+
+    /// Gives the caller a duty; `false` when nobody waits here, any more or yet. Wake it after unlocking.
     pub(crate) fn appoint(&self, write: bool) -> bool {
         let mut core = self.core.lock();
-        let waits = matches!(core.phase, Phase::Queued | Phase::Written) && !self.is_posted;
+        let waits = core.waits();
         if waits {
             core.duties.write |= write;
             core.duties.read |= !write;
@@ -198,12 +238,15 @@ impl Pending {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
+        if mutant!(GivesPassageBackEarly) {
+            core.passage.give_back();
+        }
         (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
     }
 
-    /// What was to be written, if no connection was to be had for it.
-    pub(crate) fn unconnected(&self) -> Option<Packed> {
+    /// What was to be written, and the calls of its keys that it counts for, if no connection was to be had for it.
+    pub(crate) fn unconnected(&self) -> Option<(Packed, Passage)> {
         let mut core = self.core.lock();
-        std::mem::take(&mut core.unconnected).then(|| std::mem::take(&mut core.packed))
+        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.passage.take()))
     }
 }

@@ -53,7 +53,7 @@ struct State {
 }
 
 impl Proofs {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Mutex::new(State { lanes: [None; LANES], ended: None }))
     }
 

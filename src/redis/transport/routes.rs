@@ -17,7 +17,7 @@ const LANE_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << LANE_SHIFT) - 1;
 
 /// What a key is known by here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u16);
 
 /// See the module.
@@ -67,6 +67,19 @@ impl Routes {
         }
     }
 
+    /// Whether nothing is under way.
+    #[cfg(all(test, dlock_shuttle))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
+    }
+
+    /// Sends a key another way, if nothing is under way about it but so many calls.
+    fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
+        let entry = &self.0[usize::from(mark.0)];
+        let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
+        entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+
     fn leave(&self, mark: Mark) {
         self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
     }
@@ -83,6 +96,23 @@ impl Passage {
         (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
     }
 
+    /// Takes these calls another way; `false` when others are under way about one of their keys.
+    pub(crate) fn turn(&mut self, lane: usize) -> bool {
+        self.more.extend(self.first.take());
+        self.more.sort_unstable();
+        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
+    }
+
+    /// Moves the calls to the one that is returned.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
+    }
+
+    /// Counts the calls out.
+    pub(crate) fn give_back(&mut self) {
+        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|mark| self.routes.leave(mark));
+    }
+
     /// Takes over the calls of another one.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.more.extend(other.first.take());
@@ -92,7 +122,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        self.first.iter().chain(&self.more).for_each(|mark| self.routes.leave(*mark));
+        self.give_back();
     }
 }
 

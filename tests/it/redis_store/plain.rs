@@ -8,7 +8,6 @@ use crate::support::{LONG, Proxy, RedisServer};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
 };
-use std::fmt::Debug;
 use std::thread;
 use std::time::Duration;
 
@@ -183,7 +182,7 @@ fn behind_a_proxy(server: &RedisServer) -> (Proxy, RedisLockProcessor) {
     (proxy, store)
 }
 
-fn unknown<T: Debug>(result: Result<T, Error>) {
+fn assert_unknown(result: &Result<AcquireOutcome, Error>) {
     assert!(matches!(result, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{result:?}");
 }
 
@@ -192,7 +191,7 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
     let server = RedisServer::start();
     let (proxy, store) = behind_a_proxy(&server);
     let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
-    unknown(ask(&store, "a-1", false));
+    assert_unknown(&ask(&store, "a-1", false));
     assert!(fired.is_fired());
     let number = match store.poll(&poll(KEY, "a-1"), LONG).unwrap() {
         PollOutcome::Acquired(grant) => grant.number,
@@ -215,7 +214,7 @@ fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     let (proxy, store) = behind_a_proxy(&server);
     server.run::<()>(&["DEL", KEY]);
     let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
-    unknown(ask(&store, "a-1", true));
+    assert_unknown(&ask(&store, "a-1", true));
     assert!(fired.is_fired());
     assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
     // Were it told that the key is its own, the late release would end its tenure.

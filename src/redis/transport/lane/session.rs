@@ -3,6 +3,7 @@
 use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::Pending;
 use super::IDLE;
+use crate::sync::now;
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -43,7 +44,7 @@ impl<L: Line> Session<L> {
             cut,
             due: VecDeque::new(),
             has_backlog: false,
-            last_use: Instant::now(),
+            last_use: now(),
             bytes: Vec::new(),
         }
     }
@@ -88,7 +89,7 @@ impl<L: Line> Session<L> {
 
     /// Makes sure, without waiting, that a connection on which nothing is due and that was idle for long is still usable.
     pub(super) fn check_idle(&mut self) -> io::Result<()> {
-        if !self.due.is_empty() || self.last_use.elapsed() < IDLE {
+        if !self.due.is_empty() || now().duration_since(self.last_use) < IDLE {
             return Ok(());
         }
         let Some(inbound) = &mut self.inbound else { return Ok(()) };
@@ -97,7 +98,7 @@ impl<L: Line> Session<L> {
                 return Err(unasked());
             }
         }
-        self.last_use = Instant::now();
+        self.last_use = now();
         Ok(())
     }
 

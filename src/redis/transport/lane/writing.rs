@@ -1,0 +1,163 @@
+//! The role of writing: opening a connection, and sending what has gathered.
+
+use super::super::line::{Line, Speaks};
+use super::super::pending::Pending;
+use super::session::Session;
+use super::{Guard, Lane, State, Woken, overdue_by};
+use crate::error::{BackendFailure, Error};
+use crate::one_line::OneLine;
+use crate::redis::link::KEPT;
+use crate::sync::atomic::Ordering;
+use crate::sync::{mutant, now, thread};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl<L: Line> Lane<L> {
+    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. It is over
+    /// when nothing is left, with the caller's time, or with its own answer if somebody waits who can go on.
+    pub(super) fn write<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+        appointed: bool,
+    ) -> Guard<'a, L> {
+        if state.writing && !appointed {
+            return state;
+        }
+        state.writing = true;
+        loop {
+            if !state.has_work() {
+                state.writing = false;
+                return state;
+            }
+            state = match &mut state.session {
+                None => {
+                    drop(state);
+                    self.connect(own, deadline)
+                }
+                Some(session) => match session.check_idle() {
+                    Ok(()) => self.write_once(state, deadline),
+                    Err(cause) => {
+                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
+                        let epoch = session.epoch;
+                        self.fail(state, epoch, &cause)
+                    }
+                },
+            };
+            if state.has_work() && (now() >= deadline || (own.is_done() && state.has_other_writer())) {
+                state.writing = false;
+                return state;
+            }
+        }
+    }
+
+    /// Writes, without waiting, what was left by a caller whose time was over, when only posted calls are left: nobody was
+    /// there to go on. Without a connection they fail.
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
+        state.writing = true;
+        let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle()));
+        let mut state = match idle {
+            Some((_, Ok(()))) => self.write_once(state, now()),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
+            None => {
+                let queue = std::mem::take(&mut state.queue);
+                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
+                state.queue.extend(others);
+                drop(state);
+                let message = format!("{}: not sent: there is no connection", self.settings.server);
+                let error = Error::backend(BackendFailure::NotExecuted, message);
+                for call in posted {
+                    if call.fail(&error, false) {
+                        call.wake();
+                    }
+                }
+                self.state.lock()
+            }
+        };
+        state.writing = false;
+        let mut heirs = Woken::new();
+        state.appoint_writer(&mut heirs);
+        state.appoint_reader(&mut heirs);
+        drop(state);
+        heirs.iter().for_each(|heir| heir.wake());
+        self.state.lock()
+    }
+
+    /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
+    /// another; a caller whose own time was too short fails alone.
+    fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
+        let start = now();
+        let patience = start + self.settings.connect_timeout;
+        let opened = self.settings.line.open(patience.min(deadline));
+        let mut state = self.state.lock();
+        match opened {
+            Ok(open) => {
+                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
+                self.settings.connect_took.store(took, Ordering::Relaxed);
+                if !state.closed {
+                    let epoch = state.next_epoch;
+                    state.next_epoch += state.epoch_step;
+                    state.session = Some(Session::new(epoch, open));
+                    self.is_connected.store(true, Ordering::Relaxed);
+                }
+                state
+            }
+            Err(error) => {
+                let alone = deadline < patience && now() >= deadline;
+                let failed: VecDeque<_> = if alone {
+                    let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
+                    at.and_then(|at| state.queue.remove(at)).into_iter().collect()
+                } else {
+                    std::mem::take(&mut state.queue)
+                };
+                drop(state);
+                for call in failed {
+                    if call.fail(&error, true) {
+                        call.wake();
+                    }
+                }
+                self.state.lock()
+            }
+        }
+    }
+
+    /// Writes once all that is queued.
+    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, deadline: Instant) -> Guard<'a, L> {
+        if self.load() > 1 {
+            // Others are about to call, too: those that were answered together. One write for all of them costs both sides less.
+            drop(state);
+            thread::yield_now();
+            state = self.state.lock();
+        }
+        let State { queue, session: Some(session), .. } = &mut *state else { return state };
+        let Some(mut outbound) = session.outbound.take() else { return state };
+        let epoch = session.epoch;
+        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
+        let since = now();
+        let mut bytes = std::mem::take(&mut session.bytes);
+        session.queue_up(queue.drain(..), &mut bytes, slack, since);
+        drop(state);
+        let until = deadline.min(since + self.settings.io_timeout);
+        let written = if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) };
+        bytes.clear();
+        let mut state = self.state.lock();
+        let Some(session) = state.session_of(epoch) else { return state };
+        session.outbound = Some(outbound);
+        if bytes.capacity() <= KEPT {
+            session.bytes = bytes;
+        }
+        session.last_use = since;
+        match written {
+            Ok(all) => {
+                session.has_backlog = !all && !mutant!(ForgetsBacklog);
+                if !all && now() >= since + self.settings.io_timeout {
+                    return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
+                }
+                state
+            }
+            Err(cause) => self.fail(state, epoch, &cause),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Mistakes, each built into the transport: the scenarios must find what it breaks.
+
+use super::scenarios;
+use crate::model::mutants::{FORGOTTEN, Mutant, caught};
+
+/// For good, or until a time-out.
+const LEFT: &[&str] = &["deadlock", "exceeded max_steps", "without a reason"];
+
+const UNHEARD: &[&str] = &["nobody waits for the answer", "closed without an answer", "without an answer"];
+
+macro_rules! caught {
+    ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
+        })*
+    };
+}
+
+caught! {
+    reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
+    writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
+    departs_with_duty: DepartsWithDuty, LEAVING, LEFT;
+    fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
+    forgets_backlog: ForgetsBacklog, NARROW, LEFT;
+    leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
+    gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
+    forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, UNHEARD;
+    leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
+    posts_unread: PostsUnread, POSTS, LEFT;
+    writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
+    reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
+    waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
+    appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
+    breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
+}
