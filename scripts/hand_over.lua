@@ -4,7 +4,7 @@
 --
 -- A gap stands at the queue's head as `gap {its end, in ms of the server's clock} {its length in ms}`: until then the key
 -- is free for whoever knows no queue. One that is longer than its length is of a clock that was stepped back, and over.
--- All who take a key in a queue's presence come through here, so while a tenure holds the key, no gap stands.
+-- All who keep a key in a queue's presence come through here, so while a tenure holds the key, no gap stands.
 --
 -- KEYS as in acquire; locals of the including script: `slack`, and `caller`, the asker's own entry, which is live
 -- without an inbox (or false). Leaves `failed` (the error to answer), else `winner` (its locker, or false when nobody

@@ -59,7 +59,7 @@
 //! | call | waits | when somebody else holds the lock |
 //! |---|---|---|
 //! | [`lock`](DistributedReentrantLock::lock) | for as long as it takes, through outages too | waits |
-//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, more only after a lost reply, or 5 ms (or five trips) for a lock that may [linger](DLockConfig::with_linger) | `Ok(None)` |
+//! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, two when it finds a lock busy that was free for a while, more only after a lost reply, or 5 ms (or five trips) for a lock that may [linger](DLockConfig::with_linger) | `Ok(None)` |
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
 //!

@@ -20,6 +20,7 @@ mod keys;
 mod link;
 mod mask;
 mod message;
+mod plain;
 mod processor;
 mod reply;
 mod request;

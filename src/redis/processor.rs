@@ -1,17 +1,21 @@
 //! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
+//!
+//! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
 
 use super::builder::RedisBuilder;
 use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
 use super::keys::{inbox_channel, queue_key};
 use super::link::Endpoint;
+use super::plain::{self, Calm, Found, GivenUp};
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
 use super::transport::{Answer, Mark, Reply, Transport};
+use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor, Outcome,
     PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
 };
 use ::redis::Value;
@@ -29,6 +33,8 @@ pub struct RedisLockProcessor {
     io_timeout: Duration,
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
+    calm: Arc<Calm>,
+    given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
@@ -56,7 +62,13 @@ impl RedisLockProcessor {
         // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
-        Self { transport: Transport::new(endpoint, io_timeout), io_timeout, knows_release }
+        Self {
+            transport: Transport::new(endpoint, io_timeout),
+            io_timeout,
+            knows_release,
+            calm: Arc::new(Calm::new()),
+            given_up: GivenUp::default(),
+        }
     }
 
     /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
@@ -110,14 +122,55 @@ impl RedisLockProcessor {
         if requests.is_empty() {
             return Vec::new();
         }
+        if self.given_up.any() {
+            return self.run_requests_about_given_up(requests, limit, or_break);
+        }
+        self.run_scripts(requests, limit, or_break)
+    }
+
+    /// As [`run_requests`](Self::run_requests), with a release in place of each poll of a locker that must not come to hold.
+    fn run_requests_about_given_up(
+        &self,
+        requests: &[Request<'_>],
+        limit: Duration,
+        or_break: bool,
+    ) -> Vec<Result<Outcome, Error>> {
+        let mut sent = requests.to_vec();
+        for request in &mut sent {
+            if let Request::Poll(PollRequest { key, locker, lease }) = *request
+                && self.given_up.has(locker)
+            {
+                *request = Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None });
+            }
+        }
+        let outcomes = self.run_scripts(&sent, limit, or_break);
+        let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
+            let outcome = outcome?;
+            if let Request::Release(release) = sent {
+                self.given_up.remove(release.locker);
+            }
+            Ok(match (request, sent) {
+                (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
+                _ => outcome,
+            })
+        };
+        requests.iter().zip(&sent).zip(outcomes).map(read).collect()
+    }
+
+    fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
+        let sent_at = SystemClock.now();
         let replies = self.run(&calls, limit, or_break);
-        requests.iter().zip(replies).map(|(request, reply)| read(&self.transport, request, reply)).collect()
+        requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let start = Instant::now();
+        if self.given_up.any() {
+            let mut outcomes = self.run_requests(&[request], limit, false);
+            return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
+        }
+        let (start, sent_at) = (Instant::now(), SystemClock.now());
         let texts = Texts::of(&request);
         let call = texts.call(&request);
         let mark = Mark::of(call.keys[0]);
@@ -131,21 +184,67 @@ impl RedisLockProcessor {
             self.knows_release.store(false, Ordering::Relaxed);
             reply = send(true, limit.saturating_sub(start.elapsed()));
         }
-        read(&self.transport, &request, reply)
+        self.read(&request, reply, sent_at)
     }
-}
 
-/// Reads a reply, and notes what it says about its connection.
-fn read(transport: &Transport, request: &Request<'_>, reply: Reply) -> Result<Outcome, Error> {
-    let (value, epoch) = reply?;
-    if is_no_master(&value) {
-        transport.mark_unnumbered();
+    /// Reads the reply to a request that was sent at that moment, and notes what it says about its connection and its key.
+    fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
+        let (value, epoch) = reply?;
+        if is_no_master(&value) {
+            self.transport.mark_unnumbered();
+        }
+        let outcome = reply::outcome(request, &value)?;
+        if let Some(number) = reply::number_of(&outcome) {
+            self.transport.mark_numbered(epoch, number, sent_at);
+        }
+        self.calm.note(Mark::of(request::key_of(request)), &outcome);
+        Ok(outcome)
     }
-    let outcome = reply::outcome(request, &value)?;
-    if reply::has_number(&outcome) {
-        transport.mark_numbered(epoch);
+
+    /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
+    /// the script is to be asked.
+    fn acquire_plainly(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<Option<Grant>, Error> {
+        let start = Instant::now();
+        let mark = Mark::of(request.key);
+        if !self.calm.has(mark) {
+            return Ok(None);
+        }
+        let Some(way) = self.transport.proved_way(mark, limit) else { return Ok(None) };
+        let proof = way.proof;
+        let (replies, epoch) = self.transport.call_on(way, plain::pack(request), limit)?;
+        if replies.iter().any(is_no_master) {
+            self.transport.mark_unnumbered();
+        }
+        match plain::read(&replies, request)? {
+            Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
+                return Ok(Some(Grant { number, waiting: 0 }));
+            }
+            Found::Untouched => return Ok(None),
+            Found::Taken(_) | Found::Doubtful => {}
+        }
+        self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
     }
-    Ok(outcome)
+
+    /// Makes sure that nothing of a plain attempt stays in the store.
+    fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        let AcquireRequest { key, locker, lease, .. } = *request;
+        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
+        if matches!(result, Err(Error::Conflict { .. })) {
+            // There is no queue to look into, nobody to hand over to. A lease that ends at once frees the key.
+            let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
+            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(Error::ShutDown) => Err(Error::ShutDown),
+            // Whatever it was, the key may be the locker's, and a release may come late.
+            Err(error) => {
+                self.given_up.add(locker);
+                Err(Error::backend(BackendFailure::Unknown, error.to_string()))
+            }
+        }
+    }
 }
 
 /// Reads the answer to a posted release.
@@ -168,7 +267,11 @@ fn mismatch() -> Error {
 
 impl LockProcessor for RedisLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        match self.run_one(Request::Acquire(*request), limit)? {
+        let start = Instant::now();
+        if let Some(grant) = self.acquire_plainly(request, limit)? {
+            return Ok(AcquireOutcome::Acquired(grant));
+        }
+        match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {
             Outcome::Acquire(outcome) => Ok(outcome),
             _ => Err(mismatch()),
         }
@@ -218,20 +321,22 @@ impl LockProcessor for RedisLockProcessor {
             done(self.release(request, limit));
             return false;
         }
+        let mark = Mark::of(request.key);
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
         packed.push(&texts.call(&request), false);
-        let knows_release = Arc::clone(&self.knows_release);
+        let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let callback = move |answer: Answer| {
             let answer = released(answer);
-            if answer.is_err() {
+            match &answer {
+                Ok(outcome) => calm.note_release(mark, outcome),
                 // It may not know the script any more, or be another server.
-                knows_release.store(false, Ordering::Relaxed);
+                Err(_) => knows_release.store(false, Ordering::Relaxed),
             }
             done(answer);
         };
-        self.transport.post(Mark::of(request::key_of(&request)), packed, limit, Box::new(callback));
+        self.transport.post(mark, packed, limit, Box::new(callback));
         true
     }
 

@@ -50,15 +50,15 @@ pub(crate) fn inspection(key: &str, reply: &Value) -> Result<Inspection, Error> 
     read().ok_or_else(|| unexpected(reply))
 }
 
-/// Whether an outcome carries a fence number.
-pub(crate) fn has_number(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Acquire(AcquireOutcome::Acquired(_))
-            | Outcome::Poll(PollOutcome::Acquired(_))
-            | Outcome::Release(ReleaseOutcome::Passed(_))
-            | Outcome::Extend(ExtendOutcome::Extended { numbers: Some(_), .. })
-    )
+/// The highest fence number that an outcome carries.
+pub(crate) fn number_of(outcome: &Outcome) -> Option<u64> {
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Acquired(grant))
+        | Outcome::Poll(PollOutcome::Acquired(grant))
+        | Outcome::Release(ReleaseOutcome::Passed(grant)) => Some(grant.number),
+        Outcome::Extend(ExtendOutcome::Extended { numbers: Some(numbers), .. }) => Some(*numbers.end()),
+        _ => None,
+    }
 }
 
 fn acquire(reply: &Value) -> Option<AcquireOutcome> {

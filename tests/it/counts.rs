@@ -3,33 +3,47 @@
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use redis_dlock::{DLockConfig, DLockGenerator};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough that neither an extension nor a probe falls into the test.
 fn lazy(target: &str) -> DLockConfig {
     DLockConfig::new("COUNTS", target).with_lease(Duration::from_secs(3600))
 }
 
+/// How often the server has read from a connection.
+fn reads(server: &RedisServer) -> u64 {
+    let stats: String = server.run(&["INFO", "stats"]);
+    stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap().parse().unwrap()
+}
+
 #[test]
-fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
+fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() {
     let server = RedisServer::start();
     let generator = DLockGenerator::connect(&server.url()).unwrap();
     let lock = generator.generate_with(lazy("x")).unwrap();
     drop(lock.lock().unwrap()); // the scripts are loaded now, and the fence is there
     Commands::forget(&server);
-    let pairs = 500;
+    let (pairs, begin, read) = (500, Instant::now(), reads(&server));
     for _ in 0..pairs {
         let guard = lock.lock().unwrap();
         let again = lock.lock().unwrap();
         drop(again);
         guard.unlock().unwrap();
     }
+    let read = reads(&server) - read;
     let calls = Commands::of(&server);
-    assert_eq!(calls.count("evalsha"), 2 * pairs, "{calls:?}");
+    // Once a second a script looks at the number.
+    let scripts = calls.count("evalsha") - pairs;
+    assert!(scripts <= begin.elapsed().as_secs() + 1, "{calls:?}");
+    for (command, count) in [("set", pairs), ("llen", 2 * pairs), ("incr", pairs), ("get", 2 * pairs - scripts)] {
+        assert_eq!(calls.count(command), count, "{command}: {calls:?}");
+    }
     assert_eq!(calls.count("del"), pairs, "{calls:?}");
-    for other in ["eval", "script|load", "pexpire", "publish", "rpush", "subscribe"] {
+    for other in ["eval", "script|load", "pexpire", "publish", "rpush", "subscribe", "multi", "exec"] {
         assert_eq!(calls.count(other), 0, "{calls:?}");
     }
+    // Those of the test itself: at most four.
+    assert!((2 * pairs..=2 * pairs + 4).contains(&read), "{read} reads for {pairs} pairs");
 }
 
 #[test]

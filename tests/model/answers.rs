@@ -1,8 +1,8 @@
 //! What an answer or a message means to a client.
 
-use crate::client::{Client, Phase, Sent};
+use crate::client::{Client, Phase, Proof, Sent};
 use crate::rules::{Mutant, Rules};
-use crate::server::{Granted, Locker, Number, Reply, Script};
+use crate::server::{Granted, Locker, Number, Reply, Script, Server};
 
 /// What the properties remember of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,6 +11,10 @@ pub(crate) struct Memory {
     pub(crate) highest: Number,
     /// Whether a hold began with a number that is not greater than those of all earlier ones.
     pub(crate) fell: bool,
+    /// Whether a plain attempt kept the key though somebody waited before it, and still does.
+    pub(crate) passed: bool,
+    /// Where keys are deleted: the holds that have begun.
+    pub(crate) shown: Vec<(Locker, Number)>,
     /// Lockers whose acquire had no answer, and that were released until one lease after the first answered release.
     pub(crate) cleaned: Vec<Locker>,
 }
@@ -20,13 +24,84 @@ impl Client {
     pub(crate) fn answer(&mut self, rules: &Rules, memory: &mut Memory, sent: Sent, reply: Reply) {
         let locker = sent.command.locker;
         let left = if rules.is(Mutant::CountsFromReply) { rules.lease } else { sent.left };
-        self.link.warm |= rules.clock.is_some() && matches!(reply, Reply::Ours(_) | Reply::Passed(_));
+        if let (Some(_), Reply::Ours(number) | Reply::Passed(number)) = (rules.clock, reply) {
+            self.link.warm = true;
+            let highest = self.link.proof.map_or(0, |proof| proof.highest).max(number);
+            self.link.proof = rules.plain.then_some(Proof { highest, left: 1 });
+        }
         match sent.command.script {
             Script::Acquire { .. } | Script::Poll => self.asked(rules, memory, locker, left, reply),
-            Script::Extend | Script::Probe => self.kept(memory, sent.command.script, locker, left, reply),
+            Script::Extend | Script::Probe => self.kept(rules, memory, sent.command.script, locker, left, reply),
             Script::Release { next } => {
+                if let Phase::Aside { locker: aside, wait, given_up } = self.phase
+                    && aside == locker
+                    && reply != Reply::Failed
+                {
+                    self.taken_back(rules, locker, wait, given_up, left);
+                }
                 self.released(rules, memory, locker, reply);
                 self.carried(rules, memory, locker, next, left, reply);
+            }
+            Script::Set | Script::Len | Script::Count | Script::Get => unreachable!("answered together"),
+        }
+    }
+
+    /// Takes the answers to the four commands of a plain attempt.
+    pub(crate) fn answer_plainly(
+        &mut self,
+        rules: &Rules,
+        memory: &mut Memory,
+        server: &mut Server,
+        set: Sent,
+        replies: [Reply; 4],
+    ) {
+        let asked = set.command.locker;
+        let [set_reply, len, count, get] = replies;
+        let wait = match self.phase {
+            Phase::Asking { locker, wait, .. } if locker == asked => wait,
+            _ => {
+                if set_reply != Reply::No {
+                    self.stranger(rules, asked);
+                }
+                return;
+            }
+        };
+        let (Reply::Took { ahead }, Reply::Counted { number, rose }) = (set_reply, count) else {
+            return self.send(rules, asked, Script::Acquire { wait });
+        };
+        let alone = len == Reply::Yes || rules.is(Mutant::PlainPassesQueue);
+        let throughout = get == Reply::Yes || rules.is(Mutant::PlainWithoutGet);
+        if alone && throughout && self.believes_count(rules, number) {
+            server.fell |= !rose;
+            memory.passed |= ahead.is_some_and(|ahead| server.queue.contains(&ahead));
+            return self.obtain(rules, memory, asked, number, set.left);
+        }
+        self.phase = Phase::Aside { locker: asked, wait, given_up: false };
+        self.take_back(rules);
+    }
+
+    /// What a plain attempt took is released.
+    fn taken_back(&mut self, rules: &Rules, locker: Locker, wait: bool, given_up: bool, left: u8) {
+        if !given_up {
+            self.phase = Phase::Asking { locker, wait, left, settled: false };
+            return self.send(rules, locker, Script::Acquire { wait });
+        }
+        self.phase = if wait { Phase::Anew } else { Phase::Idle };
+        self.leave(rules, locker, true, false);
+    }
+
+    fn believes_count(&mut self, rules: &Rules, number: Number) -> bool {
+        if rules.clock.is_none() {
+            return true;
+        }
+        match &mut self.link.proof {
+            Some(proof) if number > proof.highest || rules.is(Mutant::FallenNumberBelieved) => {
+                proof.highest = proof.highest.max(number);
+                true
+            }
+            _ => {
+                (self.link.proof, self.link.warm) = (None, false);
+                false
             }
         }
     }
@@ -56,7 +131,7 @@ impl Client {
         }
     }
 
-    fn kept(&mut self, memory: &mut Memory, script: Script, asked: Locker, from: u8, reply: Reply) {
+    fn kept(&mut self, rules: &Rules, memory: &mut Memory, script: Script, asked: Locker, from: u8, reply: Reply) {
         match &mut self.phase {
             Phase::Held { locker, left, .. } if *locker == asked && *left > 0 => match (script, reply) {
                 (Script::Extend, Reply::Kept) => *left = from,
@@ -66,7 +141,7 @@ impl Client {
             Phase::Confirming { locker, number } if *locker == asked => match reply {
                 Reply::Kept if from > 0 => {
                     let number = *number;
-                    self.hold(memory, asked, number, from);
+                    self.hold(rules, memory, asked, number, from);
                 }
                 Reply::NotOurs => self.phase = Phase::Anew,
                 _ => {}
@@ -149,11 +224,14 @@ impl Client {
         if 2 * left < rules.lease {
             self.phase = Phase::Confirming { locker, number };
         } else {
-            self.hold(memory, locker, number, left);
+            self.hold(rules, memory, locker, number, left);
         }
     }
 
-    fn hold(&mut self, memory: &mut Memory, locker: Locker, number: Number, left: u8) {
+    fn hold(&mut self, rules: &Rules, memory: &mut Memory, locker: Locker, number: Number, left: u8) {
+        if rules.deletes {
+            memory.shown.push((locker, number));
+        }
         memory.fell |= number <= memory.highest;
         memory.highest = memory.highest.max(number);
         self.phase = Phase::Held { locker, number, left };
@@ -163,6 +241,7 @@ impl Client {
     pub(crate) fn current(&self) -> Option<Locker> {
         match self.phase {
             Phase::Asking { locker, .. }
+            | Phase::Aside { locker, .. }
             | Phase::Confirming { locker, .. }
             | Phase::Held { locker, .. }
             | Phase::Releasing { locker, .. } => Some(locker),

@@ -4,13 +4,15 @@ use crate::client::Phase;
 use crate::rules::Rules;
 use crate::server::Script;
 use crate::settle::{Stuck, settle};
-use crate::world::{Action, World};
+use crate::world::{Action, PLAIN, World};
 use stateright::{Model, Property};
 
 pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
 pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
 pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";
 pub(crate) const HOLDS_RISE: &str = "every hold's number is greater than those of all holds before";
+pub(crate) const NUMBERS_FOLLOW: &str = "numbers rise in the order in which the key was given";
+pub(crate) const NOBODY_PASSED: &str = "a plain attempt passes no waiter";
 pub(crate) const NO_THEFT: &str = "nobody touches a key that is not his";
 pub(crate) const NOBODY_FALLS_OUT: &str = "a waiter leaves the queue by a grant or its release";
 pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
@@ -40,6 +42,9 @@ impl Model for Rules {
             actions.push(Action::Flush);
             actions.extend([1, 3].map(|lag| Action::FailOver { lag }));
         }
+        if world.faults > 0 && self.deletes && world.server.key.is_some() {
+            actions.push(Action::Delete);
+        }
         if world.server.gaps > 0 && !world.server.gap_due {
             actions.push(Action::GapDue);
         }
@@ -59,6 +64,11 @@ impl Model for Rules {
             Property::always(NUMBERS_RISE, |_, world: &World| !world.server.fell),
             Property::always(NO_THEFT, |_, world: &World| !world.theft),
         ];
+        if self.deletes {
+            // Who holds a deleted key does not know, and others can take it: again numbers are what is left.
+            properties.push(Property::always(NUMBERS_FOLLOW, |_, world: &World| world.numbers_follow()));
+            return properties;
+        }
         if self.clock.is_some() {
             // Whatever loses the fence loses the key, too: numbers are what is left to rely on.
             return properties;
@@ -74,6 +84,7 @@ impl Model for Rules {
                     _ => true,
                 })
             }),
+            Property::always(NOBODY_PASSED, |_, world: &World| !world.memory.passed),
             Property::always(NOBODY_FALLS_OUT, |_, world: &World| !world.fell_out),
             Property::always(NOBODY_FORGOTTEN, |rules: &Rules, world| never_stuck(rules, world, Stuck::Forgotten)),
             Property::always(NOTHING_LEFT, |rules: &Rules, world| never_stuck(rules, world, Stuck::LeftBehind)),
@@ -92,20 +103,29 @@ impl Rules {
         if client.deaf {
             actions.push(Action::Listen(id));
         }
-        if client.link.pending.len() >= self.under_way {
+        if client.under_way() >= self.under_way {
             return;
         }
         let more = client.lockers < self.lockers[id];
-        let asks = |script| matches!(script, Script::Acquire { .. } | Script::Poll);
+        let asks = |script| matches!(script, Script::Acquire { .. } | Script::Poll | Script::Set);
         match client.phase {
             Phase::Idle | Phase::Anew if more => {
-                actions.push(Action::Start { client: id, wait: true });
-                if self.tries && client.phase == Phase::Idle {
-                    actions.push(Action::Start { client: id, wait: false });
+                let tries = self.tries && client.phase == Phase::Idle;
+                for wait in [true].into_iter().chain(tries.then_some(false)) {
+                    actions.push(Action::Start { client: id, wait, plain: false });
+                    if client.may_count(self) {
+                        actions.push(Action::Start { client: id, wait, plain: true });
+                    }
                 }
             }
             Phase::Asking { locker, .. } => {
                 if !client.has_sent(locker, asks) {
+                    actions.push(Action::Poll(id));
+                }
+                actions.push(Action::GiveUp(id));
+            }
+            Phase::Aside { locker, .. } => {
+                if !client.has_sent(locker, |script| matches!(script, Script::Release { .. })) {
                     actions.push(Action::Poll(id));
                 }
                 actions.push(Action::GiveUp(id));
@@ -144,7 +164,8 @@ impl Rules {
         if client.link.replies.len() < client.link.pending.len() {
             actions.push(Action::Execute(id));
         }
-        if !client.link.replies.is_empty() {
+        let plain = client.link.pending.first().is_some_and(|sent| sent.command.script == Script::Set);
+        if client.link.replies.len() >= if plain { PLAIN } else { 1 } {
             actions.push(Action::Answer(id));
         }
         if !client.inbox.is_empty() {

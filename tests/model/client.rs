@@ -21,6 +21,9 @@ pub(crate) enum Phase {
         /// Whether anything has shown that the acquire, or the release that carried the locker, was executed.
         settled: bool,
     },
+    /// Has taken the key by a plain attempt that must not keep it, and sent a release; then it asks by the script. Once that
+    /// release's connection was given up, the locker is, too, and released until there is an answer.
+    Aside { locker: Locker, wait: bool, given_up: bool },
     /// Knows that it was given the key, and has less than half the lease left: extends before `lock()` returns.
     Confirming { locker: Locker, number: Number },
     /// Holds; believes in it as long as something is left.
@@ -44,6 +47,16 @@ pub(crate) struct Link {
     pub(crate) replies: Vec<Reply>,
     /// Whether it has brought a number.
     pub(crate) warm: bool,
+    /// With the fine clock: the highest number that it has brought, if counted ones may be believed.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// What counted numbers are believed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Proof {
+    pub(crate) highest: Number,
+    /// What is left of the time in which one may be asked for.
+    pub(crate) left: u8,
 }
 
 /// An entry of the clean-up list.
@@ -101,6 +114,7 @@ impl Client {
             self.phase,
             Phase::Anew
                 | Phase::Asking { wait: true, .. }
+                | Phase::Aside { wait: true, .. }
                 | Phase::Confirming { .. }
                 | Phase::Releasing { next: Some(_), .. }
         )
@@ -121,18 +135,49 @@ impl Client {
         Locker { client: self.id, n: self.lockers }
     }
 
-    /// Sends an acquire for a fresh locker.
-    pub(crate) fn start(&mut self, rules: &Rules, wait: bool) {
+    /// How many questions and orders are under way; the commands of a plain attempt are one.
+    pub(crate) fn under_way(&self) -> usize {
+        let follows = |script| matches!(script, Script::Len | Script::Count | Script::Get);
+        self.link.pending.iter().filter(|sent| !follows(sent.command.script)).count()
+    }
+
+    /// Whether a number that only was counted would be believed.
+    pub(crate) fn may_count(&self, rules: &Rules) -> bool {
+        rules.plain && (rules.clock.is_none() || self.link.proof.is_some_and(|proof| proof.left > 0))
+    }
+
+    fn send_plainly(&mut self, rules: &Rules, locker: Locker) {
+        for script in [Script::Set, Script::Len, Script::Count, Script::Get] {
+            self.send(rules, locker, script);
+        }
+    }
+
+    /// Sends an acquire for a fresh locker, or tries plain commands first.
+    pub(crate) fn start(&mut self, rules: &Rules, wait: bool, plain: bool) {
         let locker = self.fresh();
-        self.send(rules, locker, Script::Acquire { wait });
+        if plain {
+            self.send_plainly(rules, locker);
+        } else {
+            self.send(rules, locker, Script::Acquire { wait });
+        }
         self.phase = Phase::Asking { locker, wait, left: rules.lease, settled: false };
     }
 
     /// Asks again.
     pub(crate) fn poll(&mut self, rules: &Rules) {
         if let Phase::Asking { locker, wait, settled, .. } = self.phase {
+            if rules.is(Mutant::PlainResent) && !settled {
+                return self.send_plainly(rules, locker);
+            }
             let resend = rules.is(Mutant::AcquireResent) && !settled;
             self.send(rules, locker, if resend { Script::Acquire { wait } } else { Script::Poll });
+        }
+    }
+
+    /// Releases once more what a plain attempt took.
+    pub(crate) fn take_back(&mut self, rules: &Rules) {
+        if let Phase::Aside { locker, .. } = self.phase {
+            self.send(rules, locker, Script::Release { next: None });
         }
     }
 
@@ -147,6 +192,7 @@ impl Client {
     pub(crate) fn give_up(&mut self, rules: &Rules) {
         match self.phase {
             Phase::Asking { locker, settled, .. } => self.end(rules, locker, !settled),
+            Phase::Aside { locker, .. } => self.end(rules, locker, true),
             Phase::Confirming { locker, .. } => self.end(rules, locker, false),
             _ => {}
         }
@@ -185,12 +231,22 @@ impl Client {
     /// Gives up the connection. What the server has not yet executed is late, or lost.
     pub(crate) fn drop_link(&mut self, rules: &Rules, lost: bool) {
         let link = std::mem::take(&mut self.link);
+        if rules.is(Mutant::ProofOutlivesConnection) {
+            self.link.proof = link.proof;
+        }
         let rest: Vec<_> = link.pending[link.replies.len()..].iter().map(|sent| sent.command).collect();
         if !lost && !rest.is_empty() {
             self.late.push(rest);
         }
         for leftover in &mut self.leftovers {
             leftover.sent = false;
+        }
+        if let Phase::Aside { locker, wait, .. } = self.phase {
+            self.phase = if rules.is(Mutant::PlainTakenBackAndPolled) {
+                Phase::Asking { locker, wait, left: 0, settled: false }
+            } else {
+                Phase::Aside { locker, wait, given_up: true }
+            };
         }
         if let Phase::Releasing { locker, next, left } = self.phase {
             self.leave(rules, locker, false, false);
@@ -218,10 +274,13 @@ impl Client {
             Phase::Asking { left, .. } | Phase::Held { left, .. } | Phase::Releasing { left, .. } => {
                 *left = left.saturating_sub(1);
             }
-            Phase::Idle | Phase::Anew | Phase::Confirming { .. } => {}
+            Phase::Idle | Phase::Anew | Phase::Aside { .. } | Phase::Confirming { .. } => {}
         }
         for sent in &mut self.link.pending {
             sent.left = sent.left.saturating_sub(1);
+        }
+        if let Some(proof) = &mut self.link.proof {
+            proof.left = proof.left.saturating_sub(1);
         }
         for until in self.leftovers.iter_mut().filter_map(|leftover| leftover.until.as_mut()) {
             *until = until.saturating_sub(1);

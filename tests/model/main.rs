@@ -17,14 +17,15 @@
 //!
 //! At any moment, one of these ([`world::Action`]):
 //!
-//! * *a client acts*: sends an acquire (with or without waiting), polls, gives up, extends, probes, unlocks (with a next
+//! * *a client acts*: sends an acquire (with or without waiting; by the script, or by the four commands of a plain attempt,
+//!   which the server executes one by one), polls, gives up, extends, probes, unlocks (with a next
 //!   locker or without), releases an entry of its clean-up list, opens its inbox again. None of it is ever due: a client
 //!   that does not act is a stopped one;
 //! * *the network acts*: the server executes the next command of some connection, a dropped one too, whatever has become of
 //!   its client; a reply or a message arrives;
 //! * *a fault*, as many as the bounds allow: a connection is given up, with what was not yet executed lost, or late (so
 //!   replies are lost, and time-outs happen); a process ends; a message is lost; an inbox loses its connection; where the
-//!   model has a fine clock, FLUSHALL and a fail-over to a master without the last writes;
+//!   model has a fine clock, FLUSHALL and a fail-over to a master without the last writes; in one model, a deleted key;
 //! * *a gap becomes due*, as many as the bounds allow: the next release of a holder leaves the key free for a tick;
 //! * *a tick*.
 //!
@@ -34,7 +35,8 @@
 //!
 //! 1. At most one client believes, by its own clock, to hold the key; and who believes so has the key.
 //! 2. Every number is greater than all issued before; every hold's is greater than those of all holds before. (Where the
-//!    fence is lost, so is the key, and only the first half is promised.)
+//!    fence is lost, so is the key, and only the first half is promised. Where the key is deleted, of two holds the one that
+//!    was given the key later has the greater number.) A plain attempt does not keep the key from who waited before it.
 //! 3. No waiter is forgotten. If faults stop, every live waiter comes to hold, and *without waiting for a lease to end*,
 //!    but for the leases that the protocol leaves to their end: see [`settle`]. A live waiter leaves the queue by its grant or
 //!    its own release, not otherwise (but for the end of a queue for which nobody polled).
@@ -66,9 +68,15 @@
 //! | three, drops | 1, 1, 1 | 1 | 1 dropped connection | 1 | no extends but for confirming | 476,000 |
 //! | three, messages | 1, 1, 1 | 2 | 1 lost message or deaf inbox | 1 | no extends but for confirming | 972,000 |
 //! | three, crashes | 1, 1, 1 | 2 | 1 crash | 1 | no extends but for confirming | 287,000 |
+//! | two once, plain | 1, 1 | 2 | 1 of any kind | 2 | plain attempts, no extends but for confirming | 810,000 |
+//! | two twice, plain | 2, 2 | 2 | none | 1 | plain attempts, no extends but for confirming | 723,000 |
+//! | two once, plain, gaps | 1, 1 | 2 | 1 of any kind | 1 | plain attempts, two gaps, no extends but for confirming | 692,000 |
+//! | three, plain | 1, 1, 1 | 1 | none | 1 | plain attempts, no extends but for confirming | 493,000 |
+//! | two, plain, deleted key | 1, 1 | 2 | 1 deleted key | 1 | plain attempts, no extends but for confirming | 227,000 |
+//! | two twice, plain, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | plain attempts under a proof that lasts a tick, else as below | 3,008,000 |
 //! | two twice, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | two ticks, numbers by a fine clock, no next lockers | 1,966,000 |
 //!
-//! Together 9.2 million states, about 45 s on two processors. A locker more in "two twice, drops", or a fault more anywhere but in
+//! Together 15.1 million states, about 110 s on two processors. A locker more in "two twice, drops", or a fault more anywhere but in
 //! the smallest, makes a model several times as large. Each mistake in [`mutants`] shows within these bounds.
 //!
 //! # What is not modelled
@@ -80,7 +88,7 @@
 //! * Errors that mean "not executed", foreign types, memory limits; of refusals, only a denied PUBLISH.
 //! * Replies are not lost singly but with their connection; of a dropped connection either all or nothing comes late (what
 //!   comes very late is as good as lost).
-//! * A loss of data other than a lost fence: then two can hold, whatever the protocol, and tokens are what protects.
+//! * A loss of data other than a lost fence or a deleted key: then two can hold, whatever the protocol, and tokens are what protects.
 //! * Cluster, several keys, JVM clients: nobody takes the key in a gap, and the rate of gaps is not looked at.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -114,6 +122,8 @@ const PAIR: Rules = Rules {
     extends: true,
     probes: false,
     gaps: 0,
+    plain: false,
+    deletes: false,
     publish: true,
     clock: None,
     alike: true,
@@ -138,6 +148,18 @@ const FENCE: Rules = Rules {
     lockers: &[2, 1],
     alike: false,
     ..PAIR
+};
+
+/// Two clients that try plain commands, and whose key is deleted.
+const DELETED: Rules = Rules {
+    plain: true,
+    deletes: true,
+    crashes: false,
+    drops: false,
+    deafness: false,
+    extends: false,
+    alike: false,
+    ..ONCE
 };
 
 /// More steps than any model here has.
@@ -247,4 +269,34 @@ fn three_with_a_crash() {
 #[test]
 fn two_twice_with_a_lost_fence() {
     holds("two twice, lost fence", FENCE);
+}
+
+#[test]
+fn two_once_plainly() {
+    holds("two once, plain", Rules { plain: true, under_way: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn two_twice_plainly() {
+    holds("two twice, plain", Rules { plain: true, faults: 0, extends: false, ..PAIR });
+}
+
+#[test]
+fn two_once_plainly_with_gaps() {
+    holds("two once, plain, gaps", Rules { plain: true, gaps: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn three_plainly() {
+    holds("three, plain", Rules { plain: true, faults: 0, lease: 1, ..TRIO });
+}
+
+#[test]
+fn two_twice_plainly_with_a_lost_fence() {
+    holds("two twice, plain, lost fence", Rules { plain: true, ..FENCE });
+}
+
+#[test]
+fn two_plainly_with_a_deleted_key() {
+    holds("two, plain, deleted key", DELETED);
 }

@@ -1,10 +1,11 @@
 //! Mistakes, each built into the protocol: the checker must find what it breaks.
 
 use crate::checker::{
-    BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOTHING_LEFT, NUMBERS_RISE, ONE_BELIEVER,
+    BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT, NUMBERS_FOLLOW,
+    NUMBERS_RISE, ONE_BELIEVER,
 };
 use crate::rules::{Mutant, Rules};
-use crate::{FENCE, PAIR, in_turn};
+use crate::{DELETED, FENCE, PAIR, in_turn};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::{Duration, Instant};
 
@@ -124,4 +125,37 @@ fn gap_that_clears_the_queue() {
 #[test]
 fn publish_before_set() {
     caught(Mutant::PublishesFirst, Rules { publish: false, ..BASE }, NOBODY_FALLS_OUT);
+}
+
+/// First questions are plain commands.
+const PLAIN: Rules = Rules { plain: true, ..BASE };
+
+#[test]
+fn counted_number_that_fell() {
+    caught(Mutant::FallenNumberBelieved, Rules { plain: true, ..FENCE }, NUMBERS_RISE);
+}
+
+#[test]
+fn proof_that_outlives_its_connection() {
+    caught(Mutant::ProofOutlivesConnection, Rules { plain: true, ..FENCE }, NUMBERS_RISE);
+}
+
+#[test]
+fn plain_attempt_that_passes_a_waiter() {
+    caught(Mutant::PlainPassesQueue, PLAIN, NOBODY_PASSED);
+}
+
+#[test]
+fn plain_attempt_that_does_not_look_again() {
+    caught(Mutant::PlainWithoutGet, DELETED, NUMBERS_FOLLOW);
+}
+
+#[test]
+fn plain_attempt_that_is_sent_again() {
+    caught(Mutant::PlainResent, PLAIN, NOTHING_LEFT);
+}
+
+#[test]
+fn plain_attempt_that_is_taken_back_and_polled() {
+    caught(Mutant::PlainTakenBackAndPolled, PLAIN, BELIEVER_HOLDS);
 }

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | the number of a hold that has begun | `Memory::highest` has it |
 //! | how far apart counted numbers are | only their order is looked at; the fence is above all that are under way |
-//! | the numbers that clients know, where the fence can be lost | only the order of issuing is looked at then |
+//! | the numbers that clients know, where the fence can be lost | only the order of issuing is looked at then (and by plain attempts, what a connection has brought) |
 //! | when a command was sent whose answer begins or renews nothing | no deadline comes of it |
 //! | what the answer to a plain release, or to a question about an ended locker, says | any answer means the same |
+//! | the number that a late `INCR` counts, where the fence cannot be lost | nobody reads it, and numbers go on rising |
 //! | how the key came to whom a live client knows to hold | it will be released |
 //! | the order of dropped connections, and of the clean-up list | nobody takes the first of them |
 //! | how many lockers an ended process had sent | it sends no more |
@@ -25,7 +26,7 @@ impl World {
         }
         if rules.is(Mutant::Faithful) {
             for client in &mut self.clients {
-                client.drop_dead_letters(&self.server);
+                client.drop_dead_letters(&self.server, rules.clock.is_some());
             }
         }
         if let Some(key) = &mut self.server.key {
@@ -36,7 +37,7 @@ impl World {
         if rules.clock.is_none() {
             self.rank_numbers();
         } else {
-            self.each_number(|number| *number = 0);
+            self.each_number(!rules.plain, |number| *number = 0);
         }
         if rules.alike {
             self.sort_clients();
@@ -67,6 +68,12 @@ impl World {
             self.clients.push(client);
         }
         let everywhere = server.key.iter_mut().map(|key| &mut key.holder);
+        let ahead =
+            self.clients.iter_mut().flat_map(|client| &mut client.link.replies).filter_map(|reply| match reply {
+                Reply::Took { ahead } => ahead.as_mut(),
+                _ => None,
+            });
+        ahead.for_each(|locker| locker.client = names[usize::from(locker.client)]);
         for locker in everywhere.chain(&mut server.queue).chain(&mut self.memory.cleaned) {
             locker.client = names[usize::from(locker.client)];
         }
@@ -77,10 +84,10 @@ impl World {
     fn rank_numbers(&mut self) {
         let mut known = Vec::with_capacity(8);
         known.push(0);
-        self.each_number(|number| known.push(*number));
+        self.each_number(true, |number| known.push(*number));
         known.sort_unstable();
         known.dedup();
-        self.each_number(|number| {
+        self.each_number(true, |number| {
             let rank = known.iter().zip(0..).find(|(known, _)| *known == number);
             *number = rank.map_or(*number, |(_, rank)| rank);
         });
@@ -89,8 +96,9 @@ impl World {
         self.server.highest = self.server.fence;
     }
 
-    fn each_number(&mut self, mut see: impl FnMut(&mut Number)) {
+    fn each_number(&mut self, replies: bool, mut see: impl FnMut(&mut Number)) {
         see(&mut self.memory.highest);
+        self.memory.shown.iter_mut().for_each(|(_, number)| see(number));
         for client in &mut self.clients {
             match &mut client.phase {
                 Phase::Confirming { number, .. } => see(number),
@@ -98,7 +106,9 @@ impl World {
                 _ => {}
             }
             for reply in &mut client.link.replies {
-                if let Reply::Ours(number) | Reply::Passed(number) = reply {
+                if let Reply::Ours(number) | Reply::Passed(number) | Reply::Counted { number, .. } = reply
+                    && replies
+                {
                     see(number);
                 }
             }
@@ -115,7 +125,10 @@ impl Client {
         self.id = id;
         match &mut self.phase {
             Phase::Idle | Phase::Anew => {}
-            Phase::Asking { locker, .. } | Phase::Confirming { locker, .. } | Phase::Held { locker, .. } => {
+            Phase::Asking { locker, .. }
+            | Phase::Aside { locker, .. }
+            | Phase::Confirming { locker, .. }
+            | Phase::Held { locker, .. } => {
                 locker.client = id;
             }
             Phase::Releasing { locker, next, .. } => {
@@ -134,7 +147,7 @@ impl Client {
         self.inbox.iter_mut().for_each(|granted| granted.locker.client = id);
     }
 
-    fn drop_dead_letters(&mut self, server: &Server) {
+    fn drop_dead_letters(&mut self, server: &Server, has_clock: bool) {
         if self.late.is_empty() {
             return;
         }
@@ -142,7 +155,7 @@ impl Client {
         let known: Vec<_> = waiting
             .chain(self.late.iter().flatten())
             .filter_map(|command| match command.script {
-                Script::Acquire { .. } => Some(command.locker),
+                Script::Acquire { .. } | Script::Set => Some(command.locker),
                 Script::Release { next } => next,
                 _ => None,
             })
@@ -150,7 +163,11 @@ impl Client {
             .chain(server.queue.iter().copied())
             .collect();
         for late in &mut self.late {
-            late.retain(|command| command.script != Script::Probe && known.contains(&command.locker));
+            late.retain(|command| {
+                let looks = matches!(command.script, Script::Probe | Script::Len | Script::Get);
+                let counts = command.script == Script::Count;
+                !looks && (counts || known.contains(&command.locker)) && (!counts || has_clock)
+            });
         }
         self.late.retain(|late| !late.is_empty());
     }
@@ -165,10 +182,12 @@ impl Client {
             *left = 0;
         }
         let current = self.current();
+        let aside = matches!(self.phase, Phase::Aside { .. }).then_some(current).flatten();
         for (place, sent) in self.link.pending.iter_mut().enumerate() {
             let reply = self.link.replies.get_mut(place);
             let known = current == Some(sent.command.locker);
             match sent.command.script {
+                Script::Release { next: None } if aside == Some(sent.command.locker) => {}
                 Script::Release { next: None } => {
                     sent.left = 0;
                     if let Some(reply @ Reply::NotOurs) = reply {
@@ -186,6 +205,14 @@ impl Client {
                     sent.left = 0;
                     if let Some(reply) = reply {
                         *reply = Reply::Kept;
+                    }
+                }
+                Script::Set if known => {}
+                Script::Set | Script::Len | Script::Get => sent.left = 0,
+                Script::Count => {
+                    sent.left = 0;
+                    if let (false, Some(Reply::Counted { number, .. })) = (known, reply) {
+                        *number = 0;
                     }
                 }
                 Script::Probe => sent.left = 0,

@@ -41,6 +41,18 @@ pub(crate) enum Mutant {
     GapKeepsKey,
     /// A release with a gap forgets the queue.
     GapClearsQueue,
+    /// A counted number is believed though it is not above the last one.
+    FallenNumberBelieved,
+    /// A fresh connection believes counted numbers because the one before it had a proved one.
+    ProofOutlivesConnection,
+    /// A plain attempt keeps the key though others wait.
+    PlainPassesQueue,
+    /// A plain attempt does not look whether the key was its locker's until the number was counted.
+    PlainWithoutGet,
+    /// A locker is polled whose plain attempt was released without an answer.
+    PlainTakenBackAndPolled,
+    /// A plain attempt without an answer is sent again with the same locker.
+    PlainResent,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -81,6 +93,10 @@ pub(crate) struct Rules {
     pub(crate) probes: bool,
     /// How many releases may leave the key free for pollers.
     pub(crate) gaps: u8,
+    /// Whether the first question about a locker may be plain commands. Without the fine clock every connection may.
+    pub(crate) plain: bool,
+    /// Whether deleted keys are among the faults. Then two can hold, and only the order of numbers is looked at.
+    pub(crate) deletes: bool,
     /// Whether the server lets clients publish.
     pub(crate) publish: bool,
     /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.

@@ -15,11 +15,20 @@ pub(crate) struct Locker {
 /// A script with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Script {
-    Acquire { wait: bool },
+    Acquire {
+        wait: bool,
+    },
     Poll,
     Extend,
-    Release { next: Option<Locker> },
+    Release {
+        next: Option<Locker>,
+    },
     Probe,
+    /// The four commands of a plain attempt, one after another: `SET NX`, `LLEN`, `INCR`, `GET`.
+    Set,
+    Len,
+    Count,
+    Get,
 }
 
 /// A command as it is sent.
@@ -54,6 +63,14 @@ pub(crate) enum Reply {
     Queued,
     /// An error raised inside the script.
     Failed,
+    /// Of set: the key is the locker's. For the properties only: who stood at the queue's head then.
+    Took { ahead: Option<Locker> },
+    /// Of len: nobody waits; of get: the key is the locker's.
+    Yes,
+    /// The opposite, of set too.
+    No,
+    /// Of count: the number. For the properties only: whether it is above all issued before.
+    Counted { number: Number, rose: bool },
 }
 
 /// The message `granted`.
@@ -90,6 +107,8 @@ pub(crate) struct Server {
     /// For the properties only: the highest number ever issued, and whether a later one was not higher.
     pub(crate) highest: Number,
     pub(crate) fell: bool,
+    /// For the properties only, where keys are deleted: who was given the key, in that order.
+    pub(crate) given: Vec<Locker>,
 }
 
 /// What a script sees of the world around it.
@@ -116,6 +135,7 @@ impl Server {
             clock,
             highest: 0,
             fell: false,
+            given: Vec::new(),
         }
     }
 
@@ -134,6 +154,14 @@ impl Server {
                 let ours = self.holder() == Some(command.locker);
                 Ok((if ours { Reply::Kept } else { Reply::NotOurs }, None))
             }
+            Script::Set if self.key.is_none() => {
+                self.take(around, command.locker);
+                Ok((Reply::Took { ahead: self.queue.first().copied() }, None))
+            }
+            Script::Set => Ok((Reply::No, None)),
+            Script::Len => Ok((yes(self.queue.is_empty() && self.gap_left == 0), None)),
+            Script::Count => Ok((self.count(around), None)),
+            Script::Get => Ok((yes(self.holder() == Some(command.locker)), None)),
         };
         let (reply, granted) = result.unwrap_or((Reply::Failed, None));
         if self.queue.is_empty() {
@@ -221,6 +249,13 @@ impl Server {
         if self.gap_due {
             return Ok((self.leave_to_pollers(around, next), None));
         }
+        if self.gap_left > 0 {
+            // A plain attempt took the key in a gap.
+            self.key = None;
+            let Some(next) = next else { return Ok((Reply::Released, None)) };
+            self.push(around, next);
+            return Ok((Reply::Queued, None));
+        }
         if !self.queue.is_empty() {
             let (winner, number) = self.hand_over(around, command.warm, None)?;
             if let Some(locker) = winner {
@@ -278,7 +313,7 @@ impl Server {
                     return Err(Raised);
                 }
                 let silent = !around.rules.publish;
-                self.key = Some(Key { holder: head, left: around.rules.lease, silent });
+                self.give(around, head, silent);
                 if around.rules.is(Mutant::GrantsWithoutKey) {
                     self.key = None;
                 }
@@ -290,7 +325,14 @@ impl Server {
 
     /// Sets the key for a locker whose own command asks for it.
     fn take(&mut self, around: &Around<'_>, locker: Locker) {
-        self.key = Some(Key { holder: locker, left: around.rules.lease, silent: true });
+        self.give(around, locker, true);
+    }
+
+    fn give(&mut self, around: &Around<'_>, locker: Locker, silent: bool) {
+        self.key = Some(Key { holder: locker, left: around.rules.lease, silent });
+        if around.rules.deletes {
+            self.given.push(locker);
+        }
     }
 
     fn push(&mut self, around: &Around<'_>, locker: Locker) {
@@ -317,6 +359,15 @@ impl Server {
         self.fence
     }
 
+    /// Counts a number that no clock is asked about: whether it was issued, its reader decides.
+    fn count(&mut self, around: &Around<'_>) -> Reply {
+        self.fence += 1;
+        self.clock += Number::from(around.rules.clock.is_some());
+        let rose = self.fence > self.highest;
+        self.highest = self.highest.max(self.fence);
+        Reply::Counted { number: self.fence, rose }
+    }
+
     /// Lets a tick pass.
     pub(crate) fn tick(&mut self, rules: &Rules) {
         if let Some(clock) = rules.clock {
@@ -336,4 +387,8 @@ impl Server {
             self.queue.clear();
         }
     }
+}
+
+fn yes(so: bool) -> Reply {
+    if so { Reply::Yes } else { Reply::No }
 }

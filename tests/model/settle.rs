@@ -92,7 +92,8 @@ fn step(rules: &Rules, world: &mut World, client: usize) {
     client.deaf = false;
     match client.phase {
         Phase::Asking { .. } => client.poll(rules),
-        Phase::Anew => client.start(rules, true),
+        Phase::Aside { .. } => client.take_back(rules),
+        Phase::Anew => client.start(rules, true, false),
         Phase::Confirming { .. } => client.keep(rules, Script::Extend),
         Phase::Held { .. } => client.unlock(rules, false),
         Phase::Idle | Phase::Releasing { .. } => {}

@@ -1,9 +1,12 @@
 //! Everything together: the state of the world, and what can happen in it.
 
 use crate::answers::Memory;
-use crate::client::Client;
+use crate::client::{Client, Phase};
 use crate::rules::Rules;
 use crate::server::{Around, Command, Reply, Script, Server};
+
+/// The commands of a plain attempt.
+pub(crate) const PLAIN: usize = 4;
 
 /// One moment of the world.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +29,7 @@ pub(crate) enum Action {
     Start {
         client: usize,
         wait: bool,
+        plain: bool,
     },
     /// Polls the locker that it waits with.
     Poll(usize),
@@ -71,6 +75,8 @@ pub(crate) enum Action {
     LoseMessage(usize),
     /// Fault: the connection of the inbox ends.
     Deafen(usize),
+    /// Fault: an administrator deletes the key.
+    Delete,
     /// Fault: FLUSHALL. Connections stay.
     Flush,
     /// Fault: a new master lacks the last writes, or all. Connections end.
@@ -138,6 +144,13 @@ impl World {
 
     pub(crate) fn answer(&mut self, rules: &Rules, client: usize) {
         let asker = &mut self.clients[client];
+        if asker.link.pending[0].command.script == Script::Set {
+            let set = asker.link.pending[0];
+            asker.link.pending.drain(..PLAIN);
+            let replies: Vec<_> = asker.link.replies.drain(..PLAIN).collect();
+            let replies = [replies[0], replies[1], replies[2], replies[3]];
+            return asker.answer_plainly(rules, &mut self.memory, &mut self.server, set, replies);
+        }
         let (sent, reply) = (asker.link.pending.remove(0), asker.link.replies.remove(0));
         asker.answer(rules, &mut self.memory, sent, reply);
     }
@@ -186,17 +199,34 @@ impl World {
         }
     }
 
+    /// Whether of two holds, the one whose tenure was given the key later has the greater number.
+    pub(crate) fn numbers_follow(&self) -> bool {
+        // A plain attempt that was taken back asks again.
+        let place = |locker| self.server.given.iter().rposition(|given| *given == locker);
+        let shown = &self.memory.shown;
+        shown.iter().all(|(a, low)| shown.iter().all(|(b, high)| place(*a) >= place(*b) || low < high))
+    }
+
     /// Does one thing that `actions` offered.
     pub(crate) fn apply(&mut self, rules: &Rules, action: Action) {
         use Action as A;
         if matches!(
             action,
-            A::Drop { .. } | A::Crash { .. } | A::LoseMessage(_) | A::Deafen(_) | A::Flush | A::FailOver { .. }
+            A::Drop { .. }
+                | A::Crash { .. }
+                | A::LoseMessage(_)
+                | A::Deafen(_)
+                | A::Delete
+                | A::Flush
+                | A::FailOver { .. }
         ) {
             self.faults -= 1;
         }
         match action {
-            A::Start { client, wait } => self.clients[client].start(rules, wait),
+            A::Start { client, wait, plain } => self.clients[client].start(rules, wait, plain),
+            A::Poll(client) if matches!(self.clients[client].phase, Phase::Aside { .. }) => {
+                self.clients[client].take_back(rules);
+            }
             A::Poll(client) => self.clients[client].poll(rules),
             A::GiveUp(client) => self.clients[client].give_up(rules),
             A::Extend(client) => self.clients[client].keep(rules, Script::Extend),
@@ -215,6 +245,7 @@ impl World {
                 self.lose(client, self.clients[client].inbox.len());
                 self.clients[client].deaf = true;
             }
+            A::Delete => self.server.key = None,
             A::Flush => self.lose_data(u16::MAX),
             A::FailOver { lag } => self.fail_over(rules, lag),
             A::GapDue => {

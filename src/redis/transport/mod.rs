@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the processor sees |
+//! | `proof.rs` | which connections may be believed a number that no script has looked at |
 //! | `routes.rs` | that all which is under way about a key goes one way |
 //! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
@@ -16,10 +17,12 @@ mod line;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod pending;
+mod proof;
 mod routes;
 
 use super::link::Endpoint;
 use super::script::Packed;
+use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
@@ -27,12 +30,14 @@ use ::redis::Value;
 use lane::{Lane, Settings};
 use line::Line;
 use pending::Pending;
+use proof::{Proofs, Worth};
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
+pub(crate) use proof::Proof;
 pub(crate) use routes::Mark;
 
 /// The most connections for commands.
@@ -56,6 +61,7 @@ pub(crate) struct Transport<L: Line = Endpoint> {
     settings: Arc<Settings<L>>,
     lanes: [Lane<L>; LANES],
     routes: Arc<Routes>,
+    proofs: Proofs,
     /// Until when no connection is opened besides the first.
     only_one_until: Mutex<Option<Instant>>,
     /// The process that opened it.
@@ -68,6 +74,13 @@ pub(crate) struct Batch {
     preferred: usize,
     /// For each command, its part.
     order: Vec<usize>,
+}
+
+/// The way of a call about one key, on a connection whose numbers were proved of late.
+pub(crate) struct ProvedWay {
+    lane: usize,
+    passage: Passage,
+    pub(crate) proof: Proof,
 }
 
 struct Part {
@@ -93,6 +106,7 @@ impl<L: Line> Transport<L> {
             lanes: std::array::from_fn(lane),
             settings,
             routes: Arc::new(Routes::new()),
+            proofs: Proofs::new(),
             only_one_until: Mutex::new(None),
             pid: std::process::id(),
         }
@@ -105,12 +119,35 @@ impl<L: Line> Transport<L> {
 
     /// Sends one command about a key and waits for its reply, at most `limit`.
     pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
-        let deadline = deadline_in(limit);
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, limit);
+        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
+    }
+
+    /// A way for commands about a key whose numbers may be believed, if there is one; it is used up by
+    /// [`call_on`](Self::call_on).
+    pub(crate) fn proved_way(&self, mark: Mark, limit: Duration) -> Option<ProvedWay> {
+        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+        let proof = self.proofs.of(lane)?;
+        Some(ProvedWay { lane, passage, proof })
+    }
+
+    /// Sends commands that belong together, and waits for their replies, at most `limit`: all of them, and the connection that
+    /// they came on.
+    pub(crate) fn call_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
+        let replies = packed.replies;
+        let answer = self.exchange(way.lane, way.passage, packed, limit);
+        if answer.values.len() < replies {
+            return Err(answer.failure.unwrap_or_else(lost));
+        }
+        Ok((answer.values, answer.epoch))
+    }
+
+    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, limit: Duration) -> Answer {
+        let deadline = deadline_in(limit);
         let call = Arc::new(Pending::new(packed, passage));
         self.lanes[lane].begin(&call, deadline, true);
-        let Answer { mut values, epoch, failure } = self.finish(lane, &call, deadline, limit, false);
-        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
+        self.finish(lane, &call, deadline, limit, false)
     }
 
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
@@ -170,15 +207,28 @@ impl<L: Line> Transport<L> {
         self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
-    /// Remembers that the connection has had its first fence number: from now on the fence may lag a little.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
+    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
+    /// lag a little, and for a while numbers that no script has looked at may be believed.
+    pub(crate) fn mark_numbered(&self, epoch: u64, number: u64, sent_at: Moment) {
         self.lanes[epoch as usize % LANES].mark_numbered(epoch);
+        self.proofs.prove(epoch, number, sent_at);
     }
 
     /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
-    /// issued numbers since.
+    /// issued numbers since; or the fence was lost.
     pub(crate) fn mark_unnumbered(&self) {
         self.lanes.iter().for_each(Lane::mark_unnumbered);
+        self.proofs.end();
+    }
+
+    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
+    /// be shown. One that is not above those before it ends all proofs.
+    pub(crate) fn believes(&self, proof: Proof, epoch: u64, number: u64) -> bool {
+        let worth = self.proofs.judge(proof, epoch, number);
+        if worth == Worth::Fallen {
+            self.mark_unnumbered();
+        }
+        worth == Worth::Believed
     }
 
     /// Whether the server has ever answered.

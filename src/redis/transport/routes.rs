@@ -34,6 +34,14 @@ pub(crate) struct Passage {
 }
 
 impl Mark {
+    /// How many there are.
+    pub(crate) const COUNT: usize = MARKS;
+
+    /// Below [`COUNT`](Self::COUNT).
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
     pub(crate) fn of(key: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

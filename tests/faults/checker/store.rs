@@ -49,6 +49,8 @@ struct Reader {
     caller: String,
     /// The holder that a `SET NX` found around the end of its lease: whether it was there shows the next command.
     doubt: Option<Held>,
+    /// The same of a plain attempt: who next acts as the holder shows it.
+    rival: Option<Held>,
 }
 
 /// Reads what was executed on `key`.
@@ -58,6 +60,11 @@ pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
         let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
         if !command.by_script {
             reader.begin(&words, key, command.at);
+            if let ["set", name, locker, "NX", "PX", _] = words[..]
+                && name == key
+            {
+                reader.attempt(locker, &words, command.at);
+            }
         } else if words.get(1) == Some(&key) && !reader.caller.is_empty() {
             reader.read(&words, command.at);
         }
@@ -94,9 +101,33 @@ impl Reader {
         }
     }
 
+    /// A plain attempt, which takes a free key only.
+    fn attempt(&mut self, locker: &str, words: &[&str], at: u64) {
+        self.seen.expired.extend(self.rival.take().map(Expired::from));
+        locker.clone_into(&mut self.caller);
+        self.read(words, at);
+        self.rival = self.doubt.take();
+        self.caller.clear();
+    }
+
+    /// A holder whose lease was about to end when a plain attempt came, and that was still there.
+    fn stays(&mut self) {
+        if let Some(there) = self.rival.take() {
+            self.seen.tenures -= 1;
+            self.held = Some(there);
+        }
+    }
+
     /// A command of a script on the key.
     fn read(&mut self, words: &[&str], at: u64) {
         self.expire(at);
+        let is_holder = self.held.as_ref().is_some_and(|held| held.locker == self.caller);
+        let asks = matches!(words, ["set", _, _, "NX", ..]);
+        if is_holder && asks || self.rival.as_ref().is_some_and(|rival| rival.locker == self.caller) {
+            self.stays();
+        } else if is_holder {
+            self.seen.expired.extend(self.rival.take().map(Expired::from));
+        }
         match words {
             // Takes a free key only.
             ["set", _, locker, "NX", "PX", lease, ..]
@@ -197,6 +228,24 @@ mod tests {
             lines[2] = (1_500_000, false, "evalsha s 3 k q f b-1 1000");
             lines[3].0 = 1_500_001;
             assert!(check(&log(&lines), "k").violations.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_plain_attempt_takes_a_free_key_only() {
+        let plain = |at, locker: &'static str| (at, false, locker);
+        let a = plain(0, "set k a-1 NX PX 1000");
+        let b = plain(500, "set k b-1 NX PX 1000");
+        let release = |at, line| [(at, false, line), (at + 1, true, "del k")];
+        let of_a = release(600, "evalsha s 3 k q f a-1 1000");
+        let of_b = release(600, "evalsha s 3 k q f b-1 1000");
+        assert_eq!(check(&log(&[&[a, b][..], &of_a].concat()), "k").violations, vec![]);
+        assert_eq!(check(&log(&[&[a, b][..], &of_b].concat()), "k").violations.len(), 1);
+        // Around the end of a lease, who acts next had the key.
+        let b = plain(999_500, "set k b-1 NX PX 1000");
+        for line in ["evalsha s 3 k q f a-1 1000", "evalsha s 3 k q f b-1 1000"] {
+            let seen = check(&log(&[&[a, b][..], &release(999_600, line)].concat()), "k");
+            assert_eq!((seen.violations, seen.tenures), (vec![], 1 + usize::from(line.contains("b-1"))));
         }
     }
 

@@ -138,3 +138,4 @@ macro_rules! conformance {
 
 conformance!(memory, MemoryStore::start());
 conformance!(redis, RedisStore::start());
+conformance!(redis_proved, RedisStore::start_proved());

@@ -3,5 +3,6 @@
 mod errors;
 mod gaps;
 mod outcomes;
+mod plain;
 mod slots;
 mod transport;

@@ -5,7 +5,7 @@ mod redis_store;
 mod store;
 
 pub(crate) use memory_store::{MemoryStore, take};
-pub(crate) use redis_store::RedisStore;
+pub(crate) use redis_store::{RedisStore, prove};
 pub(crate) use store::Store;
 
 use parking_lot::Mutex;

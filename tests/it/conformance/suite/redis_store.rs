@@ -3,7 +3,9 @@
 use super::store::Store;
 use crate::support::RedisServer;
 use parking_lot::Mutex;
-use redis_dlock::{LockProcessor, RedisLockProcessor};
+use redis_dlock::{
+    AcquireRequest, ExtendRequest, LockProcessor, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest,
+};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,13 +16,19 @@ const FENCE: &str = "DLOCK:1:fence";
 pub(crate) struct RedisStore {
     server: RedisServer,
     admin: Mutex<redis::Connection>,
+    /// Whether processors come with a connection that has had a number, so that they try plain commands first.
+    proved: bool,
 }
 
 impl RedisStore {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start();
         let admin = Mutex::new(server.connection());
-        Self { server, admin }
+        Self { server, admin, proved: false }
+    }
+
+    pub(crate) fn start_proved() -> Self {
+        Self { proved: true, ..Self::start() }
     }
 
     fn admin<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
@@ -28,9 +36,24 @@ impl RedisStore {
     }
 }
 
+/// Lets the connection have a number from a script, and the server know all scripts.
+pub(crate) fn prove(store: &RedisLockProcessor) {
+    let (key, locker, lease) = ("DLOCK_t_proof", "prover-1", Duration::from_secs(10));
+    let limit = Duration::from_secs(20);
+    store.acquire(&AcquireRequest { key, locker, lease, wait: false }, limit).unwrap();
+    store.poll(&PollRequest { key, locker, lease }, limit).unwrap();
+    store.extend(&ExtendRequest { key, locker, lease, fresh_numbers: false }, limit).unwrap();
+    store.probe(&ProbeRequest { key, locker }, limit).unwrap();
+    store.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).unwrap();
+}
+
 impl Store for RedisStore {
     fn processor(&self) -> Arc<dyn LockProcessor> {
-        Arc::new(RedisLockProcessor::connect(&self.server.url()).unwrap())
+        let store = RedisLockProcessor::connect(&self.server.url()).unwrap();
+        if self.proved {
+            prove(&store);
+        }
+        Arc::new(store)
     }
 
     fn delete(&self, key: &str) -> bool {

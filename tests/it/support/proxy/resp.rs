@@ -6,7 +6,10 @@ use std::collections::HashMap;
 /// A command of the library, or of somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
+    /// By the script, or the first command of a plain attempt.
     Acquire,
+    /// What counts a number in a plain attempt.
+    Count,
     Poll,
     Extend,
     Release,
@@ -33,6 +36,8 @@ impl Sent {
             }
             "EVALSHA" => KNOWN.lock().as_ref().and_then(|known| known.get(word(1)).copied()).unwrap_or(Self::Other),
             "SUBSCRIBE" => Self::Subscribe,
+            "SET" if word(3) == "NX" && word(4) == "PX" => Self::Acquire,
+            "INCR" if word(1).ends_with(":fence") => Self::Count,
             _ => Self::Other,
         }
     }
@@ -136,4 +141,6 @@ fn scripts_are_known_by_their_hash_once_their_text_went_by() {
     let hash = redis::Script::new(text).get_hash().to_owned();
     assert_eq!(Sent::of(&packed(&["EVALSHA", &hash, "1", "k", "l"])), Sent::Probe);
     assert_eq!(Sent::of(&packed(&["HELLO"])), Sent::Other);
+    assert_eq!(Sent::of(&packed(&["SET", "k", "l", "NX", "PX", "30000"])), Sent::Acquire);
+    assert_eq!(Sent::of(&packed(&["INCR", "DLOCK:1:fence"])), Sent::Count);
 }

@@ -1,0 +1,228 @@
+//! The first question in plain commands: when it is sent, and that it leaves nothing half done.
+
+use super::outcomes::{acquire, poll, release, setup};
+use crate::conformance::suite::prove;
+use crate::support::commands::Commands;
+use crate::support::proxy::{Lot, Sent};
+use crate::support::{LONG, Proxy, RedisServer};
+use redis_dlock::{
+    AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
+};
+use std::thread;
+use std::time::Duration;
+
+const KEY: &str = "DLOCK_t_plain";
+const FENCE: &str = "DLOCK:1:fence";
+
+fn ask(store: &RedisLockProcessor, locker: &str, wait: bool) -> Result<AcquireOutcome, Error> {
+    store.acquire(&acquire(KEY, locker, wait), LONG)
+}
+
+fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
+    match outcome.unwrap() {
+        AcquireOutcome::Acquired(grant) => {
+            assert_eq!(grant.waiting, 0);
+            grant.number
+        }
+        busy @ AcquireOutcome::Busy(_) => panic!("{busy:?}"),
+    }
+}
+
+fn holder(outcome: Result<AcquireOutcome, Error>) -> String {
+    match outcome.unwrap() {
+        AcquireOutcome::Busy(busy) => busy.holder,
+        taken @ AcquireOutcome::Acquired(_) => panic!("{taken:?}"),
+    }
+}
+
+/// How many scripts and plain attempts one question took, where nobody queues.
+fn cost<T>(server: &RedisServer, question: impl FnOnce() -> T) -> (T, [u64; 2]) {
+    Commands::forget(server);
+    let answer = question();
+    let calls = Commands::of(server);
+    // Where nobody queues, no script of a first question looks at the key by GET.
+    (answer, [calls.count("evalsha") + calls.count("eval"), calls.count("get")])
+}
+
+/// A store whose scripts are known to the server, with a proof a moment old; its key is free and was never asked for.
+fn proved() -> (RedisServer, RedisLockProcessor) {
+    let (server, store) = setup();
+    let _ = store.poll(&poll(KEY, "x-1"), LONG);
+    prove(&store);
+    (server, store)
+}
+
+/// What the key's queue is called.
+fn queue(server: &RedisServer) -> String {
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    number(ask(&other, "q-1", false));
+    holder(ask(&other, "q-2", true));
+    let queues: Vec<String> = server.run(&["KEYS", "*:queue:*"]);
+    for locker in ["q-2", "q-1"] {
+        other.release(&release(KEY, locker, None), LONG).unwrap();
+    }
+    queues.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_connection_without_a_number_asks_by_the_script() {
+    let (server, store) = setup();
+    assert_eq!(cost(&server, || number(ask(&store, "a-1", false))).1, [2, 0]); // unknown, and with its text
+    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [0, 1]);
+}
+
+#[test]
+fn a_proof_is_over_after_a_second() {
+    let (server, store) = proved();
+    number(ask(&store, "a-1", false));
+    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    thread::sleep(Duration::from_millis(1050));
+    assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
+}
+
+#[test]
+fn a_key_that_was_busy_is_asked_for_by_the_script_for_a_while() {
+    let (server, store) = proved();
+    number(ask(&store, "a-1", false));
+    // In vain, then by the script; from then on by the script alone.
+    assert_eq!(cost(&server, || holder(ask(&store, "a-2", false))), ("a-1".into(), [1, 1]));
+    assert_eq!(cost(&server, || holder(ask(&store, "a-3", false))), ("a-1".into(), [1, 0]));
+    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    let mut scripts = 0;
+    for n in 4..20 {
+        prove(&store);
+        let locker = format!("a-{n}");
+        scripts += cost(&server, || number(ask(&store, &locker, false))).1[0];
+        store.release(&release(KEY, &locker, None), LONG).unwrap();
+    }
+    assert_eq!(scripts, 4);
+}
+
+#[test]
+fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
+    let (server, store) = proved();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    let _inbox = other.open_inbox("b", LONG).unwrap();
+    number(ask(&other, "h-1", false));
+    holder(ask(&other, "b-1", true));
+    server.run::<()>(&["DEL", KEY]);
+    Commands::forget(&server);
+    assert_eq!(holder(ask(&store, "a-1", true)), "b-1");
+    // A script alone would ask once.
+    assert_eq!(Commands::of(&server).count("evalsha"), 2);
+    assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+}
+
+#[test]
+fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
+    let (server, store) = proved();
+    let mut last = number(ask(&store, "a-1", false));
+    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    let back = (last - 5_000_000).to_string();
+    for (n, loss) in
+        [&["DEL", FENCE][..], &["FLUSHALL"], &["SET", FENCE, &back], &["SET", FENCE, "-9"]].iter().enumerate()
+    {
+        prove(&store);
+        server.run::<()>(loss);
+        let locker = format!("a-{}", n + 2);
+        let next = number(ask(&store, &locker, false));
+        assert!(next > last, "{loss:?}: {next} after {last}");
+        last = next;
+        assert_eq!(server.run::<String>(&["GET", KEY]), locker);
+        store.release(&release(KEY, &locker, None), LONG).unwrap();
+    }
+}
+
+#[test]
+fn foreign_values_are_named_and_leave_nothing_behind() {
+    let highest = u64::MAX.to_string();
+    for (foreign, word) in [
+        (&["SET", FENCE, "not a number"][..], "fence"),
+        (&["SET", FENCE, &highest], "fence"),
+        (&["SET", FENCE, "9223372036854775807"], "fence"),
+        (&["SET", FENCE, "9007199254740991"], "fence"),
+        (&["SET", "QUEUE", "no list"], "queue"),
+        (&["HSET", KEY, "a", "b"], "lock key"),
+    ] {
+        let (server, store) = proved();
+        let queue = queue(&server);
+        let words: Vec<_> = foreign.iter().map(|word| if *word == "QUEUE" { &*queue } else { word }).collect();
+        server.run::<()>(&["DEL", words[1]]);
+        server.run::<()>(&words);
+        match ask(&store, "a-1", true) {
+            Err(Error::Conflict { message, .. }) => assert!(message.contains(word), "{foreign:?}: {message}"),
+            other => panic!("{foreign:?}: {other:?}"),
+        }
+        let left: u64 = server.run(&["EXISTS", KEY]);
+        assert_eq!(left, u64::from(foreign[1] == KEY), "{foreign:?}");
+    }
+}
+
+#[test]
+fn a_demoted_master_executes_nothing_and_ends_the_proof() {
+    let (server, store) = proved();
+    server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    match ask(&store, "a-1", false) {
+        Err(Error::Backend { failure: BackendFailure::NotExecuted, message }) => assert!(message.contains("READONLY")),
+        other => panic!("{other:?}"),
+    }
+    server.run::<()>(&["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
+}
+
+/// So late that the connection is given up, and long before any lease ends.
+const LATE: Duration = Duration::from_millis(700);
+
+/// A store behind a proxy that gives a connection up after a third of that, with a proof a moment old.
+fn behind_a_proxy(server: &RedisServer) -> (Proxy, RedisLockProcessor) {
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let store = RedisLockProcessor::builder(&proxy.url()).unwrap().io_timeout(LATE / 3).connect().unwrap();
+    prove(&store);
+    (proxy, store)
+}
+
+fn assert_unknown(result: &Result<AcquireOutcome, Error>) {
+    assert!(matches!(result, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{result:?}");
+}
+
+#[test]
+fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one() {
+    let server = RedisServer::start();
+    let (proxy, store) = behind_a_proxy(&server);
+    let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
+    assert_unknown(&ask(&store, "a-1", false));
+    assert!(fired.is_fired());
+    let number = match store.poll(&poll(KEY, "a-1"), LONG).unwrap() {
+        PollOutcome::Acquired(grant) => grant.number,
+        other => panic!("{other:?}"),
+    };
+    // What comes late counts once more, and nobody reads it.
+    thread::sleep(LATE);
+    let fence: u64 = server.run(&["GET", FENCE]);
+    assert!(fence > number, "{fence} after {number}");
+    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+}
+
+#[test]
+fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    let _inbox = other.open_inbox("b", LONG).unwrap();
+    number(ask(&other, "h-1", false));
+    holder(ask(&other, "b-1", true));
+    let (proxy, store) = behind_a_proxy(&server);
+    server.run::<()>(&["DEL", KEY]);
+    let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
+    assert_unknown(&ask(&store, "a-1", true));
+    assert!(fired.is_fired());
+    assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
+    // Were it told that the key is its own, the late release would end its tenure.
+    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1", "handed over");
+    thread::sleep(LATE);
+    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1");
+    // Later questions about it are polls again.
+    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(other.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+}
