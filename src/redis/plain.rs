@@ -40,6 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
 
+/// As many lockers of which a release is unanswered as the clean-up list takes.
+const MOST_GIVEN_UP: usize = 65_536;
+
 /// What the four commands found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -108,7 +111,12 @@ impl GivenUp {
     }
 
     pub(super) fn add(&self, locker: &str) {
-        self.lockers.lock().push(locker.to_owned());
+        let mut lockers = self.lockers.lock();
+        if lockers.len() >= MOST_GIVEN_UP {
+            log::warn!("too many lockers wait for the answer to their release; {:?} is forgotten", lockers[0]);
+            lockers.remove(0);
+        }
+        lockers.push(locker.to_owned());
         self.any.store(true, Ordering::Release);
     }
 

@@ -33,6 +33,8 @@ pub struct RedisLockProcessor {
     io_timeout: Duration,
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
+    /// Whether the answer to a posted release said that the server is no master.
+    is_demoted: Arc<AtomicBool>,
     calm: Arc<Calm>,
     given_up: GivenUp,
 }
@@ -66,6 +68,7 @@ impl RedisLockProcessor {
             transport: Transport::new(endpoint, io_timeout),
             io_timeout,
             knows_release,
+            is_demoted: Arc::new(AtomicBool::new(false)),
             calm: Arc::new(Calm::new()),
             given_up: GivenUp::default(),
         }
@@ -206,6 +209,9 @@ impl RedisLockProcessor {
     fn acquire_plainly(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<Option<Grant>, Error> {
         let start = Instant::now();
         let mark = Mark::of(request.key);
+        if self.is_demoted.swap(false, Ordering::Relaxed) {
+            self.transport.mark_unnumbered();
+        }
         if !self.calm.has(mark) {
             return Ok(None);
         }
@@ -327,7 +333,11 @@ impl LockProcessor for RedisLockProcessor {
         let mut packed = Packed::for_one();
         packed.push(&texts.call(&request), false);
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
+        let is_demoted = Arc::clone(&self.is_demoted);
         let callback = move |answer: Answer| {
+            if answer.values.iter().any(is_no_master) {
+                is_demoted.store(true, Ordering::Relaxed);
+            }
             let answer = released(answer);
             match &answer {
                 Ok(outcome) => calm.note_release(mark, outcome),

@@ -210,8 +210,9 @@ impl<L: Line> Transport<L> {
     /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
     /// lag a little, and for a while numbers that no script has looked at may be believed.
     pub(crate) fn mark_numbered(&self, epoch: u64, number: u64, sent_at: Moment) {
-        self.lanes[epoch as usize % LANES].mark_numbered(epoch);
-        self.proofs.prove(epoch, number, sent_at);
+        if self.proofs.prove(epoch, number, sent_at) {
+            self.lanes[epoch as usize % LANES].mark_numbered(epoch);
+        }
     }
 
     /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have

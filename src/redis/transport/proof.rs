@@ -28,6 +28,8 @@ pub(crate) struct Proof {
     highest: u64,
     /// When the last proved one was sent for.
     at: Moment,
+    /// How often all proofs had been ended before.
+    ends: u64,
 }
 
 /// What a number is worth.
@@ -48,21 +50,24 @@ pub(super) struct Proofs(Mutex<State>);
 #[derive(Debug)]
 struct State {
     lanes: [Option<Proof>; LANES],
-    /// When all proofs were ended the last time.
+    /// When all proofs were ended the last time, and how often they were.
     ended: Option<Moment>,
+    ends: u64,
 }
 
 impl Proofs {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(State { lanes: [None; LANES], ended: None }))
+        Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
     }
 
-    /// Takes in a number that a script issued, sent for at that moment.
-    pub(super) fn prove(&self, epoch: u64, number: u64, sent_at: Moment) {
+    /// Takes in a number that a script issued, sent for at that moment; `false` when it was sent for before all proofs were
+    /// ended, and so proves nothing.
+    pub(super) fn prove(&self, epoch: u64, number: u64, sent_at: Moment) -> bool {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
-            return;
+            return false;
         }
+        let ends = state.ends;
         let proof = &mut state.lanes[lane_of(epoch)];
         match proof {
             Some(proof) if proof.epoch > epoch => {}
@@ -70,8 +75,9 @@ impl Proofs {
                 proof.highest = proof.highest.max(number);
                 proof.at = proof.at.max(sent_at);
             }
-            _ => *proof = Some(Proof { epoch, highest: number, at: sent_at }),
+            _ => *proof = Some(Proof { epoch, highest: number, at: sent_at, ends }),
         }
+        true
     }
 
     /// The proof of a lane, if a number may be asked for under it.
@@ -80,7 +86,11 @@ impl Proofs {
     }
 
     fn of_at(&self, lane: usize, now: Moment) -> Option<Proof> {
-        self.0.lock().lanes[lane].filter(|proof| now.since(proof.at) <= FRESH)
+        let state = self.0.lock();
+        let proof = state.lanes[lane].filter(|proof| now.since(proof.at) <= FRESH)?;
+        // All connections are to one server, which has counted up from every number that was read on any of them.
+        let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
+        Some(Proof { highest, ..proof })
     }
 
     /// Judges a number that was asked for under a proof, and read on the connection with that epoch.
@@ -89,7 +99,8 @@ impl Proofs {
     }
 
     fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Worth {
-        if epoch != asked.epoch {
+        let mut state = self.0.lock();
+        if epoch != asked.epoch || state.ends != asked.ends {
             return Worth::Unproved;
         }
         // Above those before the question, and not above all that were read by now: answers are looked at by the threads
@@ -97,7 +108,7 @@ impl Proofs {
         if number <= asked.highest {
             return Worth::Fallen;
         }
-        match &mut self.0.lock().lanes[lane_of(epoch)] {
+        match &mut state.lanes[lane_of(epoch)] {
             Some(proof) if proof.epoch == epoch && now.since(proof.at) <= STALE => {
                 proof.highest = proof.highest.max(number);
                 Worth::Believed
@@ -113,7 +124,7 @@ impl Proofs {
 
     fn end_at(&self, now: Moment) {
         let mut state = self.0.lock();
-        *state = State { lanes: [None; LANES], ended: Some(now) };
+        *state = State { lanes: [None; LANES], ended: Some(now), ends: state.ends + 1 };
     }
 }
 
@@ -192,5 +203,17 @@ mod tests {
         assert_eq!(proofs.of_at(2, at(30)), None);
         proofs.prove(FIRST, 103, at(21));
         assert!(proofs.of_at(2, at(30)).is_some());
+        // Nor does a new proof bring back what was asked for under an old one, be it high or low.
+        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
+    }
+
+    #[test]
+    fn a_number_has_to_be_above_those_of_all_connections() {
+        let (proofs, _) = proved();
+        assert!(proofs.prove(FIRST + 1, 500, at(10)));
+        let proof = proofs.of_at(2, at(20)).expect("fresh");
+        assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
+        assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);
     }
 }
