@@ -46,10 +46,6 @@ const LANES: usize = 4;
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
-/// So many callers at once are a crowd, and share so many lanes.
-const CROWD: usize = 8;
-const LANES_OF_CROWD: usize = 2;
-
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
 
@@ -257,17 +253,16 @@ impl<L: Line> Transport<L> {
     }
 
     /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
-    /// to be connected first only for who has time for that. A crowd is better off on a few lanes, where one write carries more.
+    /// to be connected first only for who has time for that.
     fn choose(&self, limit: Duration) -> usize {
-        let loads: [usize; LANES] = std::array::from_fn(|n| self.lanes[n].load());
-        let lanes = if loads.iter().sum::<usize>() < CROWD { LANES } else { LANES_OF_CROWD };
-        let mut best = 0;
-        for n in 0..lanes {
-            let is_ready = || self.lanes[n].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
-            if loads[n] < loads[best] && is_ready() {
-                best = n;
+        let (mut best, mut least) = (0, usize::MAX);
+        for (n, lane) in self.lanes.iter().enumerate() {
+            let load = lane.load();
+            let is_ready = || n == 0 || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+            if load < least && is_ready() {
+                (best, least) = (n, load);
             }
-            if loads[n] == 0 {
+            if load == 0 {
                 break;
             }
         }
