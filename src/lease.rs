@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
+use crate::loss_hook::LossHook;
 use crate::owner;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
 use crate::state::{Phase, State};
@@ -172,11 +173,11 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);
-    tell(client, &key.name, &lost, watchers);
+    tell(client.on_lost(), &key.name, &lost, watchers);
 }
 
 /// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
-pub(crate) fn tell(client: &Client, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+pub(crate) fn tell(on_lost: Option<&LossHook>, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
@@ -188,8 +189,9 @@ pub(crate) fn tell(client: &Client, key: &str, tenure: &Tenure, watchers: Vec<Se
         let _ = watcher.try_send(());
     }
     if tenure.told
+        && let Some(hook) = on_lost
         && let Some(loss) = tenure.loss_of(key, *at)
     {
-        client.report(loss);
+        hook.tell(loss);
     }
 }

@@ -209,7 +209,7 @@ impl Key {
         let (_leaving, turn) = (client.leaving(), Turn::of(self));
         crate::owner::forget_hold(owner);
         if tenure.lose(LossCause::ThreadEnded, client.clock.now()) {
-            crate::lease::tell(client, &self.name, &tenure, watchers);
+            crate::lease::tell(client.on_lost(), &self.name, &tenure, watchers);
         }
         drop(turn);
         true
@@ -249,7 +249,7 @@ impl Key {
             released = Err(loss);
         }
         if !known {
-            crate::lease::tell(client, &self.name, &tenure, watchers);
+            crate::lease::tell(client.on_lost(), &self.name, &tenure, watchers);
         }
         drop(rest);
         Some(released)

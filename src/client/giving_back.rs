@@ -3,7 +3,9 @@
 use super::Client;
 use crate::backoff::Backoff;
 use crate::cleanup::{Cleanup, Ending};
+use crate::clock::Clock;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
+use crate::loss_hook::LossHook;
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
 use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
@@ -23,8 +25,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A release whose answer nobody waits for.
 struct Posted {
     client: Weak<Client>,
-    /// The list outlives the client: in its last moments, too, what was not released is to be found there.
+    // These outlive the client: its last moments are when the last answers are heard.
+    clock: Arc<dyn Clock>,
     cleanup: Arc<Cleanup>,
+    on_lost: Option<Arc<LossHook>>,
     key: String,
 }
 
@@ -34,10 +38,9 @@ impl Posted {
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
-                let Some(client) = self.client.upgrade() else { return };
-                let now = client.clock.now();
+                let now = self.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
-                    crate::lease::tell(&client, &self.key, &tenure, watchers);
+                    crate::lease::tell(self.on_lost.as_deref(), &self.key, &tenure, watchers);
                 }
             }
             Ok(_) => {}
@@ -75,8 +78,7 @@ impl Client {
         loop {
             // After the lease's end the key is gone by itself: there is nothing to wait for then.
             let left = tenure.deadline().since(self.clock.now());
-            let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
-            match self.processor.release(&request, limit) {
+            match self.processor.release(&request, self.release_limit(left)) {
                 // After a try without an answer, "not ours" may be that try's own work.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
@@ -94,14 +96,23 @@ impl Client {
         }
     }
 
+    /// How long a try of a release may take whose lease has so much left.
+    fn release_limit(&self, left: Duration) -> Duration {
+        left.max(SHORTEST_RELEASE).min(self.processor.command_limit())
+    }
+
     /// Releases a tenure without waiting for the answer: what comes of it is seen to when it is heard.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
         let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
         let request = ReleaseRequest { key, locker: &locker, lease, next: None, gap };
-        let left = tenure.deadline().since(self.clock.now());
-        let limit = left.max(SHORTEST_RELEASE).min(self.processor.command_limit());
-        let posted =
-            Posted { client: Weak::clone(&self.this), cleanup: Arc::clone(&self.cleanup), key: key.to_owned() };
+        let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
+        let posted = Posted {
+            client: Weak::clone(&self.this),
+            clock: Arc::clone(&self.clock),
+            cleanup: Arc::clone(&self.cleanup),
+            on_lost: self.on_lost.clone(),
+            key: key.to_owned(),
+        };
         let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
         if self.processor.post_release(&request, limit, done) {
             self.collect_soon();

@@ -18,7 +18,7 @@ use crate::activity::Activity;
 use crate::cleanup::Cleanup;
 use crate::clock::Clock;
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error, LeaseLoss};
+use crate::error::{BackendFailure, Error};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::locker::ClientId;
@@ -51,7 +51,7 @@ pub(crate) struct Client {
     held: Mutex<Held>,
     lease_thread: Worker,
     listener: Listener,
-    on_lost: Option<LossHook>,
+    on_lost: Option<Arc<LossHook>>,
     /// Whether messages may be sent, or somebody is about to find out.
     is_checked: AtomicBool,
     /// The slowest round trip of late, in nanoseconds.
@@ -84,7 +84,7 @@ impl Client {
             lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
             clock,
             listener: Listener::new(listen),
-            on_lost,
+            on_lost: on_lost.map(Arc::new),
             is_checked: AtomicBool::new(false),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
@@ -151,11 +151,9 @@ impl Client {
         if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Tells the program of a lost lease, if it wants to know.
-    pub(crate) fn report(&self, loss: LeaseLoss) {
-        if let Some(hook) = &self.on_lost {
-            hook.tell(loss);
-        }
+    /// What the program wants to be told of lost leases by.
+    pub(crate) fn on_lost(&self) -> Option<&LossHook> {
+        self.on_lost.as_deref()
     }
 
     /// Sends one request.

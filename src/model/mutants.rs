@@ -135,14 +135,21 @@ pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'sta
     );
 }
 
+/// A test for each mistake: which one, the scenario (of the `scenarios` in scope) that finds it, and by which words.
 macro_rules! caught {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
         fn $name() {
-            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
+            $crate::model::mutants::caught(
+                $crate::model::mutants::Mutant::$mutant,
+                || scenarios::$scenario.play(),
+                $words,
+            );
         })*
     };
 }
+
+pub(crate) use caught as caught_each;
 
 /// Two inside, or about to be.
 const TWO_INSIDE: &[&str] = &["inside at once", "has token", "cause: TakenOver", "cause: Deleted"];

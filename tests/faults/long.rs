@@ -6,8 +6,8 @@
 use crate::report::Bounds;
 use crate::scene::Scene;
 use crate::setup::{Setup, lease, leases};
+use crate::support::dice::Dice;
 use crate::support::proxy::{Lot, Sent, Way};
-use crate::worker::Dice;
 use std::time::{Duration, Instant};
 
 /// How many faults there are in a round: then everything is judged, and begun anew.

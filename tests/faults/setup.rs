@@ -8,6 +8,7 @@ use crate::history::Event;
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::support::crew::eventually;
+use crate::support::dice::seed;
 use crate::worker::{KEY, Work};
 use std::time::Duration;
 
@@ -206,12 +207,4 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
     }
     eventually("all leases are over", || left().is_empty());
     violations
-}
-
-/// `DLOCK_TEST_SEED`, or one that differs from run to run.
-fn seed() -> u64 {
-    match std::env::var("DLOCK_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("a number in DLOCK_TEST_SEED"),
-        Err(_) => crate::worker::now() % 1_000_000_007,
-    }
 }

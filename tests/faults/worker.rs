@@ -3,6 +3,7 @@
 use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
 use crate::pulse;
+use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
 use parking_lot::Mutex;
@@ -277,23 +278,5 @@ fn failed(error: &Error, count: u32) -> What {
         // After an unlock that was not confirmed, the store still has the key, for a while.
         Error::Backend { .. } | Error::Denied { .. } => What::Unknown { count, why },
         _ => What::Fail { count, why },
-    }
-}
-
-/// Random numbers that are the same for the same seed (splitmix64).
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number from 0 to `most`.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % (most + 1)
     }
 }

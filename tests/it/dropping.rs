@@ -103,6 +103,24 @@ fn a_loss_that_the_release_finds_is_told() {
 }
 
 #[test]
+fn a_loss_is_told_also_when_all_is_dropped_at_once() {
+    let server = RedisServer::start();
+    for _ in 0..20 {
+        let (say, losses) = unbounded();
+        let store = RedisLockProcessor::connect(&server.url()).unwrap();
+        let generator = builder().on_lost(move |loss| say.send(loss.clone()).unwrap()).build(store).unwrap();
+        let lock = warm(&generator);
+        let guard = lock.lock().unwrap();
+        let lost = guard.lost();
+        server.run::<()>(&["DEL", lock.key()]);
+        drop(guard);
+        drop((lock, generator));
+        assert_eq!(lost.recv_timeout(HANG), Ok(()));
+        assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::Deleted);
+    }
+}
+
+#[test]
 fn who_drops_all_leaves_nothing() {
     let server = RedisServer::start();
     for _ in 0..50 {

@@ -53,7 +53,7 @@ pub(crate) struct Settings<L> {
 pub(crate) struct Lane<L: Line> {
     settings: Arc<Settings<L>>,
     state: Mutex<State<L>>,
-    /// How many callers are in [`call`](Self::call).
+    /// How many callers are between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
     load: AtomicUsize,
     is_connected: AtomicBool,
     /// The last connection on which a fence number was read.
@@ -126,10 +126,7 @@ impl<L: Line> Lane<L> {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
-            if call.fail(&Error::ShutDown, false) {
-                call.wake();
-            }
-            return;
+            return fail_all([call], &Error::ShutDown, false);
         }
         state.queue.push_back(Arc::clone(call));
         // Nobody reads for this call: those whose calls were written with it need a reader.
@@ -181,8 +178,7 @@ impl<L: Line> Lane<L> {
         if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
             state = self.write_left_over(state);
         }
-        let due = state.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
-        state.queue.iter().chain(due).any(|call| call.is_posted)
+        state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
 
     /// Closes the connection; calls that wait fail, and so does every later one.
@@ -194,11 +190,8 @@ impl<L: Line> Lane<L> {
             state = self.fail(state, epoch, &closed_by_us());
         }
         drop(state);
-        for call in queue {
-            if call.fail(&Error::ShutDown, false) && !(call.is_posted && mutant!(ForgetsPostedAtClose)) {
-                call.wake();
-            }
-        }
+        let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
+        fail_all(told, &Error::ShutDown, false);
     }
 
     /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
@@ -237,10 +230,9 @@ impl<L: Line> Lane<L> {
         log::log!(level, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
         let message = format!("no answer from {}: {cause}", self.settings.server);
         let error = Error::backend(BackendFailure::Unknown, message);
-        for call in session.abort() {
-            if !mutant!(FailsNobody) && call.fail(&error, false) {
-                call.wake();
-            }
+        let due = session.abort();
+        if !mutant!(FailsNobody) {
+            fail_all(&due, &error, false);
         }
         self.state.lock()
     }
@@ -303,6 +295,11 @@ impl<L: Line> State<L> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
 
+    /// The calls whose replies are due, in order.
+    fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
+        self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call))
+    }
+
     /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
     fn will_read(&self, call: &Pending) -> bool {
         self.session.as_ref().is_some_and(|session| call.is_due_on(session.epoch))
@@ -310,9 +307,8 @@ impl<L: Line> State<L> {
 
     /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.
     fn has_other_writer(&self) -> bool {
-        let due = self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
         if self.queue.is_empty() {
-            due.into_iter().any(|call| call.waits())
+            self.due_calls().any(|call| call.waits())
         } else {
             self.queue.iter().any(|call| call.waits())
         }
@@ -326,9 +322,9 @@ impl<L: Line> State<L> {
     /// Finds a caller that writes, if nobody does.
     fn appoint_writer(&mut self, heirs: &mut Woken) {
         if !self.writing && self.has_work() {
-            let due = self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call));
-            if let Some(heir) = self.queue.iter().chain(due).find(|call| call.appoint(true)) {
-                heirs.push(Arc::clone(heir));
+            let heir = self.queue.iter().chain(self.due_calls()).find(|call| call.appoint(true)).cloned();
+            if let Some(heir) = heir {
+                heirs.push(heir);
                 self.writing = true;
             }
         }
@@ -338,9 +334,18 @@ impl<L: Line> State<L> {
     fn appoint_reader(&mut self, heirs: &mut Woken) {
         if let Some(session) = &self.session
             && session.inbound.is_some()
-            && let Some(heir) = session.due.iter().rev().map(|due| &due.call).find(|call| call.appoint(false))
+            && let Some(heir) = self.due_calls().rev().find(|call| call.appoint(false))
         {
             heirs.push(Arc::clone(heir));
+        }
+    }
+}
+
+/// Ends calls with a failure. Without the lane's state: callbacks run.
+fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
+    for call in calls {
+        if call.fail(error, unconnected) {
+            call.wake();
         }
     }
 }

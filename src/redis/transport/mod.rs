@@ -206,16 +206,13 @@ impl<L: Line> Transport<L> {
     /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
     /// lag a little, and for a while numbers that no script has looked at may be believed.
     pub(crate) fn mark_numbered(&self, epoch: u64, number: u64, sent_at: Moment) {
-        if self.proofs.prove(epoch, number, sent_at) {
-            self.lanes[epoch as usize % LANES].mark_numbered(epoch);
-        }
+        self.proofs.prove(epoch, number, sent_at, || self.lanes[epoch as usize % LANES].mark_numbered(epoch));
     }
 
     /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
     /// issued numbers since; or the fence was lost.
     pub(crate) fn mark_unnumbered(&self) {
-        self.lanes.iter().for_each(Lane::mark_unnumbered);
-        self.proofs.end();
+        self.proofs.end(|| self.lanes.iter().for_each(Lane::mark_unnumbered));
     }
 
     /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may

@@ -3,7 +3,8 @@
 //! A *proof* is a number that a script issued: it was, at that moment, at the server's clock or at most the slack behind.
 //! For a second after it the counter alone is good enough. Whatever loses the fence leaves it far below the last number,
 //! so the next count is not above that; a number above it was counted up from it. Only what throws the fence back by less
-//! than that second goes unseen, and nothing does while the connection stays and the server stays master.
+//! than about two seconds (as old as a proof may be when its number is read) goes unseen, and nothing does while the connection
+//! stays and the server stays master.
 //!
 //! A proof ends with its second, with its connection, when the server says that it is, or was, no master, and with a
 //! number that is not above those before it. Numbers sent for before such an end, by a script or not, begin no new one.
@@ -60,12 +61,12 @@ impl Proofs {
         Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
     }
 
-    /// Takes in a number that a script issued, sent for at that moment; `false` when it was sent for before all proofs were
-    /// ended, and so proves nothing.
-    pub(super) fn prove(&self, epoch: u64, number: u64, sent_at: Moment) -> bool {
+    /// Takes in a number that a script issued, sent for at that moment, and does what follows from it, unless it was sent for
+    /// before all proofs were ended: then it proves nothing. An [`end`](Self::end) comes before both or after both.
+    pub(super) fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
-            return false;
+            return;
         }
         let ends = state.ends;
         let proof = &mut state.lanes[lane_of(epoch)];
@@ -77,7 +78,7 @@ impl Proofs {
             }
             _ => *proof = Some(Proof { epoch, highest: number, at: sent_at, ends }),
         }
-        true
+        then();
     }
 
     /// The proof of a lane, if a number may be asked for under it.
@@ -117,13 +118,14 @@ impl Proofs {
         }
     }
 
-    /// Ends all proofs.
-    pub(super) fn end(&self) {
-        self.end_at(SystemClock.now());
+    /// Ends all proofs, and what followed from them.
+    pub(super) fn end(&self, then: impl FnOnce()) {
+        self.end_at(SystemClock.now(), then);
     }
 
-    fn end_at(&self, now: Moment) {
+    fn end_at(&self, now: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
+        then();
         *state = State { lanes: [None; LANES], ended: Some(now), ends: state.ends + 1 };
     }
 }
@@ -146,7 +148,7 @@ mod tests {
 
     fn proved() -> (Proofs, Proof) {
         let proofs = Proofs::new();
-        proofs.prove(FIRST, 100, at(0));
+        proofs.prove(FIRST, 100, at(0), || ());
         let proof = proofs.of_at(2, at(10)).expect("fresh");
         (proofs, proof)
     }
@@ -187,21 +189,21 @@ mod tests {
             assert_eq!(proofs.of_at(lane, at(10)), None);
         }
         assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
-        proofs.prove(SECOND, 50, at(20));
+        proofs.prove(SECOND, 50, at(20), || ());
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
         // A late answer of the first one changes nothing.
-        proofs.prove(FIRST, 60, at(30));
+        proofs.prove(FIRST, 60, at(30), || ());
         assert_eq!(proofs.of_at(2, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
 
     #[test]
     fn what_was_sent_for_before_an_end_proves_nothing() {
         let (proofs, proof) = proved();
-        proofs.end_at(at(20));
+        proofs.end_at(at(20), || ());
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        proofs.prove(FIRST, 102, at(19));
+        proofs.prove(FIRST, 102, at(19), || ());
         assert_eq!(proofs.of_at(2, at(30)), None);
-        proofs.prove(FIRST, 103, at(21));
+        proofs.prove(FIRST, 103, at(21), || ());
         assert!(proofs.of_at(2, at(30)).is_some());
         // Nor does a new proof bring back what was asked for under an old one, be it high or low.
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn a_number_has_to_be_above_those_of_all_connections() {
         let (proofs, _) = proved();
-        assert!(proofs.prove(FIRST + 1, 500, at(10)));
+        proofs.prove(FIRST + 1, 500, at(10), || ());
         let proof = proofs.of_at(2, at(20)).expect("fresh");
         assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
         assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);

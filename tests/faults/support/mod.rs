@@ -4,6 +4,8 @@
 
 #[path = "../../it/support/crew.rs"]
 pub(crate) mod crew;
+#[path = "../../it/support/dice.rs"]
+pub(crate) mod dice;
 #[path = "../../it/support/monitor.rs"]
 pub(crate) mod monitor;
 #[path = "../../it/support/process.rs"]

@@ -5,24 +5,15 @@ use super::actor::{Actor, Contest};
 use super::history::{exclusive, runs};
 use super::scene::{inboxes, is_long, start};
 use crate::support::crew::eventually;
+use crate::support::dice::Dice;
 use std::thread;
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_millis(300);
 
-/// Numbers that look like chance, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    /// One from `low` to `high`.
-    fn roll(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        low + (self.0 >> 33) % (high - low + 1)
-    }
-
-    fn millis(&mut self, low: u64, high: u64) -> Duration {
-        Duration::from_millis(self.roll(low, high))
-    }
+/// A time from `low` to `high` milliseconds.
+fn millis(dice: &mut Dice, low: u64, high: u64) -> Duration {
+    Duration::from_millis(low + dice.up_to(high - low))
 }
 
 #[test]
@@ -34,12 +25,12 @@ fn holds_never_overlap_when_processes_are_stopped_at_any_time() {
         actor.contend(&Contest { clients: 1, threads: 2, rounds: 0, lease: LEASE, hold: Duration::from_millis(2) });
     }
     eventually("all hear of grants", || inboxes(&server) == actors.len());
-    let mut dice = Dice(4711);
+    let mut dice = Dice::new(4711);
     for _ in 0..stops {
-        thread::sleep(dice.millis(5, 80));
-        let stopped = &actors[dice.roll(0, 2) as usize];
+        thread::sleep(millis(&mut dice, 5, 80));
+        let stopped = &actors[dice.up_to(2) as usize];
         stopped.stop();
-        thread::sleep(dice.millis(LEASE.as_millis() as u64 / 3, LEASE.as_millis() as u64 * 3 / 2));
+        thread::sleep(millis(&mut dice, LEASE.as_millis() as u64 / 3, LEASE.as_millis() as u64 * 3 / 2));
         stopped.go_on();
     }
     let before: Vec<_> = actors.iter_mut().map(Actor::count).collect();

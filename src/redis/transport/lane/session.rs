@@ -103,9 +103,9 @@ impl<L: Line> Session<L> {
     }
 
     /// Ends the connection; the calls that were written to it.
-    pub(super) fn abort(self) -> impl Iterator<Item = Arc<Pending>> {
+    pub(super) fn abort(self) -> Vec<Arc<Pending>> {
         self.cut.cut();
-        self.due.into_iter().map(|due| due.call)
+        self.due.into_iter().map(|due| due.call).collect()
     }
 }
 

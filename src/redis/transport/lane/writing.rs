@@ -3,7 +3,7 @@
 use super::super::line::{Line, Speaks};
 use super::super::pending::Pending;
 use super::session::Session;
-use super::{Guard, Lane, State, Woken, overdue_by};
+use super::{Guard, Lane, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::redis::link::KEPT;
@@ -68,20 +68,12 @@ impl<L: Line> Lane<L> {
                 drop(state);
                 let message = format!("{}: not sent: there is no connection", self.settings.server);
                 let error = Error::backend(BackendFailure::NotExecuted, message);
-                for call in posted {
-                    if call.fail(&error, false) {
-                        call.wake();
-                    }
-                }
+                fail_all(&posted, &error, false);
                 self.state.lock()
             }
         };
         state.writing = false;
-        let mut heirs = Woken::new();
-        state.appoint_writer(&mut heirs);
-        state.appoint_reader(&mut heirs);
-        drop(state);
-        heirs.iter().for_each(|heir| heir.wake());
+        self.hand_on(state, true);
         self.state.lock()
     }
 
@@ -113,11 +105,7 @@ impl<L: Line> Lane<L> {
                     std::mem::take(&mut state.queue)
                 };
                 drop(state);
-                for call in failed {
-                    if call.fail(&error, true) {
-                        call.wake();
-                    }
-                }
+                fail_all(&failed, &error, true);
                 self.state.lock()
             }
         }

@@ -1,23 +1,14 @@
 //! Mistakes, each built into the transport: the scenarios must find what it breaks.
 
 use super::scenarios;
-use crate::model::mutants::{FORGOTTEN, Mutant, caught};
+use crate::model::mutants::{FORGOTTEN, caught_each};
 
 /// For good, or until a time-out.
 const LEFT: &[&str] = &["deadlock", "exceeded max_steps", "without a reason"];
 
 const UNHEARD: &[&str] = &["nobody waits for the answer", "closed without an answer", "without an answer"];
 
-macro_rules! caught {
-    ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
-        $(#[test]
-        fn $name() {
-            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
-        })*
-    };
-}
-
-caught! {
+caught_each! {
     reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
     writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
     departs_with_duty: DepartsWithDuty, LEAVING, LEFT;
