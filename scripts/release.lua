@@ -4,19 +4,21 @@
 -- A locker that does not hold the key is taken out of the queue. Safe to repeat.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence, and with a gap: 4 what keeps the time since the last one
--- ARGV  1 locker, 2 its lease in ms, 3 slack of the fence in microseconds, and with a next locker: 4 it, 5 its lease in ms,
---       and with a gap (then 4 and 5 may be empty): 6 its length in ms, 7 how long there is no other one, in ms
+-- ARGV  1 locker, 2 its lease in ms and the slack of the fence in microseconds, parted by a blank (mostly neither is needed,
+--       and each argument costs time), and with a next locker: 3 it, 4 its lease in ms, and with a gap (then 3 and 4 may be
+--       empty): 5 its length in ms, 6 how long there is no other one, in ms
 -- Reply waiting                   released
 --       {2, number, 0}            nobody waits: the key is with the next locker
 --       {3, holder, pttl}         a waiter has the key, or it is free for pollers; the next locker stands at the queue's end
 --       {0, holder or nil}        was not the locker's (a key of another type is nobody's)
 --       error CONFLICT            the queue or the fence is of another type; nothing was written
 
-local holder = redis.pcall('GET', KEYS[1])
-if holder == ARGV[1] then
-  local waiting = redis.pcall('LLEN', KEYS[2])
-  if waiting == 0 and not ARGV[4] then
-    redis.call('DEL', KEYS[1])
+local call, keys, args = redis.pcall, KEYS, ARGV
+local holder = call('GET', keys[1])
+if holder == args[1] then
+  local waiting = call('LLEN', keys[2])
+  if waiting == 0 and not args[3] then
+    redis.call('DEL', keys[1])
     return 0
   end
   if type(waiting) == 'table' then
@@ -26,7 +28,7 @@ if holder == ARGV[1] then
     return waiting
   end
 
-  local slack, caller, next_locker = ARGV[3], false, ARGV[4]
+  local slack, caller, next_locker = string.match(ARGV[2], ' (%d+)$'), false, ARGV[3]
   if KEYS[4] then
     if next_locker == '' then
       next_locker = nil
@@ -35,21 +37,21 @@ if holder == ARGV[1] then
     if time.err then
       return time
     end
-    local due = redis.pcall('SET', KEYS[4], '1', 'NX', 'PX', ARGV[7])
+    local due = redis.pcall('SET', KEYS[4], '1', 'NX', 'PX', ARGV[6])
     if due then
       if due.err then
         return due
       end
-      local ends = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[6]
-      local entries = redis.pcall('LPUSH', KEYS[2], string.format('gap %.0f %.0f', ends, ARGV[6]))
+      local ends = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[5]
+      local entries = redis.pcall('LPUSH', KEYS[2], string.format('gap %.0f %.0f', ends, ARGV[5]))
       if type(entries) == 'table' then
         redis.call('DEL', KEYS[4])
         return entries
       end
       if entries == 1 then
-        redis.call('PEXPIRE', KEYS[2], ARGV[6])
+        redis.call('PEXPIRE', KEYS[2], ARGV[5])
       else
-        redis.call('PEXPIRE', KEYS[2], ARGV[6], 'GT')
+        redis.call('PEXPIRE', KEYS[2], ARGV[5], 'GT')
       end
       waiting = entries
     end
@@ -65,7 +67,7 @@ if holder == ARGV[1] then
     if failed then
       return failed
     end
-    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[5])
+    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[4])
     return {2, number, 0}
   end
 
@@ -78,14 +80,14 @@ if holder == ARGV[1] then
       redis.call('DEL', KEYS[1])
       return 0
     end
-    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[5])
+    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[4])
     return {2, number, 0}
   end
   if next_locker then
-    if redis.call('RPUSH', KEYS[2], ARGV[5] .. ' ' .. next_locker) == 1 then
-      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[5])
+    if redis.call('RPUSH', KEYS[2], ARGV[4] .. ' ' .. next_locker) == 1 then
+      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4])
     else
-      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[5], 'GT')
+      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4], 'GT')
     end
   end
   waiting = redis.call('LLEN', KEYS[2])
@@ -108,7 +110,7 @@ if type(holder) == 'table' then
   end
   holder = '(a value of another type)'
 end
-local removed = redis.pcall('LREM', KEYS[2], 0, ARGV[2] .. ' ' .. ARGV[1])
+local removed = redis.pcall('LREM', KEYS[2], 0, string.match(ARGV[2], '^%d+ ') .. ARGV[1])
 if type(removed) == 'table' then
   if string.find(removed.err, '^WRONGTYPE') then
     return redis.error_reply('CONFLICT queue: the value is of another type')

@@ -1,7 +1,7 @@
 //! Requests as calls of the scripts.
 
 use super::keys::{FENCE, gapped_key, queue_key};
-use super::script::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE};
+use super::script::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
 use crate::processor::{ReleaseRequest, Request};
 use std::time::Duration;
 
@@ -50,20 +50,20 @@ impl Texts {
         match request {
             Request::Acquire(r) => {
                 let args = [r.locker, lease, flag(r.wait), "", "", ""];
-                Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
+                Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
             }
             Request::Poll(r) => {
                 let args = [r.locker, lease, "", "", "", ""];
-                Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Some(2) }
+                Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Slack::Last }
             }
             Request::Extend(r) => {
                 let args = [r.locker, lease, flag(r.fresh_numbers), "", "", ""];
-                Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Some(3) }
+                Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
             }
             Request::Release(r) => self.release(r),
             Request::Probe(r) => {
                 let args = [r.locker, "", "", "", "", ""];
-                Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: None }
+                Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: Slack::None }
             }
         }
     }
@@ -80,13 +80,13 @@ impl Texts {
             (None, None) => 2,
         };
         let args = [request.locker, &self.lease, next, &self.next_lease, length, every];
-        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Some(2) }
+        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Slack::In(1) }
     }
 }
 
 /// The call that looks at a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: None }
+    Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: Slack::None }
 }
 
 /// The lock key that a request is about.
@@ -100,8 +100,9 @@ pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
     }
 }
 
-fn millis(time: Duration) -> String {
-    time.as_millis().to_string()
+/// A time in whole milliseconds, as Redis wants it.
+pub(super) fn millis(time: Duration) -> String {
+    itoa::Buffer::new().format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).to_owned()
 }
 
 fn flag(on: bool) -> &'static str {

@@ -12,6 +12,7 @@ const SLACK_PLACEHOLDER: &str = "00000";
 
 /// What the scripts check before they change a key, and mutants do not.
 const COMPARE: &str = "if holder == ARGV[1] then";
+const COMPARE_ARGS: &str = "if holder == args[1] then";
 
 /// A script as the server gets it.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
 pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
     let source = include_str!("../../scripts/release.lua");
     if mutant!(DeletesWithoutCompare) {
-        return Script::new(&source.replacen(COMPARE, "if holder then", 1));
+        return Script::new(&source.replacen(COMPARE_ARGS, "if holder then", 1));
     }
     Script::new(source)
 });
@@ -79,10 +80,20 @@ pub(crate) struct Call<'a> {
     /// How many of the keys the script is given.
     pub(crate) key_count: usize,
     pub(crate) args: [&'a str; 6],
-    /// How many of the arguments the script is given, not counting the slack.
+    /// How many of the arguments the script is given, not counting a slack of its own.
     pub(crate) arg_count: usize,
-    /// Before which argument the slack stands, if the script is given it.
-    pub(crate) slack: Option<usize>,
+    pub(crate) slack: Slack,
+}
+
+/// How a script is given the fence's slack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slack {
+    /// Not at all.
+    None,
+    /// As its last argument.
+    Last,
+    /// Behind a blank, in the argument with that index.
+    In(usize),
 }
 
 /// Packed commands, back to back.
@@ -103,7 +114,7 @@ impl Packed {
 
     /// Adds a call as `EVALSHA`, or with the full text.
     pub(crate) fn push(&mut self, call: &Call<'_>, full_text: bool) {
-        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack.is_some()));
+        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack == Slack::Last));
         if full_text {
             self.bulk("EVAL");
             self.bulk(&call.script.text);
@@ -118,14 +129,15 @@ impl Packed {
             _ => "4",
         });
         call.keys[..call.key_count].iter().for_each(|key| self.bulk(key));
-        for i in 0..=call.arg_count {
-            if call.slack == Some(i) {
-                self.bulk(SLACK_PLACEHOLDER);
-                self.slack_at.push(self.bytes.len() - 2 - SLACK_PLACEHOLDER.len());
+        for (i, arg) in call.args[..call.arg_count].iter().enumerate() {
+            if call.slack == Slack::In(i) {
+                self.bulk_with_slack(arg, " ");
+            } else {
+                self.bulk(arg);
             }
-            if i < call.arg_count {
-                self.bulk(call.args[i]);
-            }
+        }
+        if call.slack == Slack::Last {
+            self.bulk_with_slack("", "");
         }
     }
 
@@ -146,19 +158,19 @@ impl Packed {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    fn header(&mut self, kind: u8, mut n: usize) {
-        let mut digits = [0u8; 20];
-        let mut start = digits.len();
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (n % 10) as u8;
-            n /= 10;
-            if n == 0 {
-                break;
-            }
-        }
+    /// A text, a mark, and the slack, whose place is noted.
+    fn bulk_with_slack(&mut self, text: &str, mark: &str) {
+        self.header(b'$', text.len() + mark.len() + SLACK_PLACEHOLDER.len());
+        [text, mark].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.slack_at.push(self.bytes.len());
+        self.bytes.extend_from_slice(SLACK_PLACEHOLDER.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn header(&mut self, kind: u8, n: usize) {
+        let mut digits = itoa::Buffer::new();
         self.bytes.push(kind);
-        self.bytes.extend_from_slice(&digits[start..]);
+        self.bytes.extend_from_slice(digits.format(n).as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
     }
 }
@@ -186,15 +198,21 @@ mod tests {
 
     #[test]
     fn a_call_is_packed_as_redis_wants_it() {
-        let mut packed = Packed::default();
         let keys = ["k", "q", "é", ""];
-        let args = ["locker-1", "", "", "", "", ""];
-        let call = Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack: Some(2) };
-        packed.push(&call, false);
-        let mut command = ::redis::cmd("EVALSHA");
-        command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg("locker-1").arg("").arg(SLACK_PLACEHOLDER);
-        assert_eq!(packed.bytes, command.get_packed_command());
-        assert_eq!(packed.slack_at, [packed.bytes.len() - 7]);
-        assert_eq!(packed.replies, 1);
+        let args = ["locker-1", "5", "", "", "", ""];
+        for (slack, expected) in [
+            (Slack::None, &["locker-1", "5"][..]),
+            (Slack::Last, &["locker-1", "5", SLACK_PLACEHOLDER]),
+            (Slack::In(1), &["locker-1", "5 00000"]),
+        ] {
+            let mut packed = Packed::default();
+            packed.push(&Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack }, false);
+            let mut command = ::redis::cmd("EVALSHA");
+            command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg(expected);
+            assert_eq!(packed.bytes, command.get_packed_command());
+            let end = packed.bytes.len() - 7;
+            assert_eq!(packed.slack_at, if slack == Slack::None { vec![] } else { vec![end] });
+            assert_eq!(packed.replies, 1);
+        }
     }
 }
