@@ -54,8 +54,8 @@ impl ClientId {
     /// A locker that was never returned before, for a tenure that may linger or not.
     pub(crate) fn next_locker(&self, may_linger: bool) -> String {
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
-        let mark = if may_linger { "L" } else { "" };
-        format!("{}-{n}{mark}", self.text)
+        let mut digits = itoa::Buffer::new();
+        [self.text.as_str(), "-", digits.format(n), if may_linger { "L" } else { "" }].concat()
     }
 }
 

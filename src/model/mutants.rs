@@ -87,6 +87,10 @@ pub(crate) enum Mutant {
     WaitsTwice,
     /// Who has to write when its time is over appoints itself.
     AppointsItself,
+    /// Who takes the role of writing over from one that gives way does not write.
+    TakesOverAndLeaves,
+    /// Who looks for its answer in vain does not give the role of reading back.
+    KeepsTheRole,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
     // Of the tests with real servers: tests/faults/mutants.rs.
@@ -158,7 +162,7 @@ const LEFT: &[&str] = &["left in the store", "closed in", "never at rest"];
 
 caught! {
     settles_without_look: SettlesWithoutLook, TWO, &["waits for what it was given"];
-    gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, LEFT;
+    gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock"];
     gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on", "max_steps"];
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
     counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;

@@ -1,6 +1,6 @@
 //! Finds the end of one complete RESP2 reply in the bytes that have come so far, without starting over when more come.
 //!
-//! Decoding is `::redis::parse_redis_value`'s job; it is only ever shown one complete frame of the five RESP2 types.
+//! Decoding is for `link` and `::redis::parse_redis_value`, which are only ever shown one complete frame of the five RESP2 types.
 
 /// How deep arrays may nest; our deepest reply is `HELLO`'s, two.
 const MAX_DEPTH: usize = 8;
@@ -114,13 +114,13 @@ fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ::redis::Value;
     use proptest::prelude::*;
 
     /// Writes a value as a server does.
-    fn encode(value: &Value, out: &mut Vec<u8>) {
+    pub(in crate::redis) fn encode(value: &Value, out: &mut Vec<u8>) {
         match value {
             Value::Nil => out.extend(b"$-1\r\n"),
             Value::Int(n) => out.extend(format!(":{n}\r\n").bytes()),
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    fn values() -> impl Strategy<Value = Value> {
+    pub(in crate::redis) fn values() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Nil),
             Just(Value::Okay),

@@ -6,6 +6,7 @@ use super::classify::{classify, is_no_master, is_noscript};
 use super::frame::Framer;
 use super::handshake::check_hello;
 use super::inbox::payload;
+use super::link::decode;
 use super::mask::{KNOWN, decoded, find_password, is_scheme};
 use super::message;
 use super::reply::{HIGHEST_NUMBER, inspection, outcome};
@@ -294,9 +295,10 @@ fn resp(data: &[u8]) {
     assert_eq!(whole, frames(data, cut));
     let mut at = 0;
     for end in whole.0 {
-        let value = ::redis::parse_redis_value(&data[at..end]);
+        let value = decode(&data[at..end]);
+        assert_eq!(value, ::redis::parse_redis_value(&data[at..end]).ok());
         at = end;
-        let Ok(value) = value else { continue };
+        let Some(value) = value else { continue };
         let mut wire = Vec::new();
         encode(&value, &mut wire);
         assert_eq!(Framer::default().end(&wire), Ok(Some(wire.len())), "{value:?}");
@@ -361,7 +363,7 @@ fn class(error: &Error) -> (std::mem::Discriminant<Error>, Option<BackendFailure
 
 fn hello(data: &[u8]) {
     if let Ok(Some(end)) = Framer::default().end(data)
-        && let Ok(value) = ::redis::parse_redis_value(&data[..end])
+        && let Some(value) = decode(&data[..end])
     {
         judged(&value);
     }

@@ -29,6 +29,7 @@
 use super::classify::classify;
 use super::keys::{FENCE, queue_key};
 use super::reply::HIGHEST_NUMBER;
+use super::request::millis;
 use super::script::Packed;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
@@ -68,7 +69,7 @@ pub(super) struct GivenUp {
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
     let mut packed = Packed::for_one();
-    let lease = request.lease.as_millis().to_string();
+    let lease = millis(request.lease);
     packed.words(&["SET", request.key, request.locker, "NX", "PX", &lease]);
     packed.words(&["LLEN", &queue_key(request.key)]);
     packed.words(&["INCR", FENCE]);

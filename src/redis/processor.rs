@@ -173,7 +173,7 @@ impl RedisLockProcessor {
             let mut outcomes = self.run_requests(&[request], limit, false);
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
         }
-        let (start, sent_at) = (Instant::now(), SystemClock.now());
+        let sent_at = SystemClock.now();
         let texts = Texts::of(&request);
         let call = texts.call(&request);
         let mark = Mark::of(call.keys[0]);
@@ -185,7 +185,7 @@ impl RedisLockProcessor {
         let mut reply = send(false, limit);
         if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
             self.knows_release.store(false, Ordering::Relaxed);
-            reply = send(true, limit.saturating_sub(start.elapsed()));
+            reply = send(true, limit.saturating_sub(SystemClock.now().since(sent_at)));
         }
         self.read(&request, reply, sent_at)
     }
@@ -206,8 +206,12 @@ impl RedisLockProcessor {
 
     /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
     /// the script is to be asked.
-    fn acquire_plainly(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<Option<Grant>, Error> {
-        let start = Instant::now();
+    fn acquire_plainly(
+        &self,
+        request: &AcquireRequest<'_>,
+        start: Instant,
+        limit: Duration,
+    ) -> Result<Option<Grant>, Error> {
         let mark = Mark::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.transport.mark_unnumbered();
@@ -274,7 +278,7 @@ fn mismatch() -> Error {
 impl LockProcessor for RedisLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
-        if let Some(grant) = self.acquire_plainly(request, limit)? {
+        if let Some(grant) = self.acquire_plainly(request, start, limit)? {
             return Ok(AcquireOutcome::Acquired(grant));
         }
         match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {

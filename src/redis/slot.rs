@@ -10,10 +10,24 @@ const SLOTS: usize = 16_384;
 
 /// The CRC16 of XMODEM: polynomial 0x1021, start 0, nothing reflected.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |c, _| if c & 0x8000 == 0 { c << 1 } else { (c << 1) ^ 0x1021 })
-    })
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)])
 }
+
+/// What each byte alone makes of the CRC16.
+static CRC_OF_BYTE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// The slot of a key, as `CLUSTER KEYSLOT` gives it.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {

@@ -108,7 +108,8 @@ impl Socket {
     ///
     /// Of the socket.
     pub(crate) fn write(&self, bytes: &[u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
-        let mut written = 0;
+        // Mostly there is room: then the time-out is not needed.
+        let mut written = self.write_now(bytes)?;
         while written < bytes.len() {
             if let Some(new) = timeout.renew(deadline) {
                 match self {
@@ -135,6 +136,29 @@ impl Socket {
             }
         }
         Ok(if written > 0 { Progress::Bytes(written) } else { Progress::TimedOut })
+    }
+
+    /// Writes what there is room for.
+    #[cfg(unix)]
+    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        use rustix::net::{SendFlags, send};
+        let flags = SendFlags::DONTWAIT;
+        // There the standard library has set it on the socket.
+        #[cfg(not(target_vendor = "apple"))]
+        let flags = flags | SendFlags::NOSIGNAL;
+        let written = match self {
+            Self::Tcp(s) => send(s, bytes, flags),
+            Self::Unix(s) => send(s, bytes, flags),
+        };
+        match written.map_err(io::Error::from) {
+            Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(0),
+            written => written,
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn write_now(&self, _bytes: &[u8]) -> io::Result<usize> {
+        Ok(0)
     }
 
     /// Wakes whoever reads or writes, with the end of the stream. What was written and not sent yet is thrown away when

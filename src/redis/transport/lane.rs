@@ -1,7 +1,8 @@
 //! One connection shared by any number of callers: full duplex, without a thread of its own.
 //!
 //! Two roles, each in at most one caller's hands. Who finds nobody writing writes what has gathered, for all; who waits
-//! for an answer and finds nobody reading reads for all, until its own answer is there.
+//! for an answer and finds nobody reading reads for all, until its own answer is there. Before it sleeps for that, it looks
+//! a few times; and before it writes, it lets those call who were answered together with it: see `giving_way`.
 //!
 //! ```text
 //!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
@@ -14,15 +15,18 @@
 //! 2. Replies belong to calls in the order of writing. A caller that leaves keeps its place; its replies are dropped.
 //! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut, never used again; every
 //!    call written to it fails once, `Unknown`. Calls not yet written go on the next one.
-//! 4. While a call is queued somebody writes, and while somebody waits for a reply somebody reads, or has been woken to:
-//!    who leaves a role, or leaves with a duty not done, appoints the next.
-//! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip. Nobody keeps a
-//!    role after its own answer has come, but for what was read or gathered by then.
+//! 4. While a call is queued somebody writes, or is about to, and while somebody waits for a reply somebody reads, looks and
+//!    comes again, or has been woken to: who leaves a role for good, or leaves with a duty not done, appoints the next.
+//! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip, unless somebody
+//!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
+//! 6. Who gives way before it writes has the role of writing only if nobody took it over meanwhile: `gathering` is there for
+//!    one of them to take.
 
 mod reading;
 mod session;
 mod writing;
 
+use super::giving_way::GivingWay;
 use super::line::Line;
 use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
@@ -47,6 +51,7 @@ pub(crate) struct Settings<L> {
     pub(crate) io_timeout: Duration,
     /// How long the last connect took, in nanoseconds; zero before the first, when the server has never answered.
     pub(crate) connect_took: AtomicU64,
+    pub(super) giving_way: GivingWay,
 }
 
 /// See the module.
@@ -64,8 +69,10 @@ struct State<L: Line> {
     /// Not written yet.
     queue: VecDeque<Arc<Pending>>,
     session: Option<Session<L>>,
-    /// Whether somebody writes or connects, or has been woken to.
+    /// Whether somebody writes, connects or gives way first, or has been woken to.
     writing: bool,
+    /// Whether who is to write gives way to others first. Whoever takes this back has the role.
+    gathering: bool,
     /// The epoch of the next connection; no two of a transport have the same.
     next_epoch: u64,
     epoch_step: u64,
@@ -84,6 +91,7 @@ impl<L: Line> Lane<L> {
             queue: VecDeque::new(),
             session: None,
             writing: false,
+            gathering: false,
             next_epoch: first,
             epoch_step: step,
             closed: false,
@@ -129,14 +137,16 @@ impl<L: Line> Lane<L> {
             return fail_all([call], &Error::ShutDown, false);
         }
         state.queue.push_back(Arc::clone(call));
+        // Who posts mostly calls right after: it is not back yet.
         // Nobody reads for this call: those whose calls were written with it need a reader.
         self.hand_on(self.write(state, call, deadline, false), !mutant!(PostsUnread));
     }
 
-    /// Sends a call; [`finish`](Self::finish) must follow, at once or after [`attend`](Self::attend).
-    pub(crate) fn begin(&self, call: &Arc<Pending>, deadline: Instant, at_once: bool) {
+    /// Sends a call, unless its time is over `at` this moment; [`finish`](Self::finish) must follow, at once or after
+    /// [`attend`](Self::attend).
+    pub(crate) fn begin(&self, call: &Arc<Pending>, at: Instant, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        if now() >= deadline {
+        if at >= deadline {
             // It is still `Queued`, and never will be written: `finish` says the rest.
             return;
         }
@@ -147,6 +157,7 @@ impl<L: Line> Lane<L> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
+        state.is_back();
         let state = self.write(state, call, deadline, false);
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads && !mutant!(WritesUnread));
@@ -196,8 +207,9 @@ impl<L: Line> Lane<L> {
 
     /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
+        self.look(call, deadline);
         loop {
-            if self.read(call, deadline) && call.is_done() {
+            if call.may_read_on() && self.read(call, deadline, true) && call.is_done() {
                 return true;
             }
             match call.wait(deadline) {
@@ -317,6 +329,18 @@ impl<L: Line> State<L> {
     /// Whether something is to be written.
     fn has_work(&self) -> bool {
         !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
+    }
+
+    /// One of those that were answered of late calls again.
+    fn is_back(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.away = session.away.saturating_sub(1);
+        }
+    }
+
+    /// Whether others that were answered of late may be about to call.
+    fn lacks_callers(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
     /// Finds a caller that writes, if nobody does.

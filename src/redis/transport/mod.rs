@@ -7,11 +7,13 @@
 //! | `routes.rs` | that all which is under way about a key goes one way |
 //! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
+//! | `giving_way.rs` | when a caller lets other threads run before it sleeps, or before it writes |
 //! | `line.rs` | what a lane needs of a connection |
 //!
 //! A call takes the first connection that nobody uses, and opens one more, up to [`LANES`], when all are in use: a thread
 //! that has a connection for itself never waits for another thread.
 
+mod giving_way;
 mod lane;
 mod line;
 #[cfg(all(test, dlock_shuttle))]
@@ -27,6 +29,7 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use ::redis::Value;
+use giving_way::GivingWay;
 use lane::{Lane, Settings};
 use line::Line;
 use pending::Pending;
@@ -95,8 +98,14 @@ impl Transport {
 
 impl<L: Line> Transport<L> {
     fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration) -> Self {
-        let settings =
-            Arc::new(Settings { line, server, connect_timeout, io_timeout, connect_took: AtomicU64::new(0) });
+        let settings = Arc::new(Settings {
+            line,
+            server,
+            connect_timeout,
+            io_timeout,
+            connect_took: AtomicU64::new(0),
+            giving_way: GivingWay::new(),
+        });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
             lanes: std::array::from_fn(lane),
@@ -140,21 +149,25 @@ impl<L: Line> Transport<L> {
     }
 
     fn exchange(&self, lane: usize, passage: Passage, packed: Packed, limit: Duration) -> Answer {
-        let deadline = deadline_in(limit);
+        let at = now();
+        let deadline = deadline_in(limit, at);
         let call = Arc::new(Pending::new(packed, passage));
-        self.lanes[lane].begin(&call, deadline, true);
+        self.lanes[lane].begin(&call, at, deadline, true);
         self.finish(lane, &call, deadline, limit, false)
     }
 
     /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
-        let deadline = deadline_in(limit);
+        let at = now();
+        let deadline = deadline_in(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
         for Part { lane, packed, passage } in batch.parts {
+            // Sending the parts before this one may have taken all the time.
+            let at = if calls.is_empty() { at } else { now() };
             let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
-            self.lanes[lane].begin(&call, deadline, is_one);
+            self.lanes[lane].begin(&call, at, deadline, is_one);
             calls.push((lane, call));
         }
         let mut answers = Vec::with_capacity(calls.len());
@@ -182,7 +195,7 @@ impl<L: Line> Transport<L> {
             *self.only_one_until.lock() = Some(now() + NO_MORE);
             if passage.turn(0) {
                 let again = Arc::new(Pending::new(packed, passage));
-                self.lanes[0].begin(&again, deadline, true);
+                self.lanes[0].begin(&again, now(), deadline, true);
                 return self.lanes[0].finish(&again, deadline, limit, or_break);
             }
         }
@@ -194,7 +207,7 @@ impl<L: Line> Transport<L> {
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let call = Arc::new(Pending::posted(packed, passage, callback));
-        self.lanes[lane].post(&call, deadline_in(limit));
+        self.lanes[lane].post(&call, deadline_in(limit, now()));
     }
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
@@ -308,8 +321,7 @@ impl Batch {
 }
 
 /// A limit beyond what the clock can say is no limit; a year does.
-fn deadline_in(limit: Duration) -> Instant {
-    let begin = now();
+fn deadline_in(limit: Duration, begin: Instant) -> Instant {
     begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
 }
 

@@ -1,5 +1,6 @@
 //! The role of reading: what comes, for whom, and who reads next.
 
+use super::super::giving_way::LOOKS;
 use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::{Lane, Woken, overdue_by};
@@ -39,13 +40,35 @@ impl Look {
 }
 
 impl<L: Line> Lane<L> {
+    /// Looks a few times whether the answer is there, while other threads run.
+    pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
+        let giving_way = &self.settings.giving_way;
+        if self.load() < 2 || !call.may_read_on() || now() >= deadline || !giving_way.may_look() {
+            return;
+        }
+        for _ in 0..LOOKS {
+            if !giving_way.give_way(self.load()) {
+                return;
+            }
+            if !call.may_read_on() || self.read(call, deadline, false) {
+                break;
+            }
+        }
+        giving_way.looked(call.is_done());
+    }
+
     /// Reads for all, until the caller's own answer is there or its time is over; `false` when there is nothing to read for it, or
-    /// somebody else reads.
-    pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant) -> bool {
+    /// somebody else reads. A caller that does not wait for more than is there must come again on `false`; the role is
+    /// free meanwhile.
+    pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant, waits: bool) -> bool {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
         let epoch = session.epoch;
-        if session.inbound.is_none() || !own.is_due_on(epoch) || now() >= deadline {
+        if session.inbound.is_none() || !own.is_due_on(epoch) {
+            return false;
+        }
+        let mut at = now();
+        if at >= deadline {
             return false;
         }
         let (Some(mut inbound), Some(mut oldest)) = (session.inbound.take(), session.due.front().map(|due| due.since))
@@ -55,11 +78,26 @@ impl<L: Line> Lane<L> {
         drop(state);
         loop {
             let overdue = oldest + self.settings.io_timeout;
-            let look = Look::at(&mut inbound, |inbound| inbound.fill(deadline.min(overdue).min(now() + LOOK_UP)));
+            let look = Look::at(&mut inbound, |inbound| {
+                if waits { inbound.fill(deadline.min(overdue).min(at + LOOK_UP)) } else { inbound.fill_now() }
+            });
             match self.take_in(epoch, inbound, look, Some((own, deadline))) {
-                Some((back, since)) => (inbound, oldest) = (back, since),
+                Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
+                Some((back, _)) => {
+                    self.put_down(epoch, back);
+                    return false;
+                }
                 None => return true,
             }
+        }
+    }
+
+    /// Gives back the role of reading, appointing nobody: the caller comes again, or departs, and then appoints.
+    fn put_down(&self, epoch: u64, inbound: L::In) {
+        if let Some(session) = self.state.lock().session_of(epoch)
+            && !mutant!(KeepsTheRole)
+        {
+            session.inbound = Some(inbound);
         }
     }
 

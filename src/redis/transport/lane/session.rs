@@ -15,13 +15,15 @@ pub(super) struct Session<L: Line> {
     pub(super) epoch: u64,
     /// `None` while somebody writes.
     pub(super) outbound: Option<L::Out>,
-    /// `None` while somebody reads.
+    /// `None` while somebody reads or looks.
     pub(super) inbound: Option<L::In>,
     cut: L::Cut,
     pub(super) due: VecDeque<Due>,
     /// Whether bytes were handed to the outbound half that it could not write.
     pub(super) has_backlog: bool,
     pub(super) last_use: Instant,
+    /// How many callers were answered since the last write and have not called again, about: whoever calls may be another one.
+    pub(super) away: usize,
     /// Room for what is to be written.
     pub(super) bytes: Vec<u8>,
 }
@@ -45,6 +47,7 @@ impl<L: Line> Session<L> {
             due: VecDeque::new(),
             has_backlog: false,
             last_use: now(),
+            away: 0,
             bytes: Vec::new(),
         }
     }
@@ -79,17 +82,19 @@ impl<L: Line> Session<L> {
             if oldest.left == 0
                 && let Some(due) = self.due.pop_front()
                 && is_over
-                && own.is_none_or(|own| !Arc::ptr_eq(own, &due.call))
             {
-                over.push(due.call);
+                self.away += usize::from(!due.call.is_posted);
+                if own.is_none_or(|own| !Arc::ptr_eq(own, &due.call)) {
+                    over.push(due.call);
+                }
             }
         }
         Ok(())
     }
 
     /// Makes sure, without waiting, that a connection on which nothing is due and that was idle for long is still usable.
-    pub(super) fn check_idle(&mut self) -> io::Result<()> {
-        if !self.due.is_empty() || now().duration_since(self.last_use) < IDLE {
+    pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
+        if !self.due.is_empty() || at.saturating_duration_since(self.last_use) < IDLE {
             return Ok(());
         }
         let Some(inbound) = &mut self.inbound else { return Ok(()) };
@@ -98,7 +103,7 @@ impl<L: Line> Session<L> {
                 return Err(unasked());
             }
         }
-        self.last_use = now();
+        self.last_use = at;
         Ok(())
     }
 

@@ -8,14 +8,14 @@ use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::redis::link::KEPT;
 use crate::sync::atomic::Ordering;
-use crate::sync::{mutant, now, thread};
+use crate::sync::{mutant, now};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 impl<L: Line> Lane<L> {
-    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. It is over
-    /// when nothing is left, with the caller's time, or with its own answer if somebody waits who can go on.
+    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. Before that, others who are
+    /// about to call may do so, and the last of them may write in its place. The role is over when nothing is left, with the caller's time, or with its own answer if somebody waits who can go on.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, L>,
@@ -24,21 +24,38 @@ impl<L: Line> Lane<L> {
         appointed: bool,
     ) -> Guard<'a, L> {
         if state.writing && !appointed {
-            return state;
+            // Who gives way is waiting for no more than those that are here by now.
+            if state.lacks_callers() || !std::mem::take(&mut state.gathering) {
+                return state;
+            }
+            if mutant!(TakesOverAndLeaves) {
+                return state;
+            }
         }
         state.writing = true;
+        if self.load() > 1 && state.lacks_callers() && !self.settings.giving_way.rests(now()) {
+            // One write for all that were answered together costs both sides less.
+            state.gathering = true;
+            drop(state);
+            self.settings.giving_way.give_way(self.load());
+            state = self.state.lock();
+            if !std::mem::take(&mut state.gathering) {
+                return state;
+            }
+        }
         loop {
             if !state.has_work() {
                 state.writing = false;
                 return state;
             }
+            let at = now();
             state = match &mut state.session {
                 None => {
                     drop(state);
                     self.connect(own, deadline)
                 }
-                Some(session) => match session.check_idle() {
-                    Ok(()) => self.write_once(state, deadline),
+                Some(session) => match session.check_idle(at) {
+                    Ok(()) => self.write_once(state, at, deadline),
                     Err(cause) => {
                         log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
                         let epoch = session.epoch;
@@ -57,9 +74,10 @@ impl<L: Line> Lane<L> {
     /// there to go on. Without a connection they fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
-        let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle()));
+        let at = now();
+        let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
         let mut state = match idle {
-            Some((_, Ok(()))) => self.write_once(state, now()),
+            Some((_, Ok(()))) => self.write_once(state, at, at),
             Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
             None => {
                 let queue = std::mem::take(&mut state.queue);
@@ -111,19 +129,13 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Writes once all that is queued.
-    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, deadline: Instant) -> Guard<'a, L> {
-        if self.load() > 1 {
-            // Others are about to call, too: those that were answered together. One write for all of them costs both sides less.
-            drop(state);
-            thread::yield_now();
-            state = self.state.lock();
-        }
+    /// Writes once all that is queued; it is `since` now.
+    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
         let State { queue, session: Some(session), .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
+        session.away = 0;
         let epoch = session.epoch;
         let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
-        let since = now();
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue.drain(..), &mut bytes, slack, since);
         drop(state);

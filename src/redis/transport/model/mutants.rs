@@ -23,5 +23,7 @@ caught_each! {
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
+    takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
+    keeps_the_role: KeepsTheRole, SHARING, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
 }

@@ -62,6 +62,19 @@ pub(super) const SHARING: Scenario = Scenario {
 
 pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
 
+/// One connection is shared by callers that come again, together.
+pub(super) const CROWD: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Call(0, 1, Short)],
+    ],
+    ..CALLS
+};
+
+pub(super) const CROWD_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CROWD };
+
 /// Those who write for others go before all is written.
 pub(super) const LEFT_BEHIND: Scenario = Scenario {
     callers: &[&[Call(0, 3, Short)], &[Post(0, Long)], &[Post(0, Short)], &[Post(0, Long)]],
@@ -143,6 +156,8 @@ holds! {
     callers_leave_full_connections_that_break: NARROW_FAULTY;
     a_connection_is_shared: SHARING;
     a_connection_that_breaks_is_shared: SHARING_FAULTY;
+    a_connection_is_shared_by_callers_that_come_again: CROWD;
+    a_narrow_connection_that_breaks_is_shared_by_callers_that_come_again: CROWD_FAULTY;
     who_writes_for_others_leaves: LEFT_BEHIND;
     callers_leave_and_come_again: COMING_AGAIN;
     commands_go_several_ways: PAIRS;
