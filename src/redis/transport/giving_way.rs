@@ -61,14 +61,14 @@ impl GivingWay {
         }
     }
 
-    /// Lets other threads run; `false` when it is not the time for that, or the turn came back late.
-    pub(super) fn give_way(&self, callers: usize) -> bool {
-        let before = now();
+    /// Lets other threads run; returns when the turn came back, or `None` when it is not the time for that, or it came back late.
+    pub(super) fn give_way(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.rests(before) {
-            return false;
+            return None;
         }
         thread::yield_now();
-        self.is_back(before, now(), callers)
+        let at = now();
+        self.is_back(before, at, callers).then_some(at)
     }
 
     /// Whether a caller may look before it sleeps. The numbers are about right when several ask at once, which does. (Where there is
@@ -96,8 +96,7 @@ impl GivingWay {
         }
     }
 
-    /// Whether nobody gives way at this time.
-    pub(super) fn rests(&self, at: Instant) -> bool {
+    fn rests(&self, at: Instant) -> bool {
         self.nanos(at) < self.rests_until.load(Ordering::Relaxed)
     }
 

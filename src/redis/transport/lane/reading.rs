@@ -43,13 +43,16 @@ impl<L: Line> Lane<L> {
     /// Looks a few times whether the answer is there, while other threads run.
     pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
         let giving_way = &self.settings.giving_way;
-        if self.load() < 2 || !call.may_read_on() || now() >= deadline || !giving_way.may_look() {
+        if self.load() < 2 || !call.may_read_on() {
+            return;
+        }
+        let mut at = now();
+        if at >= deadline || !giving_way.may_look() {
             return;
         }
         for _ in 0..LOOKS {
-            if !giving_way.give_way(self.load()) {
-                return;
-            }
+            let Some(back) = giving_way.give_way(at, self.load()) else { return };
+            at = back;
             if !call.may_read_on() || self.read(call, deadline, false) {
                 break;
             }

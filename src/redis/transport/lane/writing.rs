@@ -33,11 +33,12 @@ impl<L: Line> Lane<L> {
             }
         }
         state.writing = true;
-        if self.load() > 1 && state.lacks_callers() && !self.settings.giving_way.rests(now()) {
+        if self.load() > 1 && state.lacks_callers() {
             // One write for all that were answered together costs both sides less.
             state.gathering = true;
             drop(state);
-            self.settings.giving_way.give_way(self.load());
+            // Late or not: then it is time to write.
+            let _ = self.settings.giving_way.give_way(now(), self.load());
             state = self.state.lock();
             if !std::mem::take(&mut state.gathering) {
                 return state;
