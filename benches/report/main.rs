@@ -10,6 +10,7 @@ mod held;
 mod jvm_trip;
 mod local;
 mod many_keys;
+mod pair_cost;
 mod peers;
 mod round_trip;
 mod server_cost;
@@ -44,6 +45,7 @@ struct Arguments {
 enum Experiment {
     RoundTrip,
     ManyKeys,
+    PairCost,
     Local,
     JvmTrip,
     HandOver,
@@ -72,6 +74,7 @@ impl Experiment {
         match self {
             Self::RoundTrip => round_trip::run(plan),
             Self::ManyKeys => many_keys::run(plan),
+            Self::PairCost => pair_cost::run(plan),
             Self::Local => local::run(plan),
             Self::JvmTrip => jvm_trip::run(plan),
             Self::HandOver => hand_over::run(plan),

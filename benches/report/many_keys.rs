@@ -14,7 +14,7 @@ use crate::support::stats::{Variant, interleave, median, percentile, ratio};
 use redis_dlock::DLockGenerator;
 use std::time::Duration;
 
-const THREADS: [usize; 4] = [1, 4, 16, 64];
+pub(crate) const THREADS: [usize; 4] = [1, 4, 16, 64];
 const MOST: usize = THREADS[THREADS.len() - 1];
 
 /// Pairs a second, round by round.
@@ -138,7 +138,7 @@ fn measure(plan: &Plan, server: &Server, threads: usize, sockets: &mut usize) ->
 }
 
 /// As many threads with connections of their own, and as many that share a client.
-struct Crews {
+pub(crate) struct Crews {
     connections: Vec<Raw>,
     pairs: Vec<Pair>,
     _generator: DLockGenerator,
@@ -146,7 +146,7 @@ struct Crews {
 }
 
 impl Crews {
-    fn new(address: &Address, threads: usize) -> Self {
+    pub(crate) fn new(address: &Address, threads: usize) -> Self {
         let generator = DLockGenerator::connect(&address.url()).unwrap();
         Self {
             connections: (0..threads).map(|_| Raw::connect(address)).collect(),
@@ -156,18 +156,18 @@ impl Crews {
         }
     }
 
-    fn own(&mut self, window: Duration, rest: Duration) -> Done {
+    pub(crate) fn own(&mut self, window: Duration, rest: Duration) -> Done {
         let pairs = self.connections.iter_mut().zip(&self.pairs);
         let mut works: Vec<_> = pairs.map(|(raw, pair)| -> Work<'_> { Box::new(|| pair.run(raw)) }).collect();
         crew::run(&mut works, window, rest)
     }
 
-    fn unlocked(&mut self, window: Duration, rest: Duration) -> Done {
+    pub(crate) fn unlocked(&mut self, window: Duration, rest: Duration) -> Done {
         let each = |lock| -> Work<'_> { Box::new(move || unlocked(lock)) };
         crew::run(&mut self.locks.iter().map(each).collect::<Vec<_>>(), window, rest)
     }
 
-    fn dropped(&mut self, window: Duration, rest: Duration) -> Done {
+    pub(crate) fn dropped(&mut self, window: Duration, rest: Duration) -> Done {
         let each = |lock| -> Work<'_> { Box::new(move || dropped(lock)) };
         crew::run(&mut self.locks.iter().map(each).collect::<Vec<_>>(), window, rest)
     }

@@ -230,19 +230,42 @@ impl Inbound {
     }
 }
 
-/// Reads one complete frame. What locks are answered is mostly short: that is read here, in a tenth of the parser's time.
+/// Reads one complete frame, as the framer has found it. The parser takes ten times as long; it is left what is rare, and errors.
 pub(super) fn decode(frame: &[u8]) -> Option<Value> {
-    match frame {
-        b"+OK\r\n" => Some(Value::Okay),
-        b"$-1\r\n" => Some(Value::Nil),
-        [b':', digits @ .., b'\r', b'\n'] => std::str::from_utf8(digits).ok()?.parse().ok().map(Value::Int),
-        // The framer has counted what follows the first line.
-        [b'$', b'0'..=b'9', rest @ .., b'\r', b'\n'] => {
-            let start = rest.iter().position(|b| *b == b'\n')? + 1;
-            Some(Value::BulkString(rest[start..].to_vec()))
+    let mut rest = frame;
+    element(&mut rest).filter(|_| rest.is_empty()).or_else(|| ::redis::parse_redis_value(frame).ok())
+}
+
+/// Takes one element off the front.
+fn element(rest: &mut &[u8]) -> Option<Value> {
+    let (kind, line) = line(rest)?.split_first()?;
+    match (kind, line) {
+        (b':', digits) => number(digits).map(Value::Int),
+        (b'+', b"OK") => Some(Value::Okay),
+        (b'$' | b'*', b"-1") => Some(Value::Nil),
+        (b'$', length) => {
+            let bytes = rest.get(..usize::try_from(number(length)?).ok()?)?;
+            *rest = rest[bytes.len()..].strip_prefix(b"\r\n")?;
+            Some(Value::BulkString(bytes.to_vec()))
         }
-        _ => ::redis::parse_redis_value(frame).ok(),
+        (b'*', length) => {
+            let length = usize::try_from(number(length)?).ok()?;
+            (0..length).map(|_| element(rest)).collect::<Option<_>>().map(Value::Array)
+        }
+        _ => None,
     }
+}
+
+/// Takes a line off the front.
+fn line<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let end = rest.iter().position(|b| *b == b'\r')?;
+    let line = &rest[..end];
+    *rest = rest[end..].strip_prefix(b"\r\n")?;
+    Some(line)
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Threads that all do their own thing for a while, and what they got done.
 
+use std::fs;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,6 +14,8 @@ pub(crate) struct Done {
     pub(crate) per_second: f64,
     /// How long each took, in microseconds.
     pub(crate) times: Vec<f64>,
+    /// How often the threads went off their cores, of their own will and otherwise.
+    pub(crate) switches: [u64; 2],
 }
 
 /// Lets each work on a thread of its own for `window`, resting up to `rest` at random before each time.
@@ -27,6 +30,7 @@ pub(crate) fn run(works: &mut [Work<'_>], window: Duration, rest: Duration) -> D
                 scope.spawn(move || {
                     let (mut times, mut dice) =
                         (Vec::with_capacity(16 * 1024), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                    let before = switches();
                     start.wait();
                     while !stop.load(Ordering::Relaxed) {
                         if !rest.is_zero() {
@@ -37,7 +41,8 @@ pub(crate) fn run(works: &mut [Work<'_>], window: Duration, rest: Duration) -> D
                         work();
                         times.push(begin.elapsed().as_secs_f64() * 1e6);
                     }
-                    times
+                    let after = switches();
+                    (times, [after[0] - before[0], after[1] - before[1]])
                 })
             })
             .collect();
@@ -45,9 +50,23 @@ pub(crate) fn run(works: &mut [Work<'_>], window: Duration, rest: Duration) -> D
         let begin = Instant::now();
         thread::sleep(window);
         stop.store(true, Ordering::Relaxed);
-        let times: Vec<f64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-        Done { per_second: times.len() as f64 / begin.elapsed().as_secs_f64(), times }
+        let (mut times, mut switches) = (Vec::new(), [0; 2]);
+        for thread in threads {
+            let (mut its_times, its_switches) = thread.join().unwrap();
+            times.append(&mut its_times);
+            (0..2).for_each(|i| switches[i] += its_switches[i]);
+        }
+        Done { per_second: times.len() as f64 / begin.elapsed().as_secs_f64(), times, switches }
     })
+}
+
+/// How often the calling thread has slept, and was put off its core.
+fn switches() -> [u64; 2] {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let count = |field: &str| {
+        status.lines().find_map(|line| line.strip_prefix(field)).and_then(|count| count.trim().parse().ok()).unwrap()
+    };
+    ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(count)
 }
 
 /// Microseconds that one of `count` calls takes.

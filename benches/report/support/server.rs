@@ -93,6 +93,11 @@ impl Admin {
         Duration::from_secs_f64(seconds("used_cpu_sys_main_thread:") + seconds("used_cpu_user_main_thread:"))
     }
 
+    /// How often it has read a connection.
+    pub(crate) fn reads(&mut self) -> u64 {
+        self.info("stats", "total_reads_processed:").and_then(|text| text.parse().ok()).unwrap()
+    }
+
     pub(crate) fn forget_stats(&mut self) {
         self.run(&["CONFIG", "RESETSTAT"]);
     }
