@@ -191,7 +191,8 @@ fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
     drop(generator);
     assert!(lab.holder(lock.key()).is_some());
     drop(lock);
-    assert_eq!(lab.leftovers(), [""; 0]);
+    // At once, unless the retry thread is awake just then: it goes last, and gives it back.
+    eventually("it is given back", || lab.leftovers().is_empty());
 }
 
 fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
