@@ -92,6 +92,7 @@ fn main() {
         Some("hand-over") => return hand_over::lock_in_turn(),
         Some("talk") => return hand_over::talk(),
         Some("hold") => return held::hold(),
+        Some("compute") => pair_cost::compute(),
         Some(job) => panic!("no worker does {job}"),
     }
     let arguments = Arguments::parse();

@@ -7,7 +7,7 @@ use crate::support::pin::{self, SETTINGS};
 use crate::support::report::{Section, number};
 use crate::support::server::Server;
 use crate::support::stats::median;
-use crate::support::worker::cpu;
+use crate::support::worker::{Worker, cpu};
 use rustix::time::ClockId;
 use std::time::Duration;
 
@@ -32,13 +32,26 @@ pub(crate) fn run(plan: &Plan) -> Section {
     );
     for (setting, server_place, client_place) in SETTINGS {
         let server = Server::start(server_place);
-        let rows = pin::at(client_place, || {
-            THREADS.iter().flat_map(|threads| measure(plan, &server, *threads)).collect::<Vec<_>>()
-        });
-        section.paragraph(format!("**{setting}**"));
-        section.table(&[&["threads", ""], &COUNTS[..]].concat(), &rows);
+        let mut table = |setting: &str, threads: &[usize]| {
+            let rows: Vec<_> =
+                pin::at(client_place, || threads.iter().flat_map(|threads| measure(plan, &server, *threads)).collect());
+            section.paragraph(format!("**{setting}**"));
+            section.table(&[&["threads", ""], &COUNTS[..]].concat(), &rows);
+        };
+        table(setting, &THREADS);
+        if setting == SETTINGS[0].0 {
+            let _busy = Worker::start(client_place, "compute", &[]);
+            table(&format!("{setting}, beside a process that computes on the clients' core"), &THREADS[2..]);
+        }
     }
     section
+}
+
+/// A worker that wants all of its core.
+pub(crate) fn compute() -> ! {
+    loop {
+        std::hint::spin_loop();
+    }
 }
 
 fn measure(plan: &Plan, server: &Server, threads: usize) -> Vec<Vec<String>> {

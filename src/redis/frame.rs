@@ -116,6 +116,7 @@ fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::redis::link::decode;
     use ::redis::Value;
     use proptest::prelude::*;
 
@@ -178,7 +179,8 @@ pub(super) mod tests {
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), typed in "[+$*:0-9\r\n-]{0,30}") {
             let _ = Framer::default().end(&bytes);
             if let Ok(Some(end)) = Framer::default().end(typed.as_bytes()) {
-                let _ = ::redis::parse_redis_value(&typed.as_bytes()[..end]);
+                let frame = &typed.as_bytes()[..end];
+                prop_assert_eq!(decode(frame), ::redis::parse_redis_value(frame).ok());
             }
         }
     }

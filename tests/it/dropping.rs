@@ -4,8 +4,8 @@ use crate::support::crew::{HANG, eventually};
 use crate::support::lab::{builder, config, connect};
 use crate::support::proxy::{Lot, Sent};
 use crate::support::{Proxy, RedisServer};
-use crossbeam_channel::{bounded, unbounded};
-use redis_dlock::{DLockGenerator, DistributedReentrantLock, LossCause, RedisLockProcessor};
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use redis_dlock::{DLockGenerator, DistributedReentrantLock, LeaseLoss, LossCause, RedisLockProcessor};
 use rustix::process::Signal;
 use std::thread;
 use std::time::Duration;
@@ -17,6 +17,14 @@ fn warm(generator: &DLockGenerator) -> DistributedReentrantLock {
     let lock = generator.generate_with(config("x", HOUR)).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     lock
+}
+
+/// A client, and the losses that it tells.
+fn telling(server: &RedisServer) -> (DLockGenerator, Receiver<LeaseLoss>) {
+    let (say, losses) = unbounded();
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    let generator = builder().on_lost(move |loss| say.send(loss.clone()).unwrap()).build(store).unwrap();
+    (generator, losses)
 }
 
 fn exists(server: &RedisServer, lock: &DistributedReentrantLock) -> bool {
@@ -84,9 +92,7 @@ fn the_next_lock_of_a_key_comes_behind_its_release() {
 #[test]
 fn a_loss_that_the_release_finds_is_told() {
     let server = RedisServer::start();
-    let (say, losses) = unbounded();
-    let store = RedisLockProcessor::connect(&server.url()).unwrap();
-    let generator = builder().on_lost(move |loss| say.send(loss.clone()).unwrap()).build(store).unwrap();
+    let (generator, losses) = telling(&server);
     let lock = warm(&generator);
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
@@ -106,9 +112,7 @@ fn a_loss_that_the_release_finds_is_told() {
 fn a_loss_is_told_also_when_all_is_dropped_at_once() {
     let server = RedisServer::start();
     for _ in 0..20 {
-        let (say, losses) = unbounded();
-        let store = RedisLockProcessor::connect(&server.url()).unwrap();
-        let generator = builder().on_lost(move |loss| say.send(loss.clone()).unwrap()).build(store).unwrap();
+        let (generator, losses) = telling(&server);
         let lock = warm(&generator);
         let guard = lock.lock().unwrap();
         let lost = guard.lost();

@@ -137,8 +137,8 @@ impl<L: Line> Lane<L> {
             return fail_all([call], &Error::ShutDown, false);
         }
         state.queue.push_back(Arc::clone(call));
-        // Who posts mostly calls right after: it is not back yet.
-        // Nobody reads for this call: those whose calls were written with it need a reader.
+        // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
+        // were written with it need a reader.
         self.hand_on(self.write(state, call, deadline, false), !mutant!(PostsUnread));
     }
 

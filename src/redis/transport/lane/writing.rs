@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<L: Line> Lane<L> {
-    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. Before that, others who are
-    /// about to call may do so, and the last of them may write in its place. The role is over when nothing is left, with the caller's time, or with its own answer if somebody waits who can go on.
+    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. Before that, others
+    /// who are about to call may do so, and the last of them may write in its place. The role is over when nothing is left,
+    /// with the caller's time, or with its own answer if somebody waits who can go on.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, L>,
