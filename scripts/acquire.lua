@@ -6,6 +6,9 @@
 -- Reply number                    the key is the locker's, nobody waits (a table would cost as much as a whole command)
 --       {0, holder, pttl}         busy, or free for pollers; with wait the locker stands in the queue
 --       error CONFLICT            a key is of another type; nothing was written
+--
+-- Before it writes anything about the locker, and where it can take back what it wrote, a refused command is answered as the
+-- error that it is: the locker is not in the store. A raised error (the server adds a position to it) leaves that open.
 
 local call, keys, args = redis.pcall, KEYS, ARGV
 local holder
@@ -20,7 +23,7 @@ if waiting == 0 then
       local number, ends = call('INCR', keys[3]), call('PEXPIRETIME', keys[1])
       if type(number) == 'number' and type(ends) == 'number' then
         if number > 9007199254740991 then -- not ours: as in issue.lua
-          call('DECR', keys[3])
+          call('DECR', keys[3]) -- ignored when refused: issue.lua names it
         elseif number >= (ends - args[2] + 1) * 1000 - slack then
           return number
         end
@@ -31,7 +34,7 @@ if waiting == 0 then
     if not failed then
       return number
     end
-    redis.call('DEL', KEYS[1])
+    redis.call('DEL', KEYS[1]) -- raised when refused: the key stays the locker's
     return failed
   end
 elseif type(waiting) == 'table' then
@@ -51,24 +54,30 @@ if type(holder) == 'table' then
 end
 
 -- Cold from here on: somebody holds the key, or it is free and others stand in the queue.
-local remaining, channel, message
+local remaining, channel, message, contended
 if holder then
-  remaining = redis.call('PTTL', KEYS[1])
+  remaining = redis.pcall('PTTL', KEYS[1])
+  if type(remaining) == 'table' then
+    return remaining
+  end
   if ARGV[3] == '0' then
     return {0, holder, remaining}
   end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
   if client and waiting == 0 then
-    channel, message = 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1]
+    contended, channel, message = true, 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1]
   end
 else
-  local slack, caller = ARGV[4], false
+  local slack, caller, ended = ARGV[4], false, false
   -- #include hand_over
   if failed then
     return failed
   end
   if not winner then
-    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    local set = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    if set.err then
+      return set
+    end
     return number
   end
   holder, remaining, channel = winner, lease, inbox
@@ -78,14 +87,15 @@ else
   end
 end
 
+local refused
 if ARGV[3] == '1' then
-  if redis.call('RPUSH', KEYS[2], ARGV[2] .. ' ' .. ARGV[1]) == 1 then
-    redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
-  else
-    redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
-  end
+  local entry, life = ARGV[2] .. ' ' .. ARGV[1], 2 * ARGV[2]
+  -- #include enqueue
 end
-if message then
+if message and not (contended and refused) then -- a grant is told whatever became of the asker
   redis.pcall('PUBLISH', channel, message)
+end
+if refused then
+  return refused
 end
 return {0, holder, remaining}

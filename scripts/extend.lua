@@ -6,12 +6,16 @@
 -- Reply waiting                   extended
 --       {1, waiting, low, high}   extended; the numbers low to high are the caller's alone
 --       {0, holder or nil}        not the locker's (a key of another type is nobody's); nothing was written
+--       any error                 nothing was written
 --
 -- A lease is not let down because the queue or the fence is of another type: then nobody waits, or no range comes.
 
 local holder = redis.pcall('GET', KEYS[1])
 if holder == ARGV[1] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  local extended = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(extended) == 'table' then
+    return extended
+  end
   local waiting = redis.pcall('LLEN', KEYS[2])
   if type(waiting) == 'table' then
     waiting = 0

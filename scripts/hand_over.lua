@@ -6,15 +6,22 @@
 -- is free for whoever knows no queue. One that is longer than its length is of a clock that was stepped back, and over.
 -- All who keep a key in a queue's presence come through here, so while a tenure holds the key, no gap stands.
 --
--- KEYS as in acquire; locals of the including script: `slack`, and `caller`, the asker's own entry, which is live
--- without an inbox (or false). Leaves `failed` (the error to answer), else `winner` (its locker, or false when nobody
--- lives; the queue is empty then), `lease`, `inbox` and the fence number `number`, issued before anything else is
--- written. In a gap nothing is written: `winner` is a text in the place of a locker, `lease` what is left, `inbox` nil.
+-- The entry leaves the queue before the key is set: a locker that holds never stands in the queue. If the SET is refused, the
+-- entry returns to the head. An entry of the locker that is being released is dropped, whoever left it there.
+--
+-- KEYS as in acquire; locals of the including script: `slack`; `caller`, the asker's own entry, which is live without
+-- an inbox (or false); `ended`, the locker that is being released (or false). Leaves `failed` (the error to answer; the key is as
+-- it was, and only dead entries have left the queue), else `winner` (its locker, or false when nobody lives; the queue is
+-- empty then), `lease`, `inbox` and the fence number `number`, issued before anything else is written. In a gap nothing is
+-- written: `winner` is a text in the place of a locker, `lease` what is left, `inbox` nil. Raises an error only if a
+-- live entry could not return to the queue.
 
 local number, failed, lease, inbox
 local winner = false
-local entry = redis.call('LINDEX', KEYS[2], 0)
-if entry and string.byte(entry) == 103 then -- a g
+local entry = redis.pcall('LINDEX', KEYS[2], 0)
+if type(entry) == 'table' then
+  failed = entry
+elseif entry and string.byte(entry) == 103 then -- a g
   local ends, length = string.match(entry, '^gap (%d+) (%d+)$')
   local time = redis.pcall('TIME')
   if time.err then
@@ -32,7 +39,7 @@ end
 if not failed and not winner then
   while entry do
     local ms, locker, client = string.match(entry, '^([1-9]%d*) (([^ ]*)%-[^- ]*)$')
-    if ms and #ms < 16 then -- anything else no lock wrote, and SET might refuse it; or it is a gap that is over
+    if ms and #ms < 16 and locker ~= ended then -- anything else no lock wrote, and SET might refuse it; or it is a gap that is over
       inbox = 'DLOCK:1:inbox:' .. client
       if entry == caller then
         winner = locker
@@ -47,13 +54,22 @@ if not failed and not winner then
         end
       end
     end
-    if winner then
-      lease = tonumber(ms)
-      redis.call('SET', KEYS[1], winner, 'PX', ms)
-      redis.call('LPOP', KEYS[2])
+    local popped = redis.pcall('LPOP', KEYS[2])
+    if type(popped) == 'table' then
+      failed = popped
       break
     end
-    redis.call('LPOP', KEYS[2])
+    if winner then
+      lease = tonumber(ms)
+      local set = redis.pcall('SET', KEYS[1], winner, 'PX', ms)
+      if set.err then
+        failed = set
+        if redis.call('LPUSH', KEYS[2], entry) == 1 then
+          redis.call('PEXPIRE', KEYS[2], 2 * ms)
+        end
+      end
+      break
+    end
     entry = redis.call('LINDEX', KEYS[2], 0)
   end
 end

@@ -19,7 +19,17 @@ if type(waiting) == 'table' then
   end
   return waiting
 end
-if waiting > 0 and string.find(redis.call('LINDEX', KEYS[2], 0), '^gap %d+ %d+$') then -- no waiter, see hand_over.lua
-  waiting = waiting - 1
+if waiting > 0 then
+  local head = redis.pcall('LINDEX', KEYS[2], 0)
+  if type(head) == 'table' then
+    return head
+  end
+  if string.find(head, '^gap %d+ %d+$') then -- no waiter, see hand_over.lua
+    waiting = waiting - 1
+  end
 end
-return {holder, redis.call('PTTL', KEYS[1]), waiting}
+local remaining = redis.pcall('PTTL', KEYS[1])
+if type(remaining) == 'table' then
+  return remaining
+end
+return {holder, remaining, waiting}

@@ -23,8 +23,10 @@ else
         failed = set
       end
     elseif number > 9007199254740991 then -- a double is exact up to here, and no clock reaches it before 2255
-      redis.call('DECR', KEYS[3])
-      failed = redis.error_reply('CONFLICT fence: the number is beyond every clock')
+      failed = redis.pcall('DECR', KEYS[3])
+      if type(failed) == 'number' then
+        failed = redis.error_reply('CONFLICT fence: the number is beyond every clock')
+      end
     end
   end
 end

@@ -7,6 +7,9 @@
 --       {2, holder, pttl}         the locker stands in the queue; the key is busy, or free for pollers
 --       {3}                       neither; nothing was written
 --       error CONFLICT            a key is of another type; nothing was written
+--
+-- A refused command is answered as the error that it is: the locker is where it was. See hand_over.lua for the one error that
+-- is raised.
 
 local waiting = redis.pcall('LLEN', KEYS[2])
 if type(waiting) == 'table' then
@@ -30,19 +33,30 @@ if holder == ARGV[1] then
   if failed then
     return failed
   end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(set) == 'table' then
+    return set
+  end
   return {1, number, waiting}
 end
 
-local caller = ARGV[2] .. ' ' .. ARGV[1]
-local place = redis.call('LPOS', KEYS[2], caller)
+local caller, ended = ARGV[2] .. ' ' .. ARGV[1], false
+local place = redis.pcall('LPOS', KEYS[2], caller)
 if not place then
   return {3}
 end
+if type(place) == 'table' then
+  return place
+end
 
 if holder then
-  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
-  local remaining = redis.call('PTTL', KEYS[1])
+  local set, remaining = redis.pcall('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT'), redis.pcall('PTTL', KEYS[1])
+  if type(set) == 'table' then
+    return set
+  end
+  if type(remaining) == 'table' then
+    return remaining
+  end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
   if client and place == 0 then
     redis.pcall('PUBLISH', 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1])
@@ -59,7 +73,7 @@ waiting = redis.call('LLEN', KEYS[2])
 if winner == ARGV[1] then
   return {1, number, waiting}
 end
-redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT')
+redis.pcall('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT') -- refused, the next poll says so: the winner is told first
 if inbox then
   redis.pcall('PUBLISH', inbox,
     'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])

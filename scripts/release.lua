@@ -12,14 +12,21 @@
 --       {3, holder, pttl}         a waiter has the key, or it is free for pollers; the next locker stands at the queue's end
 --       {0, holder or nil}        was not the locker's (a key of another type is nobody's)
 --       error CONFLICT            the queue or the fence is of another type; nothing was written
+--
+-- Until the key has left the locker, a refused command is answered as the error that it is: the key is the locker's still.
+-- After that nothing is an error any more: a next locker that the queue did not take is found to be gone by its poll. A
+-- raised error (the server adds a position to it) leaves open what was written.
 
 local call, keys, args = redis.pcall, KEYS, ARGV
 local holder = call('GET', keys[1])
 if holder == args[1] then
   local waiting = call('LLEN', keys[2])
   if waiting == 0 and not args[3] then
-    redis.call('DEL', keys[1])
-    return 0
+    local freed = call('DEL', keys[1])
+    if freed == 1 then
+      return 0
+    end
+    return freed
   end
   if type(waiting) == 'table' then
     if string.find(waiting.err, '^WRONGTYPE') then
@@ -28,7 +35,7 @@ if holder == args[1] then
     return waiting
   end
 
-  local slack, caller, next_locker = string.match(ARGV[2], ' (%d+)$'), false, ARGV[3]
+  local slack, caller, ended, next_locker = string.match(ARGV[2], ' (%d+)$'), false, ARGV[1], ARGV[3]
   if KEYS[4] then
     if next_locker == '' then
       next_locker = nil
@@ -43,31 +50,45 @@ if holder == args[1] then
         return due
       end
       local ends = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[5]
-      local entries = redis.pcall('LPUSH', KEYS[2], string.format('gap %.0f %.0f', ends, ARGV[5]))
-      if type(entries) == 'table' then
-        redis.call('DEL', KEYS[4])
-        return entries
+      if waiting > 0 then -- an entry of its own, which hand_over does not look for behind a gap
+        redis.pcall('LREM', KEYS[2], 0, string.match(ARGV[2], '^%d+ ') .. ARGV[1])
       end
+      local entries = redis.pcall('LPUSH', KEYS[2], string.format('gap %.0f %.0f', ends, ARGV[5]))
+      local set = entries
       if entries == 1 then
-        redis.call('PEXPIRE', KEYS[2], ARGV[5])
-      else
-        redis.call('PEXPIRE', KEYS[2], ARGV[5], 'GT')
+        set = redis.pcall('PEXPIRE', KEYS[2], ARGV[5])
+      elseif type(entries) == 'number' then
+        set = redis.pcall('PEXPIRE', KEYS[2], ARGV[5], 'GT')
+      end
+      if type(set) == 'table' then
+        if type(entries) == 'number' then
+          redis.call('LPOP', KEYS[2])
+        end
+        redis.pcall('DEL', KEYS[4])
+        return set
       end
       waiting = entries
     end
   end
 
   if waiting == 0 then
+    -- Without a next locker only a gap that is not due leads here.
     if not next_locker then
-      redis.call('DEL', KEYS[1])
-      return 0
+      local freed = redis.pcall('DEL', KEYS[1])
+      if freed == 1 then
+        return 0
+      end
+      return freed
     end
     local number, failed
     -- #include issue
     if failed then
       return failed
     end
-    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[4])
+    local set = redis.pcall('SET', KEYS[1], next_locker, 'PX', ARGV[4])
+    if set.err then
+      return set
+    end
     return {2, number, 0}
   end
 
@@ -77,25 +98,33 @@ if holder == args[1] then
   end
   if not winner then -- all were dead, the queue is empty
     if not next_locker then
-      redis.call('DEL', KEYS[1])
-      return 0
+      local freed = redis.pcall('DEL', KEYS[1])
+      if freed == 1 then
+        return 0
+      end
+      return freed
     end
-    redis.call('SET', KEYS[1], next_locker, 'PX', ARGV[4])
+    local set = redis.pcall('SET', KEYS[1], next_locker, 'PX', ARGV[4])
+    if set.err then
+      return set
+    end
     return {2, number, 0}
   end
-  if next_locker then
-    if redis.call('RPUSH', KEYS[2], ARGV[4] .. ' ' .. next_locker) == 1 then
-      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4])
-    else
-      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[4], 'GT')
+  if not inbox then -- free for pollers
+    local freed = redis.pcall('DEL', KEYS[1])
+    if type(freed) == 'table' then
+      return freed
     end
+  end
+  if next_locker then
+    local entry, life, refused = ARGV[4] .. ' ' .. next_locker, 2 * ARGV[4], nil
+    -- #include enqueue
   end
   waiting = redis.call('LLEN', KEYS[2])
   if inbox then
     redis.pcall('PUBLISH', inbox,
       'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1])
   else
-    redis.call('DEL', KEYS[1])
     waiting = waiting - 1
   end
   if next_locker then

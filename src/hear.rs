@@ -2,7 +2,8 @@
 //!
 //! A message is a hint. It is compared with what the client knows of the locker that it names: a grant is taken up by the
 //! tenure that waits for it, kept for the question under way that it has overtaken, ignored by the tenure that has it
-//! already, and released when nobody here wants it.
+//! already, and released when nobody here wants it. A tenure that is being released does not want it: the grant may be later than the
+//! release, so the release is repeated.
 
 use crate::cleanup::Ending;
 use crate::client::Client;
@@ -57,8 +58,6 @@ impl Key {
         let mut state = self.state();
         match &mut state.phase {
             Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
-            // Its release is under way, and is repeated by its own rules.
-            Phase::Releasing { ending: Some(ending), .. } if **ending == *locker => true,
             Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
                 if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
             {

@@ -307,9 +307,6 @@ impl Key {
     ) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {
-                if let Phase::Releasing { ending, .. } = &mut state.phase {
-                    *ending = Some(Arc::clone(&tenure.locker));
-                }
                 state.tenure_ends(&mut tenure, client.clock.now());
                 client.forget_kept(self);
                 self.hold.end();

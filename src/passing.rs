@@ -152,10 +152,7 @@ impl Key {
             }
             _ => return None,
         }
-        let mut tenure = self.leave_lingering(client, &mut state, |tenure| Phase::Releasing {
-            ending: Some(Arc::clone(&tenure.locker)),
-            about: None,
-        })?;
+        let mut tenure = self.leave_lingering(client, &mut state, Phase::Releasing { about: None })?;
         if !at_once {
             state.tenure_ends(&mut tenure, client.clock.now());
         }
@@ -169,7 +166,7 @@ impl Key {
         mut state: MutexGuard<'_, State>,
         cause: &LossCause,
     ) {
-        let left = self.leave_lingering(client, &mut state, |_| Phase::Asking { turn: None, about: None });
+        let left = self.leave_lingering(client, &mut state, Phase::Asking { turn: None, about: None });
         drop(state);
         if let Some(tenure) = left {
             log::debug!("lock {:?}: lost while nobody held it: {cause}", self.name);
@@ -178,9 +175,10 @@ impl Key {
         }
     }
 
-    fn leave_lingering(&self, client: &Client, state: &mut State, to: impl FnOnce(&Tenure) -> Phase) -> Option<Tenure> {
-        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
-        let next = to(tenure);
+    fn leave_lingering(&self, client: &Client, state: &mut State, next: Phase) -> Option<Tenure> {
+        if !matches!(state.phase, Phase::Lingering { .. }) {
+            return None;
+        }
         client.forget_kept(self);
         match std::mem::replace(&mut state.phase, next) {
             Phase::Lingering { tenure, .. } => Some(tenure),
@@ -223,7 +221,7 @@ impl Key {
             self.end_hold(client, Phase::Idle)?;
             return Some(Err(forked));
         }
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ending: None, about: None })?;
+        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { about: None })?;
         let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();

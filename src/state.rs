@@ -66,7 +66,7 @@ pub(crate) enum Phase {
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
     Lingering { tenure: Tenure, until: Moment },
-    Releasing { ending: Option<Arc<str>>, about: Option<About> },
+    Releasing { about: Option<About> },
 }
 
 /// What the mutex of a key protects.

@@ -259,7 +259,7 @@ impl Turn {
         match answer {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
-                    state.phase = Phase::Releasing { ending: Some(Arc::clone(&tenure.locker)), about: None };
+                    state.phase = Phase::Releasing { about: None };
                     drop(state);
                     return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
                 };

@@ -1,8 +1,11 @@
 //! Which error each error reply of the server becomes.
 //!
 //! The code is the reply's first word. Where Redis 7.0 says `ERR` for something that has a name of its own (inside
-//! scripts, and before it has read anything), the words after it decide; a script's own `redis.pcall` errors carry no
-//! position, raised ones end in ` script: …, on @user_script:…`, so only the beginning is compared.
+//! scripts, and before it has read anything), the words after it decide; only their beginning is compared.
+//!
+//! An error that a script raised stopped it between its calls. The server then adds a position to the words. Nobody knows what was
+//! written before, so the outcome is unknown, whatever the code is. A script answers an error that left nothing behind
+//! as its reply, without a position.
 
 use crate::error::{BackendFailure, Error};
 use ::redis::{ServerError, Value};
@@ -48,11 +51,15 @@ const TABLE: &[(&str, &str, Class)] = &[
     ("ERR", "Unknown Redis command", Class::Unsupported),
 ];
 
+/// What the server adds to the words of an error that a script raised, before the number of the line.
+const RAISED: &str = ", on @user_script:";
+
 /// The error that an error reply to a command about `key` stands for.
 pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
-    let class = TABLE.iter().find(|(c, text, _)| *c == code && detail.starts_with(text)).map(|(_, _, class)| *class);
+    let fits = |(c, text, _): &&(&str, &str, Class)| *c == code && detail.starts_with(text);
+    let class = if detail.contains(RAISED) { None } else { TABLE.iter().find(fits).map(|(_, _, class)| *class) };
     match class {
         Some(Class::NotExecuted) => Error::backend(BackendFailure::NotExecuted, words),
         Some(Class::Refused) => Error::backend(BackendFailure::Refused, words),
@@ -111,6 +118,19 @@ mod tests {
             ("ERR wrong number of arguments for 'evalsha' command", Unknown),
             ("SOMETHING new", Unknown),
             ("BARE", Unknown),
+            // Raised inside a script: by a missing right (7.0; newer), by another type, by a fault of the script.
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 5e3e, on @user_script:2.",
+                Unknown,
+            ),
+            (
+                "ERR ACL failure in script: User u has no permissions to run the 'del' command script: 5e3e, on @user_script:2.",
+                Unknown,
+            ),
+            ("NOPERM User u has no permissions to run the 'del' command script: 5e3e, on @user_script:2.", Unknown),
+            ("WRONGTYPE Operation against a key script: 5e3e, on @user_script:34.", Unknown),
+            ("ERR Unknown Redis command called from script script: 5e3e, on @user_script:34.", Unknown),
+            ("ERR user_script:2: attempt to compare number with nil script: 5e3e, on @user_script:2.", Unknown),
         ] {
             match of(line) {
                 Error::Backend { failure, message } => assert_eq!((failure, message.as_str()), (want, line)),
@@ -121,7 +141,7 @@ mod tests {
             "NOAUTH Authentication required.",
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOPERM this user has no permissions to run the 'evalsha' command",
-            "ERR The user executing the script can't run this command or subcommand script: 5e3e, on @user_script:2.",
+            "ERR The user executing the script can't run this command or subcommand",
             "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
             "ERR The user executing the script can't publish to the channel mentioned in the command",
             "ERR ACL failure in script: User u has no permissions to run the 'time' command",

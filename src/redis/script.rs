@@ -6,6 +6,7 @@ use once_cell::sync::Lazy;
 
 const ISSUE: &str = include_str!("../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../scripts/hand_over.lua");
+const ENQUEUE: &str = include_str!("../../scripts/enqueue.lua");
 
 /// The placeholder of the fence's slack, whatever it will be: five digits, so that it can be patched in place.
 const SLACK_PLACEHOLDER: &str = "00000";
@@ -26,9 +27,8 @@ pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("..
 pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
     let source = include_str!("../../scripts/extend.lua");
     if mutant!(ExtendsWithoutCompare) {
-        let set = "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
-        let mistaken = source.replacen(COMPARE, "if true then", 1);
-        return Script::new(&mistaken.replacen("redis.call('PEXPIRE', KEYS[1], ARGV[2])", set, 1));
+        let mistaken = "if true then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
+        return Script::new(&source.replacen(COMPARE, mistaken, 1));
     }
     Script::new(source)
 });
@@ -56,6 +56,7 @@ fn splice(source: &str) -> String {
     for line in source.lines() {
         match line.trim().strip_prefix("-- #include ") {
             Some("issue") => text.push_str(&splice(code_of(ISSUE))),
+            Some("enqueue") => text.push_str(code_of(ENQUEUE)),
             Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
             Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
             None => {

@@ -6,6 +6,7 @@ mod acl;
 mod bad_input;
 mod conformance;
 mod counts;
+mod denied;
 mod dropping;
 mod endurance;
 mod forking;

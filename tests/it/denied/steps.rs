@@ -1,0 +1,181 @@
+//! Every operation, on every state of key and queue that leads another way through its script.
+
+use super::scene::{KEY, LEASE, Scene};
+use crate::support::LONG;
+use redis_dlock::{
+    AcquireOutcome, AcquireRequest, Error, ExtendOutcome, ExtendRequest, Gap, LockProcessor, NotOurs, PollOutcome,
+    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
+};
+use std::time::Duration;
+
+/// What stands in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Queue {
+    Of(&'static str),
+    GapThatIsOver,
+}
+
+use Queue::{GapThatIsOver, Of};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    Acquire { wait: bool },
+    Poll,
+    Extend { fresh: bool },
+    Release { next: bool, gap: bool },
+    Probe,
+    Inspect,
+}
+
+/// One operation about one locker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) what: What,
+    pub(super) by: &'static str,
+    pub(super) held: bool,
+    pub(super) queue: &'static [Queue],
+    pub(super) broken_fence: bool,
+    /// Whether the connection has had a number. The script is asked all the same, because the key was busy just before.
+    pub(super) warm: bool,
+}
+
+/// What an operation has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// The key is the locker's.
+    Holds,
+    /// The locker stands in the queue, or does not want to.
+    Waits,
+    /// The locker is not in the store.
+    Nowhere,
+    /// The key is the next locker's; the locker is not in the store.
+    Passed,
+    /// The next locker is to ask what became of it; the locker is not in the store.
+    Follows,
+    Seen,
+}
+
+impl Step {
+    pub(super) fn all() -> Vec<Self> {
+        const B: &[Queue] = &[Of("b")];
+        const BOTH: &[Queue] = &[Of("b"), Of("d")];
+        const DEAD: &[Queue] = &[Of("dead")];
+        const DEAD_FIRST: &[Queue] = &[Of("dead"), Of("b")];
+        const GAP_FIRST: &[Queue] = &[GapThatIsOver, Of("b")];
+        // What a release finds when a script of version 0.1.0 was refused its LPOP.
+        const OWN: &[Queue] = &[Of("a")];
+        const OWN_FIRST: &[Queue] = &[Of("a"), Of("b")];
+        let mut steps = Vec::new();
+        let mut add = |what, by, held, queue| {
+            steps.push(Self { what, by, held, queue, broken_fence: false, warm: false });
+        };
+        for wait in [false, true] {
+            [&[], B].into_iter().for_each(|queue| add(What::Acquire { wait }, "x", true, queue));
+            for queue in [&[], B, BOTH, DEAD, DEAD_FIRST, GAP_FIRST] {
+                add(What::Acquire { wait }, "x", false, queue);
+            }
+        }
+        for (by, held, queue) in [
+            ("a", true, &[][..]),
+            ("a", true, B),
+            ("a", false, B),
+            ("b", true, B),
+            ("d", true, BOTH),
+            ("b", false, B),
+            ("b", false, BOTH),
+            ("b", false, DEAD_FIRST),
+            ("b", false, GAP_FIRST),
+            ("d", false, BOTH),
+        ] {
+            add(What::Poll, by, held, queue);
+        }
+        for queue in [&[], B] {
+            [false, true].into_iter().for_each(|fresh| add(What::Extend { fresh }, "a", true, queue));
+        }
+        add(What::Inspect, "a", true, GAP_FIRST);
+        add(What::Release { next: false, gap: false }, "b", true, BOTH);
+        for queue in [&[], B, BOTH, DEAD, DEAD_FIRST, GAP_FIRST, OWN, OWN_FIRST] {
+            for (next, gap) in [(false, false), (true, false), (false, true), (true, true)] {
+                add(What::Release { next, gap }, "a", true, queue);
+            }
+        }
+        add(What::Probe, "a", true, &[]);
+        add(What::Extend { fresh: true }, "a", false, &[]);
+        let broken = [
+            (What::Acquire { wait: true }, "x", false, &[][..]),
+            (What::Poll, "b", false, &[Of("b")]),
+            (What::Release { next: true, gap: false }, "a", true, &[]),
+            (What::Release { next: true, gap: false }, "a", true, &[Of("b")]),
+        ];
+        let broken = broken.into_iter().map(|(what, by, held, queue)| Self {
+            what,
+            by,
+            held,
+            queue,
+            broken_fence: true,
+            warm: false,
+        });
+        steps.extend(broken);
+        let free = Self {
+            what: What::Acquire { wait: true },
+            by: "x",
+            held: false,
+            queue: &[],
+            broken_fence: false,
+            warm: true,
+        };
+        steps.extend([free, Self { broken_fence: true, ..free }]);
+        steps
+    }
+
+    /// Whether this is a first question about a locker.
+    pub(super) fn is_acquire(&self) -> bool {
+        matches!(self.what, What::Acquire { .. })
+    }
+
+    pub(super) fn run(&self, scene: &Scene) -> Result<Came, Error> {
+        let (locker, next) = (scene.locker(self.by), scene.locker("next"));
+        let (key, locker, lease) = (KEY, &*locker, LEASE);
+        let length = Duration::from_secs(20);
+        Ok(match self.what {
+            What::Acquire { wait } => match scene.store.acquire(&AcquireRequest { key, locker, lease, wait }, LONG)? {
+                AcquireOutcome::Acquired(_) => Came::Holds,
+                AcquireOutcome::Busy(_) if wait => Came::Waits,
+                AcquireOutcome::Busy(_) => Came::Nowhere,
+            },
+            What::Poll => match scene.store.poll(&PollRequest { key, locker, lease }, LONG)? {
+                PollOutcome::Acquired(_) => Came::Holds,
+                PollOutcome::Waiting(_) => Came::Waits,
+                PollOutcome::Gone => Came::Nowhere,
+            },
+            What::Extend { fresh: fresh_numbers } => {
+                match scene.store.extend(&ExtendRequest { key, locker, lease, fresh_numbers }, LONG)? {
+                    ExtendOutcome::Extended { .. } => Came::Holds,
+                    ExtendOutcome::NotOurs(_) => Came::Nowhere,
+                }
+            }
+            What::Release { next: with_next, gap } => {
+                let gap = gap.then_some(Gap { length, every: LEASE });
+                let next = with_next.then_some((&*next, LEASE));
+                match scene.store.release(&ReleaseRequest { key, locker, lease, next, gap }, LONG)? {
+                    ReleaseOutcome::Released { .. } | ReleaseOutcome::NotOurs(NotOurs { .. }) => Came::Nowhere,
+                    ReleaseOutcome::Passed(_) => Came::Passed,
+                    ReleaseOutcome::Queued(_) => Came::Follows,
+                }
+            }
+            What::Probe => match scene.store.probe(&ProbeRequest { key, locker }, LONG)? {
+                ProbeOutcome::Ours => Came::Holds,
+                ProbeOutcome::NotOurs(_) => Came::Nowhere,
+            },
+            What::Inspect => scene.store.inspect(key, LONG).map(|_| Came::Seen)?,
+        })
+    }
+}
+
+/// For the messages of failures: what was asked.
+pub(super) fn outcome_name(result: &Result<Came, Error>) -> String {
+    match result {
+        Ok(came) => format!("{came:?}"),
+        Err(error) => error.to_string(),
+    }
+}
