@@ -5,7 +5,7 @@
 -- stands in the queue, and nothing is refused.
 
 local length = redis.pcall('RPUSH', KEYS[2], entry)
-if type(length) == 'table' then
+if length ~= 1 and type(length) == 'table' then
   refused = length
 else
   local set
@@ -14,7 +14,7 @@ else
   else
     set = redis.pcall('PEXPIRE', KEYS[2], life, 'GT')
   end
-  if type(set) == 'table' and redis.pcall('LREM', KEYS[2], -1, entry) == 1 then
+  if set ~= 1 and set ~= 0 and redis.pcall('LREM', KEYS[2], -1, entry) == 1 then
     refused = set
   end
 end

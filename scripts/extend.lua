@@ -13,7 +13,7 @@
 local holder = redis.pcall('GET', KEYS[1])
 if holder == ARGV[1] then
   local extended = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-  if type(extended) == 'table' then
+  if extended ~= 1 then
     return extended
   end
   local waiting = redis.pcall('LLEN', KEYS[2])

@@ -19,7 +19,7 @@
 local number, failed, lease, inbox
 local winner = false
 local entry = redis.pcall('LINDEX', KEYS[2], 0)
-if type(entry) == 'table' then
+if entry and entry.err then -- a text has no such field
   failed = entry
 elseif entry and string.byte(entry) == 103 then -- a g
   local ends, length = string.match(entry, '^gap (%d+) (%d+)$')
@@ -55,7 +55,7 @@ if not failed and not winner then
       end
     end
     local popped = redis.pcall('LPOP', KEYS[2])
-    if type(popped) == 'table' then
+    if popped.err then
       failed = popped
       break
     end

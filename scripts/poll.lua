@@ -34,7 +34,7 @@ if holder == ARGV[1] then
     return failed
   end
   local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-  if type(set) == 'table' then
+  if set ~= 1 then
     return set
   end
   return {1, number, waiting}
@@ -45,13 +45,13 @@ local place = redis.pcall('LPOS', KEYS[2], caller)
 if not place then
   return {3}
 end
-if type(place) == 'table' then
+if place ~= 0 and type(place) == 'table' then
   return place
 end
 
 if holder then
   local set, remaining = redis.pcall('PEXPIRE', KEYS[2], 2 * ARGV[2], 'GT'), redis.pcall('PTTL', KEYS[1])
-  if type(set) == 'table' then
+  if set ~= 1 and set ~= 0 then
     return set
   end
   if type(remaining) == 'table' then

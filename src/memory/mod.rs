@@ -83,6 +83,8 @@ struct Store {
     /// new key a constant time, and the ended leases of dead clients at most double the memory.
     sweep_at: usize,
     inboxes: Inboxes,
+    /// What is denied, in Redis's names.
+    denied: Vec<&'static str>,
 }
 
 impl MemoryLockProcessor {
@@ -109,7 +111,8 @@ impl MemoryLockProcessor {
     /// ```
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let store = Store { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default() };
+        let store =
+            Store { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() };
         Self { shared: Arc::new(Shared { clock, store: Mutex::new(store) }) }
     }
 
@@ -146,13 +149,20 @@ impl MemoryLockProcessor {
         store.keys.keys().cloned().collect()
     }
 
+    /// Denies what these commands do in a script, in capital letters, until told otherwise: the conformance suite looks at what
+    /// an operation leaves that is denied in its middle.
+    #[doc(hidden)]
+    pub fn deny(&self, commands: &[&'static str]) {
+        self.shared.store.lock().denied = commands.to_vec();
+    }
+
     /// Runs one atomic operation on one key: expires what has ended, acts, and leaves no empty entry.
     fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
         let mut guard = self.shared.store.lock();
         let store = &mut *guard;
         // Read under the mutex: operations see the time in the order in which they happen.
         let now = self.shared.clock.now();
-        let mut scene = Scene { key, now, inboxes: &mut store.inboxes };
+        let mut scene = Scene { key, now, inboxes: &mut store.inboxes, denied: &store.denied };
         if let Some(state) = store.keys.get_mut(key) {
             state.expire(now);
             let result = act(state, &mut scene);
@@ -192,19 +202,19 @@ impl Store {
 
 impl LockProcessor for MemoryLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        Ok(self.on_key(request.key, |state, scene| state.acquire(scene, request)))
+        self.on_key(request.key, |state, scene| state.acquire(scene, request))
     }
 
     fn poll(&self, request: &PollRequest<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
-        Ok(self.on_key(request.key, |state, scene| state.poll(scene, request)))
+        self.on_key(request.key, |state, scene| state.poll(scene, request))
     }
 
     fn extend(&self, request: &ExtendRequest<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
-        Ok(self.on_key(request.key, |state, scene| state.extend(scene, request)))
+        self.on_key(request.key, |state, scene| state.extend(scene, request))
     }
 
     fn release(&self, request: &ReleaseRequest<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        Ok(self.on_key(request.key, |state, scene| state.release(scene, request)))
+        self.on_key(request.key, |state, scene| state.release(scene, request))
     }
 
     fn probe(&self, request: &ProbeRequest<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {

@@ -14,6 +14,7 @@
 use super::fence;
 use super::inbox::Inboxes;
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs, POLLERS,
     PollOutcome, PollRequest, ProbeOutcome, ReleaseOutcome, ReleaseRequest,
@@ -29,6 +30,22 @@ pub(super) struct Scene<'a> {
     pub(super) now: Moment,
     /// Who is alive, and how to tell them.
     pub(super) inboxes: &'a mut Inboxes,
+    /// What is denied, in Redis's names: only tests deny something.
+    pub(super) denied: &'a [&'static str],
+}
+
+impl Scene<'_> {
+    /// Asks for the right to change something, before it is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`].
+    fn ask(&self, command: &'static str) -> Result<(), Error> {
+        if !self.denied.contains(&command) {
+            return Ok(());
+        }
+        Err(Error::Denied { message: format!("the embedded store was told to deny {command}") })
+    }
 }
 
 /// The state of one key; empty when it is free, nobody waits, and it was not left to pollers of late.
@@ -87,99 +104,130 @@ impl KeyState {
         }
     }
 
-    pub(super) fn acquire(&mut self, scene: &mut Scene<'_>, request: &AcquireRequest<'_>) -> AcquireOutcome {
+    pub(super) fn acquire(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &AcquireRequest<'_>,
+    ) -> Result<AcquireOutcome, Error> {
         let locker = request.locker;
         if let Some(busy) = self.busy_or_closed(scene.now) {
             if request.wait {
+                scene.ask("RPUSH")?;
                 self.enqueue(scene.now, locker, request.lease);
                 if self.queue.len() == 1 {
                     tell_contended(scene, &busy.holder);
                 }
             }
-            return AcquireOutcome::Busy(busy);
+            return Ok(AcquireOutcome::Busy(busy));
         }
-        let Some(winner) = self.hand_over(scene, None) else {
-            return AcquireOutcome::Acquired(self.give(scene.now, locker, request.lease));
+        let Some(winner) = self.hand_over(scene, None, None)? else {
+            scene.ask("SET")?;
+            scene.ask("INCR")?;
+            return Ok(AcquireOutcome::Acquired(self.give(scene.now, locker, request.lease)));
         };
-        if request.wait {
+        let refused = if request.wait { scene.ask("RPUSH") } else { Ok(()) };
+        if request.wait && refused.is_ok() {
             self.enqueue(scene.now, locker, request.lease);
         }
-        AcquireOutcome::Busy(self.announce(scene, winner))
+        // The winner is told whatever becomes of the asker.
+        let busy = self.announce(scene, winner);
+        refused.map(|()| AcquireOutcome::Busy(busy))
     }
 
-    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, request: &PollRequest<'_>) -> PollOutcome {
+    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, request: &PollRequest<'_>) -> Result<PollOutcome, Error> {
         let locker = request.locker;
         if self.is_held_by(locker) {
-            return PollOutcome::Acquired(self.give(scene.now, locker, request.lease));
+            scene.ask("INCR")?;
+            scene.ask("PEXPIRE")?;
+            return Ok(PollOutcome::Acquired(self.give(scene.now, locker, request.lease)));
         }
         let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, request.lease)) else {
-            return PollOutcome::Gone;
+            return Ok(PollOutcome::Gone);
         };
         if let Some(busy) = self.busy_or_closed(scene.now) {
+            scene.ask("PEXPIRE")?;
             self.prolong_queue(scene.now, request.lease);
             if place == 0 {
                 tell_contended(scene, &busy.holder);
             }
-            return PollOutcome::Waiting(busy);
+            return Ok(PollOutcome::Waiting(busy));
         }
         // The asker itself is in the queue and counts as alive, so somebody wins.
-        match self.hand_over(scene, Some(locker)) {
+        Ok(match self.hand_over(scene, Some(locker), None)? {
             Some(winner) if winner.locker != locker => {
                 self.prolong_queue(scene.now, request.lease);
                 PollOutcome::Waiting(self.announce(scene, winner))
             }
             Some(winner) => PollOutcome::Acquired(Grant { number: winner.number, waiting: self.waiting() }),
             None => PollOutcome::Gone,
-        }
+        })
     }
 
-    pub(super) fn extend(&mut self, scene: &mut Scene<'_>, request: &ExtendRequest<'_>) -> ExtendOutcome {
+    pub(super) fn extend(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &ExtendRequest<'_>,
+    ) -> Result<ExtendOutcome, Error> {
         if !self.is_held_by(request.locker) {
-            return ExtendOutcome::NotOurs(self.not_ours());
+            return Ok(ExtendOutcome::NotOurs(self.not_ours()));
         }
+        scene.ask("PEXPIRE")?;
         self.hold(scene.now, request.locker, request.lease);
         let numbers = if request.fresh_numbers { fence::issue_range() } else { None };
-        ExtendOutcome::Extended { waiting: self.waiting(), numbers }
+        Ok(ExtendOutcome::Extended { waiting: self.waiting(), numbers })
     }
 
-    pub(super) fn release(&mut self, scene: &mut Scene<'_>, request: &ReleaseRequest<'_>) -> ReleaseOutcome {
+    pub(super) fn release(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &ReleaseRequest<'_>,
+    ) -> Result<ReleaseOutcome, Error> {
         if !self.is_held_by(request.locker) {
+            scene.ask("LREM")?;
             self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
-            return ReleaseOutcome::NotOurs(self.not_ours());
+            return Ok(ReleaseOutcome::NotOurs(self.not_ours()));
         }
         if let Some(gap) = request.gap
             && self.gapped_until.is_none()
         {
+            scene.ask("LPUSH")?;
+            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
             self.gapped_until = Some(scene.now + gap.every);
             self.gap_until = Some(scene.now + gap.length);
         }
         if let Some(closed) = self.closed(scene.now) {
+            scene.ask("DEL")?;
             self.holder = None;
             let waiting = self.waiting();
-            return match request.next {
+            return Ok(match request.next {
                 Some((next, lease)) => {
-                    self.enqueue(scene.now, next, lease);
+                    self.enqueue_next(scene, next, lease);
                     ReleaseOutcome::Queued(closed)
                 }
                 None => ReleaseOutcome::Released { waiting },
-            };
+            });
         }
-        let winner = self.hand_over(scene, None);
-        match (winner, request.next) {
+        let winner = self.hand_over(scene, None, Some(request.locker))?;
+        Ok(match (winner, request.next) {
             (Some(winner), Some((next, lease))) => {
-                self.enqueue(scene.now, next, lease);
+                self.enqueue_next(scene, next, lease);
                 ReleaseOutcome::Queued(self.announce(scene, winner))
             }
             (Some(winner), None) => {
                 self.announce(scene, winner);
                 ReleaseOutcome::Released { waiting: self.waiting() }
             }
-            (None, Some((next, lease))) => ReleaseOutcome::Passed(self.give(scene.now, next, lease)),
+            (None, Some((next, lease))) => {
+                scene.ask("INCR")?;
+                scene.ask("SET")?;
+                ReleaseOutcome::Passed(self.give(scene.now, next, lease))
+            }
             (None, None) => {
+                scene.ask("DEL")?;
                 self.holder = None;
                 ReleaseOutcome::Released { waiting: 0 }
             }
-        }
+        })
     }
 
     pub(super) fn probe(&self, locker: &str) -> ProbeOutcome {
@@ -203,15 +251,33 @@ impl KeyState {
     /// Gives the key to the first waiter that is alive, and drops the dead ones before it. Only called when the key may
     /// be given away. `asker` counts as alive without an inbox: it hears of its luck in its reply.
     ///
+    /// The locker that is being released, `ended`, is not given the key, whoever left it in the queue.
+    ///
     /// The winner is told by [`announce`](Self::announce), once it is known how many wait behind it.
-    fn hand_over(&mut self, scene: &mut Scene<'_>, asker: Option<&str>) -> Option<Winner> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`]: only dead waiters have left the queue.
+    fn hand_over(
+        &mut self,
+        scene: &mut Scene<'_>,
+        asker: Option<&str>,
+        ended: Option<&str>,
+    ) -> Result<Option<Winner>, Error> {
         while let Some(Waiter { locker, lease }) = self.queue.pop_front() {
-            if asker == Some(&*locker) || scene.inboxes.hears(&locker) {
+            let is_live = asker == Some(&*locker) || scene.inboxes.hears(&locker);
+            let wins = is_live && ended != Some(&*locker);
+            let asked = scene.ask("LPOP").and_then(|()| if wins { scene.ask("INCR") } else { Ok(()) });
+            if let Err(denied) = asked.and_then(|()| if wins { scene.ask("SET") } else { Ok(()) }) {
+                self.queue.push_front(Waiter { locker, lease });
+                return Err(denied);
+            }
+            if wins {
                 let number = self.give(scene.now, &locker, lease).number;
-                return Some(Winner { locker, lease, number });
+                return Ok(Some(Winner { locker, lease, number }));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Tells the winner of a hand-over; answers what those who did not win need to know.
@@ -242,6 +308,13 @@ impl KeyState {
         }
         self.queue.push_back(Waiter { locker: locker.to_owned(), lease });
         self.prolong_queue(now, lease);
+    }
+
+    /// Puts the next locker of a released tenure into the queue. If that is denied, the locker is gone, which its poll tells.
+    fn enqueue_next(&mut self, scene: &Scene<'_>, locker: &str, lease: Duration) {
+        if scene.ask("RPUSH").is_ok() {
+            self.enqueue(scene.now, locker, lease);
+        }
     }
 
     /// Lets the queue live twice this lease from now, or longer if a longer lease waits.

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Phase, Proof, Sent};
 use crate::rules::{Mutant, Rules};
-use crate::server::{Granted, Locker, Number, Reply, Script, Server};
+use crate::server::{Command, Granted, Locker, Number, Reply, Script, Server};
 
 /// What the properties remember of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,12 +30,12 @@ impl Client {
             self.link.proof = rules.plain.then_some(Proof { highest, left: 1 });
         }
         match sent.command.script {
-            Script::Acquire { .. } | Script::Poll => self.asked(rules, memory, locker, left, reply),
+            Script::Acquire { .. } | Script::Poll => self.asked(rules, memory, sent.command, left, reply),
             Script::Extend | Script::Probe => self.kept(rules, memory, sent.command.script, locker, left, reply),
             Script::Release { next } => {
                 if let Phase::Aside { locker: aside, wait, given_up } = self.phase
                     && aside == locker
-                    && reply != Reply::Failed
+                    && !matches!(reply, Reply::Failed | Reply::Refused)
                 {
                     self.taken_back(rules, locker, wait, given_up, left);
                 }
@@ -106,7 +106,8 @@ impl Client {
         }
     }
 
-    fn asked(&mut self, rules: &Rules, memory: &mut Memory, asked: Locker, from: u8, reply: Reply) {
+    fn asked(&mut self, rules: &Rules, memory: &mut Memory, command: Command, from: u8, reply: Reply) {
+        let (asked, is_poll) = (command.locker, command.script == Script::Poll);
         match (&mut self.phase, reply) {
             (Phase::Asking { locker, .. }, Reply::Ours(number)) if *locker == asked => {
                 self.obtain(rules, memory, asked, number, from);
@@ -125,8 +126,20 @@ impl Client {
                     self.leave(rules, asked, true, false);
                 }
             }
-            // A permanent error: the caller gets it at once.
-            (Phase::Asking { locker, .. }, Reply::Failed) if *locker == asked => self.give_up(rules),
+            // A permanent error: the caller gets it at once. What a poll was about may be in the store.
+            (Phase::Asking { locker, .. }, Reply::Refused) if *locker == asked => {
+                if is_poll {
+                    self.give_up(rules);
+                } else {
+                    self.phase = Phase::Idle;
+                }
+            }
+            // Nobody knows what was done: a poll will tell.
+            (Phase::Asking { locker, .. }, Reply::Failed) if *locker == asked => {
+                if rules.is(Mutant::RaisedTakenForRefused) {
+                    self.phase = Phase::Idle;
+                }
+            }
             _ => {}
         }
     }
@@ -156,7 +169,7 @@ impl Client {
         let Some(entry) = found else { return };
         let leftover = &mut self.leftovers[entry];
         leftover.sent = false;
-        if reply == Reply::Failed {
+        if matches!(reply, Reply::Failed | Reply::Refused) {
             return;
         }
         let until = *leftover.until.get_or_insert(rules.lease);
@@ -192,7 +205,12 @@ impl Client {
             (Reply::Queued, Some(locker)) => {
                 self.phase = Phase::Asking { locker, wait: true, left, settled: true };
             }
-            (Reply::Failed, next) => {
+            // It may have been executed: a poll tells of the next locker, as after a connection that was given up.
+            (Reply::Failed, Some(locker)) => {
+                self.leave(rules, ended, false, false);
+                self.phase = Phase::Asking { locker, wait: true, left, settled: false };
+            }
+            (Reply::Failed | Reply::Refused, next) => {
                 self.leave(rules, ended, false, false);
                 self.phase = if next.is_some() { Phase::Anew } else { Phase::Idle };
             }
@@ -215,6 +233,12 @@ impl Client {
                 self.obtain(rules, memory, winner, number, from(left));
             }
             _ if rules.is(Mutant::StrangerIgnored) => {}
+            // It may be later than the release, which is repeated.
+            Phase::Releasing { locker, .. } if locker == winner && !rules.is(Mutant::ReleasedGrantIgnored) => {
+                if !self.leftovers.iter().any(|leftover| leftover.locker == winner) {
+                    self.leave(rules, winner, false, false);
+                }
+            }
             _ => self.stranger(rules, winner),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::client::Phase;
 use crate::rules::Rules;
-use crate::server::Script;
+use crate::server::{Refusal, Script};
 use crate::settle::{Stuck, settle};
 use crate::world::{Action, PLAIN, World};
 use stateright::{Model, Property};
@@ -13,10 +13,14 @@ pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued b
 pub(crate) const HOLDS_RISE: &str = "every hold's number is greater than those of all holds before";
 pub(crate) const NUMBERS_FOLLOW: &str = "numbers rise in the order in which the key was given";
 pub(crate) const NOBODY_PASSED: &str = "a plain attempt passes no waiter";
+pub(crate) const REFUSALS_ARE_TRUE: &str = "a refusal leaves the locker where it was";
 pub(crate) const NO_THEFT: &str = "nobody touches a key that is not his";
 pub(crate) const NOBODY_FALLS_OUT: &str = "a waiter leaves the queue by a grant or its release";
 pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
+
+/// As many calls as a script makes that passes two dead waiters and puts the third back.
+const MOST_CALLS: u8 = 6;
 
 fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
     settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
@@ -84,6 +88,7 @@ impl Model for Rules {
                     _ => true,
                 })
             }),
+            Property::always(REFUSALS_ARE_TRUE, |_, world: &World| !world.misled),
             Property::always(NOBODY_PASSED, |_, world: &World| !world.memory.passed),
             Property::always(NOBODY_FALLS_OUT, |_, world: &World| !world.fell_out),
             Property::always(NOBODY_FORGOTTEN, |rules: &Rules, world| never_stuck(rules, world, Stuck::Forgotten)),
@@ -180,6 +185,11 @@ impl Rules {
             return;
         }
         let unread = client.link.replies.len() < client.link.pending.len();
+        if self.refusals && unread {
+            let calls = 0..MOST_CALLS;
+            let refusals = calls.flat_map(|call| [Refusal::Only(call), Refusal::From(call)]);
+            actions.extend(refusals.map(|refusal| Action::Refuse { client: id, refusal }));
+        }
         if self.drops && !client.link.pending.is_empty() {
             actions.push(Action::Drop { client: id, lost: true });
             if unread {

@@ -26,6 +26,7 @@
 //! * *a fault*, as many as the bounds allow: a connection is given up, with what was not yet executed lost, or late (so
 //!   replies are lost, and time-outs happen); a process ends; a message is lost; an inbox loses its connection; where the
 //!   model has a fine clock, FLUSHALL and a fail-over to a master without the last writes; in one model, a deleted key;
+//! * *a refused command* is a fault, too, where the model has it: in one script, one call is refused, or all from one on;
 //! * *a gap becomes due*, as many as the bounds allow: the next release of a holder leaves the key free for a tick;
 //! * *a tick*.
 //!
@@ -41,10 +42,11 @@
 //!    but for the leases that the protocol leaves to their end: see [`settle`]. A live waiter leaves the queue by its grant or
 //!    its own release, not otherwise (but for the end of a queue for which nobody polled).
 //! 4. No command extends, deletes or replaces a key that is not its locker's.
-//! 5. When all have ended and cleaned up, nothing is left in key or queue but what belongs to ended processes, or arrived
+//! 5. What answers a refusal has done nothing for its locker: it is where it was.
+//! 6. When all have ended and cleaned up, nothing is left in key or queue but what belongs to ended processes, or arrived
 //!    after its clean-up was over; that is gone with its lease, or with the queue, which lives two leases.
 //!
-//! For 3 and 5 the checker plays, from *each* state, one fair schedule without faults to its end. This shows that a
+//! For 3 and 6 the checker plays, from *each* state, one fair schedule without faults to its end. This shows that a
 //! good end can always be reached, not that no schedule avoids it for ever.
 //!
 //! # Bounds
@@ -74,6 +76,8 @@
 //! | three, plain | 1, 1, 1 | 1 | none | 1 | plain attempts, no extends but for confirming | 493,000 |
 //! | two, plain, deleted key | 1, 1 | 2 | 1 deleted key | 1 | plain attempts, no extends but for confirming | 227,000 |
 //! | two twice, plain, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | plain attempts under a proof that lasts a tick, else as below | 3,008,000 |
+//! | two twice, refusals | 2, 2 | 2 | 1 refused command | 1 | no extends but for confirming | 0 |
+//! | three, refusals | 1, 1, 1 | 1 | 1 refused command | 1 | no extends but for confirming | 0 |
 //! | two twice, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | two ticks, numbers by a fine clock, no next lockers | 1,966,000 |
 //!
 //! Together 15.1 million states, about 110 s on two processors. A locker more in "two twice, drops", or a fault more anywhere but in
@@ -85,7 +89,8 @@
 //! * `contended`, and lingering, which it ends: a holder may unlock at any moment here, so it may also do so because of a
 //!   message, or without one.
 //! * Leases of different lengths, clocks of different speed (the slack of a deadline is for these), clocks that step back.
-//! * Errors that mean "not executed", foreign types, memory limits; of refusals, only a denied PUBLISH.
+//! * Errors that mean "not executed", foreign types, memory limits. Of refused calls: the queue's PEXPIRE, and the ones that make a
+//!   gap (`tests/it/denied` refuses each call of each script to a real server).
 //! * Replies are not lost singly but with their connection; of a dropped connection either all or nothing comes late (what
 //!   comes very late is as good as lost).
 //! * A loss of data other than a lost fence or a deleted key: then two can hold, whatever the protocol, and tokens are what protects.
@@ -124,6 +129,7 @@ const PAIR: Rules = Rules {
     gaps: 0,
     plain: false,
     deletes: false,
+    refusals: false,
     publish: true,
     clock: None,
     alike: true,
@@ -244,6 +250,18 @@ fn two_once_with_gaps_and_a_fault() {
 fn three_with_a_gap_and_a_dropped_connection() {
     let rules = Rules { crashes: false, deafness: false, lease: 1, gaps: 1, ..TRIO };
     holds("three, gap and drops", rules);
+}
+
+#[test]
+fn two_twice_with_a_refused_command() {
+    let rules = Rules { refusals: true, crashes: false, drops: false, deafness: false, extends: false, ..PAIR };
+    holds("two twice, refusals", rules);
+}
+
+#[test]
+fn three_with_a_refused_command() {
+    let rules = Rules { refusals: true, crashes: false, drops: false, deafness: false, lease: 1, ..TRIO };
+    holds("three, refusals", rules);
 }
 
 #[test]

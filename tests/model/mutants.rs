@@ -2,7 +2,7 @@
 
 use crate::checker::{
     BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT, NUMBERS_FOLLOW,
-    NUMBERS_RISE, ONE_BELIEVER,
+    NUMBERS_RISE, ONE_BELIEVER, REFUSALS_ARE_TRUE,
 };
 use crate::rules::{Mutant, Rules};
 use crate::{DELETED, FENCE, PAIR, in_turn};
@@ -125,6 +125,35 @@ fn gap_that_clears_the_queue() {
 #[test]
 fn publish_before_set() {
     caught(Mutant::PublishesFirst, Rules { publish: false, ..BASE }, NOBODY_FALLS_OUT);
+}
+
+/// A call of a script is refused.
+const REFUSED: Rules = Rules { refusals: true, crashes: false, drops: false, deafness: false, extends: false, ..BASE };
+
+#[test]
+fn hand_over_that_sets_before_it_pops() {
+    // The message of the grant that nobody wants is lost.
+    caught(Mutant::SetsBeforePop, Rules { deafness: true, faults: 2, lockers: &[1, 1], ..REFUSED }, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn grant_of_a_released_locker_that_is_ignored() {
+    caught(Mutant::ReleasedGrantIgnored, REFUSED, NOBODY_FORGOTTEN);
+}
+
+#[test]
+fn hand_over_that_pops_and_forgets() {
+    caught(Mutant::PopsAndForgets, REFUSED, NOBODY_FALLS_OUT);
+}
+
+#[test]
+fn release_that_is_refused_after_its_hand_over() {
+    caught(Mutant::RefusedAfterHandOver, REFUSED, REFUSALS_ARE_TRUE);
+}
+
+#[test]
+fn raised_error_taken_for_a_refusal() {
+    caught(Mutant::RaisedTakenForRefused, REFUSED, NOTHING_LEFT);
 }
 
 /// First questions are plain commands.

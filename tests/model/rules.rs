@@ -53,6 +53,17 @@ pub(crate) enum Mutant {
     PlainTakenBackAndPolled,
     /// A plain attempt without an answer is sent again with the same locker.
     PlainResent,
+    /// A hand-over sets the key before it takes the winner out of the queue, and gives it to the locker that is being released,
+    /// as in version 0.1.0.
+    SetsBeforePop,
+    /// The same, and a client ignores the grant of a locker that it is releasing.
+    ReleasedGrantIgnored,
+    /// A hand-over that is refused the key does not put the winner back into the queue.
+    PopsAndForgets,
+    /// A release answers a refusal though it has handed the key over.
+    RefusedAfterHandOver,
+    /// A client takes an error that a script raised for a refusal.
+    RaisedTakenForRefused,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -97,6 +108,8 @@ pub(crate) struct Rules {
     pub(crate) plain: bool,
     /// Whether deleted keys are among the faults. Then two can hold, and only the order of numbers is looked at.
     pub(crate) deletes: bool,
+    /// Whether refused commands are among the faults: one call of a script, or all from one on.
+    pub(crate) refusals: bool,
     /// Whether the server lets clients publish.
     pub(crate) publish: bool,
     /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.

@@ -1,6 +1,7 @@
 //! The server: a key, its queue, the fence; and the scripts, step by step as in `scripts/*.lua`.
 
 use crate::rules::{Mutant, Rules};
+use std::cell::Cell;
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -61,7 +62,9 @@ pub(crate) enum Reply {
     Passed(Number),
     /// Of release: somebody else has the key, the next locker stands in the queue.
     Queued,
-    /// An error raised inside the script.
+    /// A refused command was answered: nothing was done for the locker.
+    Refused,
+    /// An error raised inside the script: nobody knows what was done.
     Failed,
     /// Of set: the key is the locker's. For the properties only: who stood at the queue's head then.
     Took { ahead: Option<Locker> },
@@ -111,16 +114,59 @@ pub(crate) struct Server {
     pub(crate) given: Vec<Locker>,
 }
 
+/// Which calls of one script are refused; the first is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Refusal {
+    None,
+    Only(u8),
+    From(u8),
+}
+
 /// What a script sees of the world around it.
 #[derive(Debug)]
 pub(crate) struct Around<'a> {
     pub(crate) rules: &'a Rules,
     /// For each client, whether anybody hears its inbox.
     pub(crate) hears: [bool; 3],
+    pub(crate) refusal: Refusal,
+    /// How many calls there were, and whether one was refused.
+    pub(crate) calls: Cell<(u8, bool)>,
 }
 
-/// A script that raised an error.
-struct Raised;
+impl Around<'_> {
+    /// Whether the next call is refused.
+    fn refuses(&self) -> bool {
+        let (call, refused) = self.calls.get();
+        let refuses = match self.refusal {
+            Refusal::None => false,
+            Refusal::Only(only) => call == only,
+            Refusal::From(first) => call >= first,
+        };
+        self.calls.set((call + 1, refused || refuses));
+        refuses
+    }
+
+    /// A call that nothing was done before for the locker.
+    fn call(&self) -> Result<(), Stopped> {
+        if self.refuses() { Err(Stopped::Refused) } else { Ok(()) }
+    }
+
+    /// A call that takes something back after a refusal.
+    fn take_back(&self, back: impl FnOnce()) -> Stopped {
+        if self.refuses() {
+            return Stopped::Raised;
+        }
+        back();
+        Stopped::Refused
+    }
+}
+
+/// Why a script ended before its end.
+#[derive(Clone, Copy, Debug)]
+enum Stopped {
+    Refused,
+    Raised,
+}
 
 impl Server {
     pub(crate) fn new(clock: Number, gaps: u8) -> Self {
@@ -148,7 +194,7 @@ impl Server {
         let result = match command.script {
             Script::Acquire { wait } => self.acquire(around, command, wait),
             Script::Poll => self.poll(around, command),
-            Script::Extend => Ok((self.extend(around, command.locker), None)),
+            Script::Extend => self.extend(around, command.locker).map(|reply| (reply, None)),
             Script::Release { next } => self.release(around, command, next),
             Script::Probe => {
                 let ours = self.holder() == Some(command.locker);
@@ -163,7 +209,10 @@ impl Server {
             Script::Count => Ok((self.count(around), None)),
             Script::Get => Ok((yes(self.holder() == Some(command.locker)), None)),
         };
-        let (reply, granted) = result.unwrap_or((Reply::Failed, None));
+        let (reply, granted) = result.unwrap_or_else(|stopped| match stopped {
+            Stopped::Refused => (Reply::Refused, None),
+            Stopped::Raised => (Reply::Failed, None),
+        });
         if self.queue.is_empty() {
             self.queue_left = 0;
         }
@@ -175,30 +224,35 @@ impl Server {
         around: &Around<'_>,
         command: Command,
         wait: bool,
-    ) -> Result<(Reply, Option<Granted>), Raised> {
+    ) -> Result<(Reply, Option<Granted>), Stopped> {
         let mut granted = None;
         if self.key.is_none() && self.gap_left == 0 {
             if self.queue.is_empty() {
-                let number = self.issue(around, command.warm);
+                around.call()?;
                 self.take(around, command.locker);
-                return Ok((Reply::Ours(number), None));
+                if around.refuses() {
+                    return Err(around.take_back(|| self.key = None));
+                }
+                return Ok((Reply::Ours(self.issue(around, command.warm)), None));
             }
             let (winner, number) = self.hand_over(around, command.warm, None)?;
             let Some(locker) = winner else {
+                around.call()?;
                 self.take(around, command.locker);
                 return Ok((Reply::Ours(number), None));
             };
             granted = Some(Granted { locker, number });
         }
-        if wait {
-            self.push(around, command.locker);
+        if wait && !self.push(around, command.locker) {
+            return Ok((Reply::Refused, granted));
         }
         Ok((Reply::Busy, granted))
     }
 
-    fn poll(&mut self, around: &Around<'_>, command: Command) -> Result<(Reply, Option<Granted>), Raised> {
+    fn poll(&mut self, around: &Around<'_>, command: Command) -> Result<(Reply, Option<Granted>), Stopped> {
         let Command { locker, warm, .. } = command;
         if let Some(key) = self.key.as_mut().filter(|key| key.holder == locker) {
+            around.call()?;
             key.left = around.rules.lease;
             return Ok((Reply::Ours(self.issue(around, warm)), None));
         }
@@ -212,6 +266,7 @@ impl Server {
             return Ok((Reply::Gone, None));
         }
         if self.key.is_some() || self.gap_left > 0 {
+            around.call()?;
             self.refresh(around);
             return Ok((Reply::Waiting, None));
         }
@@ -225,14 +280,15 @@ impl Server {
         }
     }
 
-    fn extend(&mut self, around: &Around<'_>, locker: Locker) -> Reply {
-        match &mut self.key {
+    fn extend(&mut self, around: &Around<'_>, locker: Locker) -> Result<Reply, Stopped> {
+        Ok(match &mut self.key {
             Some(key) if key.holder == locker || around.rules.is(Mutant::ExtendsAnything) => {
+                around.call()?;
                 key.left = around.rules.lease;
                 Reply::Kept
             }
             _ => Reply::NotOurs,
-        }
+        })
     }
 
     fn release(
@@ -240,57 +296,66 @@ impl Server {
         around: &Around<'_>,
         command: Command,
         next: Option<Locker>,
-    ) -> Result<(Reply, Option<Granted>), Raised> {
+    ) -> Result<(Reply, Option<Granted>), Stopped> {
         let anything = around.rules.is(Mutant::ReleasesAnything) && self.key.is_some();
         if self.holder() != Some(command.locker) && !anything {
+            around.call()?;
             self.queue.retain(|waiting| *waiting != command.locker);
             return Ok((Reply::NotOurs, None));
         }
         if self.gap_due {
-            return Ok((self.leave_to_pollers(around, next), None));
+            return self.leave_to_pollers(around, next).map(|reply| (reply, None));
         }
         if self.gap_left > 0 {
             // A plain attempt took the key in a gap.
+            around.call()?;
             self.key = None;
             let Some(next) = next else { return Ok((Reply::Released, None)) };
             self.push(around, next);
             return Ok((Reply::Queued, None));
         }
         if !self.queue.is_empty() {
-            let (winner, number) = self.hand_over(around, command.warm, None)?;
+            let (winner, number) = self.hand_over_by(around, command.warm, None, Some(command.locker))?;
             if let Some(locker) = winner {
-                if let Some(next) = next {
-                    self.push(around, next);
+                // A next locker that is not taken in is gone, which its poll tells.
+                let pushed = next.is_none_or(|next| self.push(around, next));
+                if !pushed && around.rules.is(Mutant::RefusedAfterHandOver) {
+                    return Ok((Reply::Refused, Some(Granted { locker, number })));
                 }
                 let reply = if next.is_some() { Reply::Queued } else { Reply::Released };
                 return Ok((reply, Some(Granted { locker, number })));
             }
             if let Some(next) = next {
+                around.call()?;
                 self.take(around, next);
                 return Ok((Reply::Passed(number), None));
             }
         } else if let Some(next) = next {
+            around.call()?;
             let number = self.issue(around, command.warm);
+            around.call()?;
             self.take(around, next);
             return Ok((Reply::Passed(number), None));
         }
+        around.call()?;
         self.key = None;
         Ok((Reply::Released, None))
     }
 
     /// Frees the key, and lets nobody take it for a tick.
-    fn leave_to_pollers(&mut self, around: &Around<'_>, next: Option<Locker>) -> Reply {
+    fn leave_to_pollers(&mut self, around: &Around<'_>, next: Option<Locker>) -> Result<Reply, Stopped> {
         (self.gap_due, self.gap_left) = (false, 1);
         self.queue_left = self.queue_left.max(self.gap_left);
+        around.call()?;
         if !around.rules.is(Mutant::GapKeepsKey) {
             self.key = None;
         }
         if around.rules.is(Mutant::GapClearsQueue) {
             self.queue.clear();
         }
-        let Some(next) = next else { return Reply::Released };
+        let Some(next) = next else { return Ok(Reply::Released) };
         self.push(around, next);
-        Reply::Queued
+        Ok(Reply::Queued)
     }
 
     /// Gives the key to the first waiter that hears its inbox, or to the caller. The number is issued in any case.
@@ -299,18 +364,51 @@ impl Server {
         around: &Around<'_>,
         warm: bool,
         caller: Option<Locker>,
-    ) -> Result<(Option<Locker>, Number), Raised> {
+    ) -> Result<(Option<Locker>, Number), Stopped> {
+        self.hand_over_by(around, warm, caller, None)
+    }
+
+    /// The same for a release: the locker that `ended` is not given the key, whoever left it in the queue.
+    fn hand_over_by(
+        &mut self,
+        around: &Around<'_>,
+        warm: bool,
+        caller: Option<Locker>,
+        ended: Option<Locker>,
+    ) -> Result<(Option<Locker>, Number), Stopped> {
+        around.call()?;
         let number = self.issue(around, warm);
-        while !self.queue.is_empty() {
-            let head = self.queue.remove(0);
+        let old = around.rules.is(Mutant::SetsBeforePop) || around.rules.is(Mutant::ReleasedGrantIgnored);
+        while let Some(head) = self.queue.first().copied() {
+            let live = caller == Some(head) || around.hears[usize::from(head.client)];
+            if old && live {
+                around.call()?;
+                self.give(around, head, caller == Some(head) || !around.rules.publish);
+                if around.refuses() {
+                    return Err(Stopped::Raised);
+                }
+                self.queue.remove(0);
+                return Ok((Some(head), number));
+            }
+            around.call()?;
+            self.queue.remove(0);
+            if ended == Some(head) {
+                continue;
+            }
             let heard = around.hears[usize::from(head.client)] || around.rules.is(Mutant::GrantsToTheDead);
+            if (caller == Some(head) || heard) && around.refuses() {
+                if around.rules.is(Mutant::PopsAndForgets) {
+                    return Err(Stopped::Refused);
+                }
+                return Err(around.take_back(|| self.queue.insert(0, head)));
+            }
             if caller == Some(head) {
                 self.take(around, head);
                 return Ok((Some(head), number));
             }
             if heard {
                 if around.rules.is(Mutant::PublishesFirst) && !around.rules.publish {
-                    return Err(Raised);
+                    return Err(Stopped::Raised);
                 }
                 let silent = !around.rules.publish;
                 self.give(around, head, silent);
@@ -335,9 +433,14 @@ impl Server {
         }
     }
 
-    fn push(&mut self, around: &Around<'_>, locker: Locker) {
-        self.queue.push(locker);
-        self.refresh(around);
+    /// Puts a locker at the queue's end; `false` when the queue does not take it.
+    fn push(&mut self, around: &Around<'_>, locker: Locker) -> bool {
+        let pushes = !around.refuses();
+        if pushes {
+            self.queue.push(locker);
+            self.refresh(around);
+        }
+        pushes
     }
 
     fn refresh(&mut self, around: &Around<'_>) {

@@ -3,7 +3,8 @@
 use crate::answers::Memory;
 use crate::client::{Client, Phase};
 use crate::rules::Rules;
-use crate::server::{Around, Command, Reply, Script, Server};
+use crate::server::{Around, Command, Refusal, Reply, Script, Server};
+use std::cell::Cell;
 
 /// The commands of a plain attempt.
 pub(crate) const PLAIN: usize = 4;
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) theft: bool,
     /// Whether a live waiter left the queue in another way than by a grant or its own release.
     pub(crate) fell_out: bool,
+    /// Whether a refusal was answered though something was done for the locker.
+    pub(crate) misled: bool,
 }
 
 /// One thing that can happen. The first field is the client.
@@ -66,6 +69,11 @@ pub(crate) enum Action {
         client: usize,
         lost: bool,
     },
+    /// Fault: the same, with calls of the script refused.
+    Refuse {
+        client: usize,
+        refusal: Refusal,
+    },
     /// Fault: its process ends; what was not executed is lost, or late.
     Crash {
         client: usize,
@@ -99,23 +107,37 @@ impl World {
             memory: Memory::default(),
             theft: false,
             fell_out: false,
+            misled: false,
         }
     }
 
     /// Runs one command in the server, and looks whether it touched what it must not.
     fn run(&mut self, rules: &Rules, command: Command) -> Reply {
-        let mut around = Around { rules, hears: [false; 3] };
+        self.run_refusing(rules, command, Refusal::None).0
+    }
+
+    /// The same with refused calls; whether there were any.
+    fn run_refusing(&mut self, rules: &Rules, command: Command, refusal: Refusal) -> (Reply, bool) {
+        let mut around = Around { rules, hears: [false; 3], refusal, calls: Cell::new((0, false)) };
         for (hears, client) in around.hears.iter_mut().zip(&self.clients) {
             *hears = client.lives && !client.deaf;
         }
         let (key, queue) = (self.server.key, self.server.queue.clone());
         let (reply, granted) = self.server.run(&around, command);
+        let refused = around.calls.get().1;
 
+        if reply == Reply::Refused {
+            let (held, holds) = (key.is_some_and(|key| key.holder == command.locker), self.server.holder());
+            self.misled |= held != (holds == Some(command.locker));
+            self.misled |= queue.contains(&command.locker) != self.server.queue.contains(&command.locker);
+        }
         let foreign = key.is_some_and(|key| key.holder != command.locker);
         self.theft |= foreign && self.server.key != key;
         self.fell_out |= queue.iter().any(|waiting| {
             let released = *waiting == command.locker && matches!(command.script, Script::Release { .. });
             around.hears[usize::from(waiting.client)]
+                // Then its poll says that it is gone.
+                && reply != Reply::Failed
                 && !released
                 && self.server.holder() != Some(*waiting)
                 && !self.server.queue.contains(waiting)
@@ -123,7 +145,21 @@ impl World {
         if let Some(granted) = granted {
             self.clients[usize::from(granted.locker.client)].inbox.push(granted);
         }
-        reply
+        (reply, refused)
+    }
+
+    /// Executes the next command of a connection with refused calls. Nothing happens when the script makes no such call.
+    fn refuse(&mut self, rules: &Rules, client: usize, refusal: Refusal) {
+        let before = self.clone();
+        let link = &self.clients[client].link;
+        let command = link.pending[link.replies.len()].command;
+        let (reply, refused) = self.run_refusing(rules, command, refusal);
+        self.clients[client].link.replies.push(reply);
+        if refused {
+            self.faults -= 1;
+        } else {
+            *self = before;
+        }
     }
 
     pub(crate) fn execute(&mut self, rules: &Rules, client: usize) {
@@ -239,6 +275,7 @@ impl World {
             A::Answer(client) => self.answer(rules, client),
             A::Hear(client) => self.hear(rules, client),
             A::Drop { client, lost } => self.clients[client].drop_link(rules, lost),
+            A::Refuse { client, refusal } => self.refuse(rules, client, refusal),
             A::Crash { client, lost } => self.crash(rules, client, lost),
             A::LoseMessage(client) => self.lose(client, 1),
             A::Deafen(client) => {

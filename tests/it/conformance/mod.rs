@@ -7,6 +7,7 @@
 
 mod acquire;
 mod batch;
+mod denied;
 mod gap;
 mod hand_over;
 mod lease;
@@ -36,6 +37,13 @@ macro_rules! conformance {
                 batch {
                     answers_all_requests_in_order
                     answers_nothing_to_nothing
+                }
+                denied {
+                    leaves_the_key_with_the_holder
+                    leaves_a_waiter_where_it_was
+                    leaves_an_asker_nowhere
+                    tells_the_winner_when_the_queue_takes_no_more
+                    gives_no_key_to_the_locker_that_is_released
                 }
                 gap {
                     leaves_the_key_free_for_pollers_alone

@@ -7,7 +7,7 @@ use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crate::support::{LONG, RedisServer};
 use parking_lot::Mutex;
-use redis_dlock::{CancelToken, DLockGenerator, RedisLockProcessor};
+use redis_dlock::{AcquireOutcome, AcquireRequest, CancelToken, DLockGenerator, RedisLockProcessor, ReleaseRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ on_both_stores!(
     who_gives_up_leaves_the_stores_queue,
     a_grant_that_crosses_with_giving_up_is_passed_on,
     an_inbox_that_panics_is_opened_again,
+    a_grant_for_a_locker_that_is_being_released_repeats_the_release,
     a_thread_that_takes_over_a_place_keeps_it,
 );
 
@@ -57,7 +58,7 @@ fn the_dead_are_passed_over(lab: &Lab) {
     for n in 0..10 {
         // They stand in the queue, and nobody hears them.
         let (key, locker) = (holder.key(), format!("dead{n}-1"));
-        let request = redis_dlock::AcquireRequest { key, locker: &locker, lease: LONG, wait: true };
+        let request = AcquireRequest { key, locker: &locker, lease: LONG, wait: true };
         store.acquire(&request, store.command_limit()).unwrap();
     }
     let (generator, watch) = lab.listening_generator();
@@ -111,6 +112,36 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     leaving.open();
     patient.join();
     eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let (unlock, told) = crossbeam_channel::bounded::<()>(0);
+    let other = lock.clone();
+    let holder = spawn(move || {
+        let guard = other.lock().unwrap();
+        told.recv().unwrap_err();
+        guard.unlock().unwrap();
+    });
+    eventually("it holds", || lab.holder(lock.key()).is_some());
+    let locker = lab.holder(lock.key()).unwrap().holder;
+    let answer = watch.stop_next(Kind::Release, When::Coming);
+    drop(unlock);
+    answer.wait();
+    // Another version of a script left the locker in the queue: now it is granted the key again.
+    let (store, key, lease) = (lab.processor(), lock.key(), Duration::from_millis(HOUR));
+    let limit = store.command_limit();
+    let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease, wait }, limit).unwrap();
+    assert!(matches!(acquire("between-1", false), AcquireOutcome::Acquired(_)));
+    assert!(matches!(acquire(&locker, true), AcquireOutcome::Busy(_)));
+    let heard = watch.heard();
+    store.release(&ReleaseRequest { key, locker: "between-1", lease, next: None, gap: None }, limit).unwrap();
+    eventually("the grant is heard", || watch.heard() > heard);
+    answer.open();
+    holder.join();
+    eventually("nobody holds for nobody", || lab.leftovers().is_empty());
+    store.close();
 }
 
 fn an_inbox_that_panics_is_opened_again(lab: &Lab) {

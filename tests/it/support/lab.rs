@@ -142,6 +142,10 @@ impl Store for RealTimeMemory {
         take(&self.0, key, holder, lease)
     }
 
+    fn deny(&self, commands: &[&'static str]) {
+        self.0.deny(commands);
+    }
+
     fn flush(&self) {
         self.0.flush();
     }

@@ -43,6 +43,10 @@ impl Store for MemoryStore {
         take(&self.processor, key, holder, lease)
     }
 
+    fn deny(&self, commands: &[&'static str]) {
+        self.processor.deny(commands);
+    }
+
     fn flush(&self) {
         self.processor.flush();
     }

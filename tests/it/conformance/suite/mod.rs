@@ -10,8 +10,9 @@ pub(crate) use store::Store;
 
 use parking_lot::Mutex;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, Inspection, LockProcessor,
-    Message, NotOurs, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
+    AcquireOutcome, AcquireRequest, Busy, Error, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, Inspection,
+    LockProcessor, Message, NotOurs, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    ReleaseRequest,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -215,6 +216,24 @@ impl Tenure {
             AcquireOutcome::Busy(busy) => busy,
             AcquireOutcome::Acquired(grant) => panic!("{self:?}: {grant:?}"),
         }
+    }
+
+    /// Asks while something is denied.
+    pub(crate) fn ask_denied(&self, wait: bool) {
+        let outcome = self.processor.acquire(&self.acquire_request(wait), PATIENCE);
+        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
+    }
+
+    /// Polls while something is denied.
+    pub(crate) fn poll_denied(&self) {
+        let outcome = self.processor.poll(&self.poll_request(), PATIENCE);
+        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
+    }
+
+    /// Is to be released while something is denied.
+    pub(crate) fn release_denied(&self, next: Option<&Tenure>) {
+        let outcome = self.processor.release(&self.release_request(next), PATIENCE);
+        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
     }
 
     pub(crate) fn poll(&self) -> PollOutcome {

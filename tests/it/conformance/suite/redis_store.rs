@@ -75,6 +75,15 @@ impl Store for RedisStore {
         self.admin::<Option<String>>(&set).is_some()
     }
 
+    fn deny(&self, commands: &[&'static str]) {
+        let mut user = redis::cmd("ACL");
+        user.arg("SETUSER").arg("default").arg("+@all");
+        commands.iter().for_each(|command| {
+            user.arg(format!("-{command}"));
+        });
+        self.admin::<()>(&user);
+    }
+
     fn flush(&self) {
         self.admin::<()>(&redis::cmd("FLUSHALL"));
     }

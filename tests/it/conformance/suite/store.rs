@@ -18,6 +18,9 @@ pub(crate) trait Store: Send + Sync {
     /// Gives a lock's key to `holder` if it is free, as a JVM does; tells whether it was. Nobody else asks meanwhile.
     fn take(&self, key: &str, holder: &str, lease: Duration) -> bool;
 
+    /// Denies commands to the processors, in Redis's names in capital letters, until told otherwise.
+    fn deny(&self, commands: &[&'static str]);
+
     /// Forgets everything that the store keeps.
     fn flush(&self);
 

@@ -1,0 +1,112 @@
+//! What is denied in the middle of an operation: the answer says what was done.
+
+use super::suite::{LONG, Suite};
+use redis_dlock::ReleaseOutcome;
+
+pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
+    let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
+    for command in ["DEL", "SET", "INCR"] {
+        suite.store().deny(&[command]);
+        a.release_denied(Some(&next).filter(|_| command != "DEL"));
+        suite.store().deny(&[]);
+        assert!(a.holds(), "{command}");
+        next.poll_gone();
+    }
+    let client = suite.client();
+    let mut ear = client.listen();
+    let dead = suite.client().waiter("k");
+    let b = client.waiter("k");
+    for command in ["SET", "INCR", "LPOP"] {
+        suite.store().deny(&[command]);
+        a.release_denied(None);
+        a.release_denied(Some(&next));
+        suite.store().deny(&[]);
+        assert!(a.holds(), "{command}");
+        assert_eq!(b.poll_waiting().holder, a.locker);
+        next.poll_gone();
+    }
+    assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
+    ear.hear_granted(&b);
+    dead.poll_gone();
+}
+
+pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
+    let a = suite.client().holder("k");
+    let clients = [suite.client(), suite.client()];
+    let mut ears = clients.each_ref().map(|client| client.listen());
+    let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
+    suite.store().delete("k");
+    for command in ["SET", "INCR", "LPOP"] {
+        suite.store().deny(&[command]);
+        c.poll_denied();
+        b.poll_denied();
+        suite.client().tenure("k").ask_denied(true);
+        suite.store().deny(&[]);
+        assert_eq!((suite.holder("k"), suite.waiting("k")), (None, 2), "{command}");
+    }
+    suite.store().deny(&["LREM"]);
+    b.release_denied(None);
+    suite.store().deny(&[]);
+    assert_eq!(c.poll_waiting().holder, b.locker);
+    ears[0].hear_granted(&b);
+    suite.store().deny(&["PEXPIRE"]);
+    b.poll_denied();
+    suite.store().deny(&[]);
+    assert!(b.holds());
+    b.release();
+    ears[1].hear_granted(&c);
+    a.poll_gone();
+}
+
+pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
+    for command in ["SET", "INCR"] {
+        let a = suite.client().tenure("k");
+        suite.store().deny(&[command]);
+        a.ask_denied(true);
+        suite.store().deny(&[]);
+        a.poll_gone();
+        assert_eq!(suite.store().leftovers(), [""; 0], "{command}");
+    }
+    let (a, b) = (suite.client().holder("k"), suite.client().tenure("k"));
+    suite.store().deny(&["RPUSH"]);
+    b.ask_denied(true);
+    assert_eq!(b.fail().holder, a.locker);
+    suite.store().deny(&[]);
+    b.poll_gone();
+    assert_eq!(suite.waiting("k"), 0);
+}
+
+pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
+    let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
+    let clients = [suite.client(), suite.client()];
+    let mut ears = clients.each_ref().map(|client| client.listen());
+    let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
+    suite.store().deny(&["RPUSH"]);
+    assert!(matches!(a.release_to(&next), ReleaseOutcome::Queued(busy) if busy.holder == b.locker));
+    ears[0].hear_granted(&b);
+    next.poll_gone();
+    suite.store().delete("k");
+    let d = suite.client().tenure("k");
+    d.ask_denied(true);
+    ears[1].hear_granted(&c);
+    suite.store().deny(&[]);
+    d.poll_gone();
+    assert!(c.holds());
+}
+
+pub(crate) fn gives_no_key_to_the_locker_that_is_released(suite: &Suite) {
+    let a = suite.client().holder("k");
+    let clients = [suite.client(), suite.client()];
+    let mut ears = clients.each_ref().map(|client| client.listen());
+    let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
+    // As a script of version 0.1.0 leaves it when its LPOP is denied.
+    suite.store().overwrite("k", &b.locker, Some(LONG));
+    assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
+    ears[1].hear_granted(&c);
+    ears[0].hear_nothing();
+    suite.store().overwrite("k", &a.locker, Some(LONG));
+    let alone = clients[0].waiter("k");
+    suite.store().overwrite("k", &alone.locker, Some(LONG));
+    assert_eq!(alone.release(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!((suite.holder("k"), suite.waiting("k")), (None, 0));
+}
