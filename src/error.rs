@@ -96,7 +96,7 @@ pub enum BackendFailure {
     NotExecuted,
     /// The server executes nothing that writes (OOM, MISCONF) until an operator helps.
     Refused,
-    /// The command was sent and its outcome is unknown (time-out, connection closed).
+    /// The command was sent and its outcome is unknown (time-out, connection closed, an error in the middle of a script).
     Unknown,
 }
 

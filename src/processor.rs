@@ -268,7 +268,8 @@ pub type ReleaseDone = Box<dyn FnOnce(Result<ReleaseOutcome, Error>) + Send>;
 ///
 /// * [`Error::Backend`] whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` after a `limit` that ended
 ///   while it was under way: it may still be executed later),
-/// * [`Error::Denied`], [`Error::Conflict`] (with nothing written) and [`Error::Unsupported`], which repeat until somebody helps,
+/// * [`Error::Denied`], [`Error::Conflict`] and [`Error::Unsupported`], which repeat until somebody helps. They say that nothing was done
+///   for the locker: it holds, waits or is unknown as before. A request that failed after a part of it was done is `Backend` with `Unknown`,
 /// * [`Error::ShutDown`] after [`close`](Self::close).
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Takes the key if it is free and nobody waits for it; one round trip. If it is free but others wait, the first

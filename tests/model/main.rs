@@ -76,7 +76,7 @@
 //! | three, plain | 1, 1, 1 | 1 | none | 1 | plain attempts, no extends but for confirming | 493,000 |
 //! | two, plain, deleted key | 1, 1 | 2 | 1 deleted key | 1 | plain attempts, no extends but for confirming | 227,000 |
 //! | two twice, plain, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | plain attempts under a proof that lasts a tick, else as below | 3,008,000 |
-//! | two twice, refusals | 2, 2 | 2 | 1 refused command | 1 | no extends but for confirming | 0 |
+//! | two twice, refusals | 2, 1 | 2 | 1 refused command | 1 | no extends but for confirming | 0 |
 //! | three, refusals | 1, 1, 1 | 1 | 1 refused command | 1 | no extends but for confirming | 0 |
 //! | two twice, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | two ticks, numbers by a fine clock, no next lockers | 1,966,000 |
 //!
@@ -254,7 +254,16 @@ fn three_with_a_gap_and_a_dropped_connection() {
 
 #[test]
 fn two_twice_with_a_refused_command() {
-    let rules = Rules { refusals: true, crashes: false, drops: false, deafness: false, extends: false, ..PAIR };
+    let rules = Rules {
+        refusals: true,
+        crashes: false,
+        drops: false,
+        deafness: false,
+        extends: false,
+        lockers: &[2, 1],
+        alike: false,
+        ..PAIR
+    };
     holds("two twice, refusals", rules);
 }
 
