@@ -21,7 +21,7 @@ fn caught(mutant: Mutant, rules: Rules, property: &'static str) {
     let begin = Instant::now();
     let rules = Rules { mutant, ..rules };
     let found = HasDiscoveries::AnyOf([property].into());
-    let checker = rules.checker().threads(2).finish_when(found).timeout(Duration::from_secs(60)).spawn_bfs().join();
+    let checker = rules.checker().threads(2).finish_when(found).timeout(Duration::from_secs(600)).spawn_bfs().join();
     let path = checker.discovery(property).map(|path| path.into_actions());
     println!(
         "{mutant:?} breaks {property:?} by {path:?}: {} states, {:.1?}",

@@ -136,8 +136,8 @@ impl World {
         self.fell_out |= queue.iter().any(|waiting| {
             let released = *waiting == command.locker && matches!(command.script, Script::Release { .. });
             around.hears[usize::from(waiting.client)]
-                // Then its poll says that it is gone.
-                && reply != Reply::Failed
+                // A winner that could not be put back is gone, which its poll tells.
+                && !(refused && reply == Reply::Failed)
                 && !released
                 && self.server.holder() != Some(*waiting)
                 && !self.server.queue.contains(waiting)
