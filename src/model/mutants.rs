@@ -56,6 +56,8 @@ pub(crate) enum Mutant {
     EntersWithoutSecondLook,
     /// The last hold ends the client, whoever has come to hold since.
     EndsByOldCount,
+    /// A thread that has no place in the store's queue waits for a message.
+    WaitsUnqueued,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
     // Of the transport: redis/transport/model.
