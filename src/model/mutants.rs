@@ -166,6 +166,7 @@ caught! {
     settles_without_look: SettlesWithoutLook, TWO, &["waits for what it was given"];
     gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock"];
     gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on", "max_steps"];
+    waits_unqueued: WaitsUnqueued, TWO, FORGOTTEN;
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
     counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;
     counts_from_reply: CountsFromReply, TWO_FAULTY, TWO_INSIDE;
