@@ -175,10 +175,9 @@ impl Key {
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = self.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    // No question can be answered in the time that is left. Threads that wait longer ask when it is over.
-                    let is_short = matches!(answer, Answer::Busy { unsettled: None, .. }) && !is_busy;
-                    let from = patience.until().filter(|_| is_short);
-                    let settled = self.wait_more(client, &mut state, answer, from);
+                    // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
+                    let may_ask = patience.has_time_for_another(client.clock.now(), sent_at);
+                    let settled = self.wait_more(client, &mut state, answer, may_ask);
                     turn.end();
                     drop(state);
                     settled.tell();
@@ -217,15 +216,9 @@ impl Key {
     }
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
-    /// again: a question that gets no place in the store's queue is repeated at once, or `from` a later moment. Returns what
-    /// the log should say, for when the mutex is released.
-    fn wait_more(
-        self: &Arc<Self>,
-        client: &Client,
-        state: &mut State,
-        answer: Answer,
-        from: Option<Moment>,
-    ) -> Settled {
+    /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
+    /// say, for when the mutex is released.
+    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer, may_ask: bool) -> Settled {
         let now = client.clock.now();
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
@@ -242,13 +235,11 @@ impl Key {
                 state.failure = None;
                 // Outside the store's queue only because the inbox was not open yet (now it is), or because the store looked at
                 // nothing but the key.
-                let late = unsettled.is_none() && client.is_listening();
-                let due = now + pause.min(ends);
-                let due = match from {
-                    Some(from) => from.min(due),
-                    None if late && mutant!(WaitsUnqueued) => Moment::NEVER,
-                    None if late => now,
-                    None => due,
+                let late = unsettled.is_none() && client.is_listening() && may_ask;
+                let due = match late {
+                    true if mutant!(WaitsUnqueued) => Moment::NEVER,
+                    true => now,
+                    false => now + pause.min(ends),
                 };
                 (due, unsettled)
             }
@@ -321,7 +312,7 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let settled = key.wait_more(client, &mut state, answer, None);
+                let settled = key.wait_more(client, &mut state, answer, true);
                 self.end();
                 drop(state);
                 settled.tell();

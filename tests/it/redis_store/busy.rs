@@ -104,7 +104,8 @@ fn a_timed_attempt_asks_nothing_that_cannot_be_answered_in_its_time() {
         }
         held.unlock().unwrap();
         if is_plain && begin.elapsed() < TRIP * 2 {
-            assert_eq!(calls.count("evalsha") + calls.count("eval"), 0, "{calls:?}");
+            // A place in the queue would be this; scripts may release what an earlier attempt left behind.
+            assert_eq!(calls.count("rpush"), 0, "{calls:?}");
             seen += 1;
         }
         if seen == 5 {
