@@ -23,7 +23,8 @@ pub(crate) struct Question {
 pub(crate) enum Answer {
     /// The key is ours.
     Acquired(Tenure),
-    /// Somebody holds it; ask again when the lease ends, or at the next turn.
+    /// Somebody holds it; ask again when the lease ends, or at the next turn. What is `unsettled` stands in the store's queue,
+    /// or may come to stand there where no answer has said so.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
     /// The store knows nothing of the locker: ask at once with a fresh one.
     Gone,
@@ -84,6 +85,9 @@ impl Question {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
                 Answer::Busy { busy, unsettled: self.wait.then_some(self.about) }
+            }
+            (Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way })), None) => {
+                Answer::Busy { busy, unsettled: under_way.then_some(self.about) }
             }
             (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
                 if !self.about.answered {

@@ -115,6 +115,13 @@ impl Patience<'_> {
         self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_LIMIT))
     }
 
+    /// Whether another question can be answered in the time that is left, where one that was sent at that moment has just been
+    /// answered: it may take half as long again. Never for a single attempt.
+    pub(crate) fn has_time_for_another(self, now: Moment, sent_at: Moment) -> bool {
+        let trip = now.since(sent_at);
+        !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > trip + trip / 2)
+    }
+
     /// Lets the token, if there is one, find the parked thread. To be called before it looks whether it was cancelled.
     pub(crate) fn register(self, key: &Arc<Key>, waiter: &Arc<Waiter>) -> Option<Registration> {
         let Self::UntilCancelled(token) = self else { return None };

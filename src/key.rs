@@ -227,6 +227,10 @@ impl Key {
                     // Before the mutex is released: the next one to wait has an entry of its own.
                     client.forget_retry(self);
                 }
+                if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
+                    // Perhaps there was no time to ask for a place in the store's queue; those that wait on have it.
+                    client.retry_at(self, now);
+                }
                 drop(state);
                 if was_last && mutant!(ForgetsRetryLate) {
                     client.forget_retry(self);

@@ -160,7 +160,7 @@
 //! `dlock-listen` (hears that a lock was granted, or is wanted), started when a thread first waits.
 //! They end with [`DLockGenerator::close`] and the last hold, or when the generator
 //! and all its locks are gone; they are joined. They have no part in an uncontended lock shorter than lease/6. A thread `dlock-lost` runs
-//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share up to four connections, and
+//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share up to four connections (renewals have one more), and
 //! `dlock-listen` has one of its own.
 //!
 //! A child made by `fork` has none of them: it must make a generator of its own ([`Error::Forked`]).

@@ -100,7 +100,8 @@ pub struct Grant {
 pub struct Busy {
     /// The holder's locker, of whatever shape; `(free for pollers)` in a [`Gap`].
     pub holder: String,
-    /// When the holder's lease ends unless extended, or when the gap ends; `None` for a key without a time to live.
+    /// When the holder's lease ends unless extended, or when the gap ends; `None` for a key without a time to live, and where
+    /// the store did not look.
     pub remaining: Option<Duration>,
 }
 
@@ -111,6 +112,15 @@ pub enum AcquireOutcome {
     Acquired(Grant),
     /// The key is somebody else's, or free in a [`Gap`]. With `wait`, the asker stands in the queue.
     Busy(Busy),
+    /// The key is somebody else's. The asker wanted to wait, but it is not known to stand in the queue: the store has looked at
+    /// nothing but the key, and the time was too short to ask for a place.
+    Unqueued {
+        /// Who holds the key.
+        busy: Busy,
+        /// Whether a request for a place was sent and had no answer: it may still be executed, and [`LockProcessor::poll`] tells
+        /// what became of it. Else the store knows nothing of the locker.
+        under_way: bool,
+    },
 }
 
 /// What [`LockProcessor::poll`] found.
@@ -274,6 +284,9 @@ pub type ReleaseDone = Box<dyn FnOnce(Result<ReleaseOutcome, Error>) + Send>;
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Takes the key if it is free and nobody waits for it; one round trip. If it is free but others wait, the first
     /// live one is given it before this asker is looked at. In a [`Gap`] nobody is given it.
+    ///
+    /// A store that knows that the key is busy says so, also when the limit ends before the asker stands in the queue:
+    /// [`AcquireOutcome::Unqueued`].
     ///
     /// Send each locker once: when the outcome is unknown, [`poll`](Self::poll) tells it. A repeated acquire could take
     /// the key a second time for a tenure that has ended.

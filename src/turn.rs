@@ -4,6 +4,7 @@ use crate::ask::{Answer, Question};
 use crate::backoff::Backoff;
 use crate::cancel::Patience;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::key::Key;
@@ -82,11 +83,14 @@ impl Key {
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
         let mut recall: Option<Recall> = None;
+        // Whether an answer said that the key is somebody else's. Then a question that fails for want of time is no error.
+        let mut is_busy = false;
         loop {
             let sent_at = client.clock.now();
+            let wait = question.wait;
             let limit = patience.limit(sent_at, client.processor.command_limit());
             let result = client.run(&question.request(&self.name), limit);
-            let heard = if question.wait { self.state().heard() } else { None };
+            let heard = if wait { self.state().heard() } else { None };
             match question.answer(&self.name, result, sent_at, heard, client) {
                 Answer::Acquired(tenure) => {
                     client.note_trip(client.clock.now().since(sent_at));
@@ -96,7 +100,7 @@ impl Key {
                 }
                 Answer::Gone if recall.is_some() => question = self.new_question(client, settings, false),
                 Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
-                    return patience.outcome(unanswered).map(|()| Asked::No);
+                    return patience.outcome(unanswered.filter(|_| !is_busy)).map(|()| Asked::No);
                 }
                 Answer::Gone => question = self.first_question(client, settings, patience),
                 Answer::Failed { error, unsettled: Some(unsettled) }
@@ -113,11 +117,36 @@ impl Key {
                     }
                     self.state().ask_about(question.locker());
                 }
+                Answer::Busy { unsettled: Some(unsettled), .. }
+                    if !unsettled.answered && !is_busy && !patience.is_over(client.clock.now()) =>
+                {
+                    is_busy = true;
+                    question = Question::again(unsettled);
+                    self.state().ask_about(question.locker());
+                }
+                Answer::Failed { error: Error::Backend { .. }, unsettled }
+                    if is_busy
+                        && !client.is_closed()
+                        && (patience.is_one_attempt() || patience.is_over(client.clock.now())) =>
+                {
+                    client.abandon(&self.name, unsettled);
+                    return Ok(Asked::No);
+                }
+                // The store has looked at nothing but the key. Asked again, it gives a place in its queue, or the lease's end.
+                Answer::Busy { unsettled: None, ref busy }
+                    if (wait || busy.remaining.is_none())
+                        && !is_busy
+                        && patience.has_time_for_another(client.clock.now(), sent_at) =>
+                {
+                    is_busy = true;
+                    question = self.first_question(client, settings, patience);
+                }
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
                 {
                     let now = client.clock.now();
                     recall = Some(Recall::begin(now, now.since(sent_at)));
+                    is_busy = true;
                     question = self.new_question(client, settings, true);
                 }
                 Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
@@ -146,7 +175,9 @@ impl Key {
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = self.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    let settled = self.wait_more(client, &mut state, answer);
+                    // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
+                    let may_ask = patience.has_time_for_another(client.clock.now(), sent_at);
+                    let settled = self.wait_more(client, &mut state, answer, may_ask);
                     turn.end();
                     drop(state);
                     settled.tell();
@@ -185,8 +216,9 @@ impl Key {
     }
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
-    /// again. Returns what the log should say, for when the mutex is released.
-    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) -> Settled {
+    /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
+    /// say, for when the mutex is released.
+    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer, may_ask: bool) -> Settled {
         let now = client.clock.now();
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
@@ -201,9 +233,15 @@ impl Key {
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
-                // Outside the store's queue only because the inbox was not open yet: now it is.
-                let late = unsettled.is_none() && client.is_listening();
-                (if late { now } else { now + pause.min(ends) }, unsettled)
+                // Outside the store's queue only because the inbox was not open yet (now it is), or because the store looked at
+                // nothing but the key.
+                let late = unsettled.is_none() && client.is_listening() && may_ask;
+                let due = match late {
+                    true if mutant!(WaitsUnqueued) => Moment::NEVER,
+                    true => now,
+                    false => now + pause.min(ends),
+                };
+                (due, unsettled)
             }
             Answer::Failed { error, unsettled } => {
                 state.failures = state.failures.saturating_add(1);
@@ -274,7 +312,7 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let settled = key.wait_more(client, &mut state, answer);
+                let settled = key.wait_more(client, &mut state, answer, true);
                 self.end();
                 drop(state);
                 settled.tell();

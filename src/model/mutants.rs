@@ -56,6 +56,8 @@ pub(crate) enum Mutant {
     EntersWithoutSecondLook,
     /// The last hold ends the client, whoever has come to hold since.
     EndsByOldCount,
+    /// A thread that has no place in the store's queue waits for a message.
+    WaitsUnqueued,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
     // Of the transport: redis/transport/model.
@@ -164,6 +166,7 @@ caught! {
     settles_without_look: SettlesWithoutLook, TWO, &["waits for what it was given"];
     gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock"];
     gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on", "max_steps"];
+    waits_unqueued: WaitsUnqueued, TWO, FORGOTTEN;
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
     counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;
     counts_from_reply: CountsFromReply, TWO_FAULTY, TWO_INSIDE;

@@ -249,7 +249,24 @@ macro_rules! outcome {
 
 impl LockProcessor for Network {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        outcome!(self, request, limit, Acquire)
+        if !request.wait || thread_rng().gen_ratio(2, 3) {
+            return outcome!(self, request, limit, Acquire);
+        }
+        // As a store that looks at nothing but the key at first.
+        let look = &AcquireRequest { wait: false, ..*request };
+        let busy = match outcome!(self, look, limit, Acquire)? {
+            AcquireOutcome::Busy(busy) => busy,
+            other => return Ok(other),
+        };
+        if thread_rng().gen_bool(0.5) {
+            return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
+        }
+        match outcome!(self, request, limit, Acquire) {
+            Err(Error::Backend { failure, .. }) => {
+                Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
+            }
+            answer => answer,
+        }
     }
 
     fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {

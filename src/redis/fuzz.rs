@@ -270,7 +270,7 @@ fn written(outcome: &Outcome) -> Value {
     let grant = |code: i64, grant: &Grant| array(&[Value::Int(code), number(grant.number), int(grant.waiting)]);
     match outcome {
         Outcome::Acquire(AcquireOutcome::Acquired(grant)) => number(grant.number),
-        Outcome::Acquire(AcquireOutcome::Busy(other)) => busy(0, other),
+        Outcome::Acquire(AcquireOutcome::Busy(other) | AcquireOutcome::Unqueued { busy: other, .. }) => busy(0, other),
         Outcome::Poll(PollOutcome::Acquired(found)) => grant(1, found),
         Outcome::Poll(PollOutcome::Waiting(other)) => busy(2, other),
         Outcome::Poll(PollOutcome::Gone) => array(&[Value::Int(3)]),

@@ -24,7 +24,10 @@
 //! * *No answer is no answer*: an unknown outcome, as with the script. What is late can take a free key for the locker, as a late
 //!   script can, and the same polls and releases deal with it.
 //!
-//! Where a key was busy of late, the script asks at once: it needs no second round trip to stand in the queue.
+//! A busy key is an answer: a single attempt needs no more than these four replies. They do not say how long the holder's lease
+//! lasts. For an asker that waits, the script is asked next, to give it a place in the queue, but only where the limit leaves
+//! time for that; and without an answer the key is busy all the same. Where a key was busy of late, the script asks at once,
+//! and no second round trip is necessary.
 
 use super::classify::classify;
 use super::keys::{FENCE, queue_key};
@@ -41,16 +44,21 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
 
+/// The holder of a key that was busy when it was to be taken, and free when its holder was asked for.
+const GONE: &str = "(released meanwhile)";
+
 /// As many lockers of which a release is unanswered as the clean-up list takes.
 const MOST_GIVEN_UP: usize = 65_536;
 
 /// What the four commands found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The key is the locker's, nobody waits, and this is its number.
     Taken(u64),
-    /// The locker is not in the store.
-    Untouched,
+    /// The key is somebody else's, and the locker is not in the store. The holder.
+    Busy(String),
+    /// The server refused to take the key for the locker, which is not in the store.
+    Refused,
     /// The locker may have the key, and must not keep it.
     Doubtful,
 }
@@ -84,11 +92,17 @@ pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
 /// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
 pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Found, Error> {
     match replies {
-        // Busy; what came after it has changed nothing but the fence.
-        [Value::Nil, _, _, _] => Ok(Found::Untouched),
+        // What came after it has changed nothing but the fence.
+        [Value::Nil, _, _, holder] => match holder {
+            Value::BulkString(holder) => Ok(Found::Busy(String::from_utf8_lossy(holder).into_owned())),
+            // The holder has ended between the two commands.
+            Value::Nil => Ok(Found::Busy(GONE.to_owned())),
+            // A key of another type: the script says so.
+            _ => Ok(Found::Refused),
+        },
         [Value::ServerError(refusal), _, _, _] => match classify(refusal, request.key) {
             error @ Error::Backend { failure: BackendFailure::Unknown, .. } => Err(error),
-            _ => Ok(Found::Untouched),
+            _ => Ok(Found::Refused),
         },
         [Value::Okay, Value::Int(0), Value::Int(number), Value::BulkString(holder)]
             if holder == request.locker.as_bytes() =>
@@ -148,9 +162,14 @@ impl Calm {
                 }
             }
             Outcome::Release(outcome) => self.note_release(key, outcome),
-            _ if is_restless(outcome) => self.of(key).store(RESTLESS, Ordering::Relaxed),
+            _ if is_restless(outcome) => self.note_busy(key),
             _ => {}
         }
+    }
+
+    /// A plain attempt found the key busy.
+    pub(super) fn note_busy(&self, key: Mark) {
+        self.of(key).store(RESTLESS, Ordering::Relaxed);
     }
 
     /// Takes in what a release found.
@@ -178,7 +197,8 @@ fn is_restless(outcome: &Outcome) -> bool {
             grant.waiting > 0
         }
         Outcome::Extend(ExtendOutcome::Extended { waiting, .. }) => *waiting > 0,
-        Outcome::Acquire(AcquireOutcome::Busy(_)) | Outcome::Poll(PollOutcome::Waiting(_)) => true,
+        Outcome::Acquire(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. })
+        | Outcome::Poll(PollOutcome::Waiting(_)) => true,
         _ => false,
     }
 }
@@ -226,10 +246,17 @@ mod tests {
     #[test]
     fn a_busy_or_refused_key_holds_nothing_of_the_locker() {
         use Value::{Int, Nil};
-        for first in [Nil, error("READONLY You can't write"), error("OOM command"), error("NOPERM this user")] {
-            for number in [Int(7), error("READONLY You can't write")] {
-                let replies = [first.clone(), Int(0), number, holder("l-2")];
-                assert_eq!(read(&replies, &REQUEST).ok(), Some(Found::Untouched));
+        for number in [Int(7), error("READONLY You can't write")] {
+            for refusal in [error("READONLY You can't write"), error("OOM command"), error("NOPERM this user")] {
+                let replies = [refusal, Int(0), number.clone(), holder("l-2")];
+                assert_eq!(read(&replies, &REQUEST).ok(), Some(Found::Refused));
+            }
+            for (last, found) in [
+                (holder("l-2"), Found::Busy("l-2".into())),
+                (Nil, Found::Busy(GONE.into())),
+                (error("WRONGTYPE Operation against a key"), Found::Refused),
+            ] {
+                assert_eq!(read(&[Nil, Int(0), number.clone(), last], &REQUEST).ok(), Some(found));
             }
         }
         let unknown = read(&[error("SOMETHING new"), Int(0), Int(7), Nil], &REQUEST);

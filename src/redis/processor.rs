@@ -15,8 +15,9 @@ use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor, Outcome,
-    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
+    Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest,
+    Request,
 };
 use ::redis::Value;
 use std::fmt;
@@ -24,10 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// A second question is sent in the same call where so many round trips of the first one fit into what is left of its limit.
+const ROOM: u32 = 4;
+
 /// Locks kept by one Redis server, 7.0 or newer.
 ///
 /// All threads share up to four connections: what gathers goes out in one write, while replies to earlier commands come in.
-/// A connection is opened when it is first needed, and again whenever it was lost.
+/// Renewals of leases have one more for themselves. A connection is opened when it is first needed, and again whenever it was
+/// lost.
 pub struct RedisLockProcessor {
     transport: Transport,
     io_timeout: Duration,
@@ -89,9 +94,9 @@ impl RedisLockProcessor {
 
     /// Runs calls in one go, and those again, with their full text, whose script the server does not know: they were not
     /// executed.
-    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool) -> Vec<Reply> {
+    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, keeping: bool) -> Vec<Reply> {
         let start = Instant::now();
-        let mut replies = self.send(calls.iter(), false, limit, or_break);
+        let mut replies = self.send(calls.iter(), false, limit, or_break, keeping);
         let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
         if !replies.iter().any(unknown) {
             return replies;
@@ -100,7 +105,7 @@ impl RedisLockProcessor {
         self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
-        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break);
+        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, keeping);
         for (i, reply) in again.into_iter().zip(repeated) {
             replies[i] = reply;
         }
@@ -113,8 +118,9 @@ impl RedisLockProcessor {
         full_text: bool,
         limit: Duration,
         or_break: bool,
+        keeping: bool,
     ) -> Vec<Reply> {
-        let mut batch = self.transport.batch(limit);
+        let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
             batch.push(&self.transport, Mark::of(call.keys[0]), |packed| packed.push(call, full_text));
         }
@@ -164,7 +170,8 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
-        let replies = self.run(&calls, limit, or_break);
+        let keeping = requests.iter().all(|request| matches!(request, Request::Extend(_) | Request::Probe(_)));
+        let replies = self.run(&calls, limit, or_break, keeping);
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
@@ -205,13 +212,13 @@ impl RedisLockProcessor {
     }
 
     /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
-    /// the script is to be asked.
+    /// the script must be asked.
     fn acquire_plainly(
         &self,
         request: &AcquireRequest<'_>,
         start: Instant,
         limit: Duration,
-    ) -> Result<Option<Grant>, Error> {
+    ) -> Result<Option<AcquireOutcome>, Error> {
         let mark = Mark::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.transport.mark_unnumbered();
@@ -227,12 +234,43 @@ impl RedisLockProcessor {
         }
         match plain::read(&replies, request)? {
             Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
-                return Ok(Some(Grant { number, waiting: 0 }));
+                return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
-            Found::Untouched => return Ok(None),
+            Found::Busy(holder) => {
+                self.calm.note_busy(mark);
+                let busy = Busy { holder, remaining: None };
+                return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
+            }
+            Found::Refused => return Ok(None),
             Found::Taken(_) | Found::Doubtful => {}
         }
         self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
+    }
+
+    /// Asks for a place in the queue of a key that a plain attempt found busy, if the asker waits and its limit leaves time for
+    /// the answer. That the key is busy is known in any case.
+    fn acquire_place(
+        &self,
+        request: &AcquireRequest<'_>,
+        busy: Busy,
+        trip: Duration,
+        limit: Duration,
+    ) -> Result<AcquireOutcome, Error> {
+        if !request.wait {
+            return Ok(AcquireOutcome::Busy(busy));
+        }
+        let left = limit.saturating_sub(trip);
+        if left < trip * ROOM {
+            return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
+        }
+        match self.run_one(Request::Acquire(*request), left) {
+            Ok(Outcome::Acquire(outcome)) => Ok(outcome),
+            Ok(_) => Err(mismatch()),
+            Err(Error::Backend { failure, .. }) => {
+                Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes sure that nothing of a plain attempt stays in the store.
@@ -278,8 +316,8 @@ fn mismatch() -> Error {
 impl LockProcessor for RedisLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
-        if let Some(grant) = self.acquire_plainly(request, start, limit)? {
-            return Ok(AcquireOutcome::Acquired(grant));
+        if let Some(outcome) = self.acquire_plainly(request, start, limit)? {
+            return Ok(outcome);
         }
         match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {
             Outcome::Acquire(outcome) => Ok(outcome),
@@ -320,7 +358,7 @@ impl LockProcessor for RedisLockProcessor {
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         let queue = queue_key(key);
-        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false);
+        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
         let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
         reply::inspection(key, &value)
     }

@@ -42,6 +42,11 @@ use std::time::{Duration, Instant};
 /// After so long a silence a connection is looked at before it is written to: the server may have closed it.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// A connection that nothing was written to for so long begins a new epoch. As long as less time passes from one command to
+/// the next, a server that stops being a master refuses one of them. After a longer pause it may have been no master for a
+/// while, and nobody saw it.
+const QUIET: Duration = Duration::from_millis(100);
+
 /// What every lane of a transport has in common.
 pub(crate) struct Settings<L> {
     pub(crate) line: L,
@@ -61,8 +66,15 @@ pub(crate) struct Lane<L: Line> {
     /// How many callers are between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
     load: AtomicUsize,
     is_connected: AtomicBool,
-    /// The last connection on which a fence number was read.
+    /// The present epoch; a connection has several of them, one after another.
+    epoch: AtomicU64,
+    /// When the connection was last written to, in nanoseconds after `since`.
+    written: AtomicU64,
+    since: Instant,
+    /// The last epoch in which a fence number was read.
     numbered: AtomicU64,
+    /// The last epoch in which the server said that it is no master, also to a caller that had left.
+    deposed: AtomicU64,
 }
 
 struct State<L: Line> {
@@ -73,7 +85,7 @@ struct State<L: Line> {
     writing: bool,
     /// Whether who is to write gives way to others first. Whoever takes this back has the role.
     gathering: bool,
-    /// The epoch of the next connection; no two of a transport have the same.
+    /// The next epoch; no two of a transport are the same.
     next_epoch: u64,
     epoch_step: u64,
     closed: bool,
@@ -101,7 +113,11 @@ impl<L: Line> Lane<L> {
             state: Mutex::new(state),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            since: now(),
             numbered: AtomicU64::new(0),
+            deposed: AtomicU64::new(0),
         }
     }
 
@@ -119,7 +135,20 @@ impl<L: Line> Lane<L> {
         self.state.lock().closed
     }
 
-    /// Remembers that the connection with that epoch has had its first fence number.
+    /// The epoch in which a command is written that is sent at this moment; `None` when it begins a new one, about: without the
+    /// mutex, which those who use the connection need.
+    pub(crate) fn epoch_at(&self, at: Instant) -> Option<u64> {
+        let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        (at.saturating_duration_since(written) <= QUIET && !self.is_deposed(epoch)).then_some(epoch)
+    }
+
+    /// Whether the server has said in that epoch, or later, that it is no master.
+    pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
+        self.deposed.load(Ordering::Relaxed) >= epoch
+    }
+
+    /// Remembers that a fence number was read in that epoch.
     pub(crate) fn mark_numbered(&self, epoch: u64) {
         self.numbered.fetch_max(epoch, Ordering::Relaxed);
     }
@@ -275,7 +304,8 @@ impl<L: Line> Lane<L> {
             session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
         let epoch = state.session.as_ref().map(|session| session.epoch);
-        let is_late = phase == Phase::Queued || (phase == Phase::Written && epoch == Some(answer.epoch));
+        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
+        let is_late = phase == Phase::Queued || is_due;
         // Also for a call that was not even sent: whoever writes has not got on all this time, if there was any.
         if or_break
             && is_late
@@ -314,7 +344,7 @@ impl<L: Line> State<L> {
 
     /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
     fn will_read(&self, call: &Pending) -> bool {
-        self.session.as_ref().is_some_and(|session| call.is_due_on(session.epoch))
+        self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
     }
 
     /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.

@@ -9,11 +9,17 @@
 //! | `pending.rs` | one call under way |
 //! | `giving_way.rs` | when a caller lets other threads run before it sleeps, or before it writes |
 //! | `line.rs` | what a lane needs of a connection |
+//! | `keeping.rs` | tests: renewals do not wait for callers |
 //!
-//! A call takes the first connection that nobody uses, and opens one more, up to [`LANES`], when all are in use: a thread
+//! A call takes the first connection that nobody uses, and opens one more, up to [`CALLERS`], when all are in use: a thread
 //! that has a connection for itself never waits for another thread.
+//!
+//! Renewals have a connection of their own, the [`KEEPER`]. A caller that holds the role of writing or reading can be put off by
+//! the operating system for longer than a lease has left, and no renewal may wait for it.
 
 mod giving_way;
+#[cfg(all(test, not(dlock_shuttle)))]
+mod keeping;
 mod lane;
 mod line;
 #[cfg(all(test, dlock_shuttle))]
@@ -43,8 +49,14 @@ pub(crate) use pending::{Answer, Callback};
 pub(crate) use proof::Proof;
 pub(crate) use routes::Mark;
 
-/// The most connections for commands.
-const LANES: usize = 4;
+/// The most connections that callers share.
+const CALLERS: usize = 4;
+
+/// The lane of the renewals. No caller uses it.
+const KEEPER: usize = CALLERS;
+
+/// All lanes.
+const LANES: usize = CALLERS + 1;
 
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
@@ -52,7 +64,7 @@ const NO_MORE: Duration = Duration::from_secs(1);
 /// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
 const CONNECTS: u32 = 4;
 
-/// A reply, and the epoch of the connection that it came on.
+/// A reply, and the epoch of the connection in which it was asked for.
 pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
@@ -73,6 +85,8 @@ pub(crate) struct Batch {
     preferred: usize,
     /// For each command, its part.
     order: Vec<usize>,
+    /// Whether all commands go on the lane of the renewals.
+    is_keeping: bool,
 }
 
 /// The way of a call about one key, on a connection whose numbers were proved of late.
@@ -80,6 +94,8 @@ pub(crate) struct ProvedWay {
     lane: usize,
     passage: Passage,
     pub(crate) proof: Proof,
+    /// When it was found.
+    at: Instant,
 }
 
 struct Part {
@@ -119,13 +135,21 @@ impl<L: Line> Transport<L> {
 
     /// Room for commands that are to be sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
-        Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new() }
+        Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_keeping: false }
+    }
+
+    /// Room for renewals and probes. They go on the connection that callers do not use, unless the limit is too short for
+    /// opening it. They need no order with other commands about their keys: a late one finds another locker, or none, and
+    /// changes nothing.
+    pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
+        let is_keeping = self.lanes[KEEPER].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+        Batch { is_keeping, ..self.batch(limit) }
     }
 
     /// Sends one command about a key and waits for its reply, at most `limit`.
     pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, limit);
+        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, now(), limit);
         values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
@@ -133,23 +157,23 @@ impl<L: Line> Transport<L> {
     /// [`call_on`](Self::call_on).
     pub(crate) fn proved_way(&self, mark: Mark, limit: Duration) -> Option<ProvedWay> {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let proof = self.proofs.of(lane)?;
-        Some(ProvedWay { lane, passage, proof })
+        let at = now();
+        let proof = self.proofs.of(lane, self.lanes[lane].epoch_at(at)?)?;
+        Some(ProvedWay { lane, passage, proof, at })
     }
 
     /// Sends commands that belong together, and waits for their replies, at most `limit`: all of them, and the connection that
     /// they came on.
     pub(crate) fn call_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
-        let answer = self.exchange(way.lane, way.passage, packed, limit);
+        let answer = self.exchange(way.lane, way.passage, packed, way.at, limit);
         if answer.values.len() < replies {
             return Err(answer.failure.unwrap_or_else(lost));
         }
         Ok((answer.values, answer.epoch))
     }
 
-    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, limit: Duration) -> Answer {
-        let at = now();
+    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
         let deadline = deadline_in(limit, at);
         let call = Arc::new(Pending::new(packed, passage));
         self.lanes[lane].begin(&call, at, deadline, true);
@@ -231,6 +255,9 @@ impl<L: Line> Transport<L> {
     /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
     /// be shown. One that is not above those before it ends all proofs.
     pub(crate) fn believes(&self, proof: Proof, epoch: u64, number: u64) -> bool {
+        if self.lanes[epoch as usize % LANES].is_deposed(epoch) {
+            return false;
+        }
         let worth = self.proofs.judge(proof, epoch, number);
         if worth == Worth::Fallen {
             self.mark_unnumbered();
@@ -262,11 +289,11 @@ impl<L: Line> Transport<L> {
         self.lanes.iter().for_each(Lane::close);
     }
 
-    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
+    /// The lane for a caller that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
     /// to be connected first only for who has time for that.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
-        for (n, lane) in self.lanes.iter().enumerate() {
+        for (n, lane) in self.lanes[..CALLERS].iter().enumerate() {
             let load = lane.load();
             let is_ready = || n == 0 || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
             if load < least && is_ready() {
@@ -295,7 +322,11 @@ impl<L: Line> Transport<L> {
 impl Batch {
     /// Adds one command about a key.
     pub(crate) fn push<L: Line>(&mut self, transport: &Transport<L>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
-        let (lane, passage) = Passage::enter(&transport.routes, mark, self.preferred);
+        let (lane, passage) = if self.is_keeping {
+            (KEEPER, Passage::new(&transport.routes))
+        } else {
+            Passage::enter(&transport.routes, mark, self.preferred)
+        };
         self.add(lane, passage, pack);
     }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) values: Vec<Value>,
-    /// Which connection they came on.
+    /// The epoch of the connection in which the call was written.
     pub(crate) epoch: u64,
     pub(crate) failure: Option<Error>,
 }
@@ -137,10 +137,11 @@ impl Pending {
         self.core.lock().phase == Phase::Done
     }
 
-    /// Whether the call was written to the connection with that epoch, and its caller waits for the answer.
-    pub(crate) fn is_due_on(&self, epoch: u64) -> bool {
+    /// Whether the call was written to the lane's present connection, whose first epoch this is, and its caller waits for the
+    /// answer.
+    pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
-        core.phase == Phase::Written && core.answer.epoch == epoch
+        core.phase == Phase::Written && core.answer.epoch >= first_epoch
     }
 
     /// Whether its caller, who reads, has nothing else to do.

@@ -6,7 +6,13 @@
 //! than about two seconds (as old as a proof may be when its number is read) goes unseen, and nothing does while the connection
 //! stays and the server stays master.
 //!
-//! A proof ends with its second, with its connection, when the server says that it is, or was, no master, and with a
+//! A server can stop being a master, let another one issue numbers, and be a master again, without closing a connection. It
+//! refuses every command in between, and a refusal ends the proof. Where no command was sent in between, nobody sees it. So a
+//! proof holds for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `lane.rs`),
+//! and with a refusal, also one that is answered to a caller that has left. The first number of the next epoch is a script's,
+//! without slack. What stays unseen is a server that is no master for less than that and the time of a command's way.
+//!
+//! A proof ends with its second, with its epoch, when the server says that it is, or was, no master, and with a
 //! number that is not above those before it. Numbers sent for before such an end, by a script or not, begin no new one.
 
 use super::LANES;
@@ -23,9 +29,9 @@ const STALE: Duration = Duration::from_secs(2);
 /// What is known of the numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// The connection.
+    /// The epoch of the connection.
     epoch: u64,
-    /// The highest number that was read on it.
+    /// The highest number that was read in it.
     highest: u64,
     /// When the last proved one was sent for.
     at: Moment,
@@ -81,20 +87,20 @@ impl Proofs {
         then();
     }
 
-    /// The proof of a lane, if a number may be asked for under it.
-    pub(super) fn of(&self, lane: usize) -> Option<Proof> {
-        self.of_at(lane, SystemClock.now())
+    /// The proof of a lane, if a number may be asked for under it in this epoch.
+    pub(super) fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
+        self.of_at(lane, epoch, SystemClock.now())
     }
 
-    fn of_at(&self, lane: usize, now: Moment) -> Option<Proof> {
+    fn of_at(&self, lane: usize, epoch: u64, now: Moment) -> Option<Proof> {
         let state = self.0.lock();
-        let proof = state.lanes[lane].filter(|proof| now.since(proof.at) <= FRESH)?;
+        let proof = state.lanes[lane].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
         // All connections are to one server, which has counted up from every number that was read on any of them.
         let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
         Some(Proof { highest, ..proof })
     }
 
-    /// Judges a number that was asked for under a proof, and read on the connection with that epoch.
+    /// Judges a number that was asked for under a proof, and whose call was written in that epoch.
     pub(super) fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
         self.judge_at(asked, epoch, number, SystemClock.now())
     }
@@ -149,7 +155,7 @@ mod tests {
     fn proved() -> (Proofs, Proof) {
         let proofs = Proofs::new();
         proofs.prove(FIRST, 100, at(0), || ());
-        let proof = proofs.of_at(2, at(10)).expect("fresh");
+        let proof = proofs.of_at(2, FIRST, at(10)).expect("fresh");
         (proofs, proof)
     }
 
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(proofs.judge_at(proof, FIRST, 103, at(20)), Worth::Believed);
         assert_eq!(proofs.judge_at(proof, FIRST, 102, at(20)), Worth::Believed);
         // Who asks later has to be above what was read before.
-        let later = proofs.of_at(2, at(30)).expect("fresh");
+        let later = proofs.of_at(2, FIRST, at(30)).expect("fresh");
         assert_eq!(proofs.judge_at(later, FIRST, 103, at(40)), Worth::Fallen);
         assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
     }
@@ -177,23 +183,24 @@ mod tests {
         for ms in (100..2000).step_by(100) {
             assert_eq!(proofs.judge_at(proof, FIRST, 100 + ms, at(ms)), Worth::Believed);
         }
-        assert!(proofs.of_at(2, at(1000)).is_some());
-        assert_eq!(proofs.of_at(2, at(1001)), None);
+        assert!(proofs.of_at(2, FIRST, at(1000)).is_some());
+        assert_eq!(proofs.of_at(2, FIRST, at(1001)), None);
         assert_eq!(proofs.judge_at(proof, FIRST, 10_000, at(2001)), Worth::Unproved);
     }
 
     #[test]
-    fn a_proof_is_of_one_connection_alone() {
+    fn a_proof_is_of_one_epoch_of_one_connection_alone() {
         let (proofs, proof) = proved();
         for lane in [0, 1, 3] {
-            assert_eq!(proofs.of_at(lane, at(10)), None);
+            assert_eq!(proofs.of_at(lane, FIRST, at(10)), None);
         }
+        assert_eq!(proofs.of_at(2, SECOND, at(10)), None);
         assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
         proofs.prove(SECOND, 50, at(20), || ());
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
         // A late answer of the first one changes nothing.
         proofs.prove(FIRST, 60, at(30), || ());
-        assert_eq!(proofs.of_at(2, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
+        assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
 
     #[test]
@@ -202,9 +209,9 @@ mod tests {
         proofs.end_at(at(20), || ());
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
         proofs.prove(FIRST, 102, at(19), || ());
-        assert_eq!(proofs.of_at(2, at(30)), None);
+        assert_eq!(proofs.of_at(2, FIRST, at(30)), None);
         proofs.prove(FIRST, 103, at(21), || ());
-        assert!(proofs.of_at(2, at(30)).is_some());
+        assert!(proofs.of_at(2, FIRST, at(30)).is_some());
         // Nor does a new proof bring back what was asked for under an old one, be it high or low.
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
         assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
@@ -214,7 +221,7 @@ mod tests {
     fn a_number_has_to_be_above_those_of_all_connections() {
         let (proofs, _) = proved();
         proofs.prove(FIRST + 1, 500, at(10), || ());
-        let proof = proofs.of_at(2, at(20)).expect("fresh");
+        let proof = proofs.of_at(2, FIRST, at(20)).expect("fresh");
         assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
         assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);
     }

@@ -19,7 +19,8 @@ pub(crate) fn finds_a_busy_key_with_its_holder_and_lease(suite: &Suite) {
     let b = suite.client().tenure_with("k", SHORT);
     let busy = b.fail();
     assert_eq!(busy.holder, a.locker);
-    assert!((SHORT..=LONG).contains(&busy.remaining.unwrap()), "{busy:?}");
+    // Whoever does not wait may be told the holder alone.
+    assert!(busy.remaining.is_none_or(|left| (SHORT..=LONG).contains(&left)), "{busy:?}");
     let c = suite.client().tenure_with("k", SHORT);
     let busy = c.wait();
     assert_eq!(busy.holder, a.locker);

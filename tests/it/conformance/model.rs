@@ -241,6 +241,7 @@ impl Real<'_> {
         match self.tenures[me].ask(wait) {
             AcquireOutcome::Acquired(grant) => Seen::Acquired { waiting: self.granted(grant) },
             AcquireOutcome::Busy(busy) => Seen::Busy(self.busy(&busy)),
+            other @ AcquireOutcome::Unqueued { .. } => panic!("there was time enough: {other:?}"),
         }
     }
 

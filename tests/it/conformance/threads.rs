@@ -46,7 +46,7 @@ fn enter_often(client: &Client<'_>, protected: &Protected) {
     let mut tenure = client.tenure("k");
     let mut held = match tenure.ask(true) {
         AcquireOutcome::Acquired(grant) => Some(grant.number),
-        AcquireOutcome::Busy(_) => None,
+        _ => None,
     };
     for round in 1..=ROUNDS {
         while held.is_none() {
@@ -76,7 +76,7 @@ fn enter_often(client: &Client<'_>, protected: &Protected) {
             assert!(matches!(tenure.release(), ReleaseOutcome::Released { .. }));
             match next.ask(true) {
                 AcquireOutcome::Acquired(grant) => Some(grant.number),
-                AcquireOutcome::Busy(_) => None,
+                _ => None,
             }
         };
         tenure = next;

@@ -11,6 +11,7 @@ mod looking;
 mod loss;
 mod loss_causes;
 mod loss_hook;
+mod low_priority;
 mod max_hold;
 mod order;
 mod orphans;

@@ -1,5 +1,7 @@
 //! The Redis store against real servers: what every script does, what every failure becomes, and the transport's time.
 
+mod busy;
+mod demoted;
 mod errors;
 mod gaps;
 mod outcomes;

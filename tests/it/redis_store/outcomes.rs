@@ -36,7 +36,7 @@ pub(super) fn setup() -> (RedisServer, RedisLockProcessor) {
 fn take(store: &RedisLockProcessor, locker: &str) -> Grant {
     match store.acquire(&acquire(KEY, locker, false), LONG).unwrap() {
         AcquireOutcome::Acquired(grant) => grant,
-        AcquireOutcome::Busy(busy) => panic!("{busy:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

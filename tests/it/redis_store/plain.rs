@@ -3,7 +3,7 @@
 use super::outcomes::{acquire, poll, release, setup};
 use crate::conformance::suite::prove;
 use crate::support::commands::Commands;
-use crate::support::proxy::{Lot, Sent};
+use crate::support::proxy::{Lot, Sent, Way};
 use crate::support::{LONG, Proxy, RedisServer};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
@@ -24,24 +24,30 @@ fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
             assert_eq!(grant.waiting, 0);
             grant.number
         }
-        busy @ AcquireOutcome::Busy(_) => panic!("{busy:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
 fn holder(outcome: Result<AcquireOutcome, Error>) -> String {
     match outcome.unwrap() {
         AcquireOutcome::Busy(busy) => busy.holder,
-        taken @ AcquireOutcome::Acquired(_) => panic!("{taken:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
-/// How many scripts and plain attempts one question took, where nobody queues.
-fn cost<T>(server: &RedisServer, question: impl FnOnce() -> T) -> (T, [u64; 2]) {
-    Commands::forget(server);
+/// How many scripts and plain attempts one question took, where nobody queues. `before` comes at once before it.
+fn cost_after<T>(server: &RedisServer, before: impl FnOnce(), question: impl FnOnce() -> T) -> (T, [u64; 2]) {
+    let mut admin = server.connection();
+    before();
+    Commands::forget_by(&mut admin);
     let answer = question();
     let calls = Commands::of(server);
     // Where nobody queues, no script of a first question looks at the key by GET.
     (answer, [calls.count("evalsha") + calls.count("eval"), calls.count("get")])
+}
+
+fn cost<T>(server: &RedisServer, question: impl FnOnce() -> T) -> (T, [u64; 2]) {
+    cost_after(server, || (), question)
 }
 
 /// A store whose scripts are known to the server, with a proof a moment old; its key is free and was never asked for.
@@ -68,35 +74,73 @@ fn queue(server: &RedisServer) -> String {
 fn a_connection_without_a_number_asks_by_the_script() {
     let (server, store) = setup();
     assert_eq!(cost(&server, || number(ask(&store, "a-1", false))).1, [2, 0]); // unknown, and with its text
-    store.release(&release(KEY, "a-1", None), LONG).unwrap();
-    assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [0, 1]);
+    let give = || drop(store.release(&release(KEY, "a-1", None), LONG).unwrap());
+    assert_eq!(cost_after(&server, give, || number(ask(&store, "a-2", false))).1, [0, 1]);
 }
 
 #[test]
-fn a_proof_is_over_after_a_second() {
+fn a_connection_that_was_quiet_asks_by_the_script() {
     let (server, store) = proved();
     number(ask(&store, "a-1", false));
     store.release(&release(KEY, "a-1", None), LONG).unwrap();
-    thread::sleep(Duration::from_millis(1050));
+    thread::sleep(Duration::from_millis(150));
     assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
+    // Also when the first command after the pause issues no number.
+    thread::sleep(Duration::from_millis(150));
+    let give = || drop(store.release(&release(KEY, "a-2", None), LONG).unwrap());
+    assert_eq!(cost_after(&server, give, || number(ask(&store, "a-3", false))).1, [1, 0]);
 }
 
 #[test]
 fn a_key_that_was_busy_is_asked_for_by_the_script_for_a_while() {
     let (server, store) = proved();
     number(ask(&store, "a-1", false));
-    // In vain, then by the script; from then on by the script alone.
-    assert_eq!(cost(&server, || holder(ask(&store, "a-2", false))), ("a-1".into(), [1, 1]));
+    // One round trip in vain; from then on by the script.
+    let asked = cost_after(&server, || prove(&store), || holder(ask(&store, "a-2", false)));
+    assert_eq!(asked, ("a-1".into(), [0, 1]));
     assert_eq!(cost(&server, || holder(ask(&store, "a-3", false))), ("a-1".into(), [1, 0]));
     store.release(&release(KEY, "a-1", None), LONG).unwrap();
     let mut scripts = 0;
     for n in 4..20 {
-        prove(&store);
         let locker = format!("a-{n}");
-        scripts += cost(&server, || number(ask(&store, &locker, false))).1[0];
+        scripts += cost_after(&server, || prove(&store), || number(ask(&store, &locker, false))).1[0];
         store.release(&release(KEY, &locker, None), LONG).unwrap();
     }
     assert_eq!(scripts, 4);
+}
+
+#[test]
+fn no_place_in_the_queue_is_asked_for_where_the_limit_has_no_time_for_it() {
+    /// Its four-fold is less than the connection's time-out.
+    const TRIP: Duration = Duration::from_millis(50);
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    number(ask(&other, "h-1", false));
+    let (proxy, store) = behind_a_proxy(&server);
+    proxy.delay(Way::ToClient, TRIP);
+    let limit = TRIP * 3;
+    match store.acquire(&acquire(KEY, "a-1", true), limit) {
+        Ok(AcquireOutcome::Unqueued { busy, under_way: false }) => {
+            assert_eq!((&*busy.holder, busy.remaining), ("h-1", None));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone, "nothing is left of it");
+}
+
+#[test]
+fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
+    number(ask(&other, "h-1", false));
+    let (proxy, store) = behind_a_proxy(&server);
+    let fired = proxy.trap(Sent::Acquire, 1, Lot::LoseReply);
+    match ask(&store, "a-1", true) {
+        Ok(AcquireOutcome::Unqueued { busy, under_way: true }) => assert_eq!(busy.holder, "h-1"),
+        other => panic!("{other:?}"),
+    }
+    assert!(fired.is_fired());
+    assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
 #[test]
@@ -107,6 +151,7 @@ fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
     number(ask(&other, "h-1", false));
     holder(ask(&other, "b-1", true));
     server.run::<()>(&["DEL", KEY]);
+    prove(&store);
     Commands::forget(&server);
     assert_eq!(holder(ask(&store, "a-1", true)), "b-1");
     // A script alone would ask once.
@@ -148,6 +193,7 @@ fn foreign_values_are_named_and_leave_nothing_behind() {
         let (server, store) = proved();
         let queue = queue(&server);
         let words: Vec<_> = foreign.iter().map(|word| if *word == "QUEUE" { &*queue } else { word }).collect();
+        prove(&store);
         server.run::<()>(&["DEL", words[1]]);
         server.run::<()>(&words);
         match ask(&store, "a-1", true) {
@@ -213,6 +259,7 @@ fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     holder(ask(&other, "b-1", true));
     let (proxy, store) = behind_a_proxy(&server);
     server.run::<()>(&["DEL", KEY]);
+    prove(&store);
     let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
     assert_unknown(&ask(&store, "a-1", true));
     assert!(fired.is_fired());

@@ -13,7 +13,12 @@ const OWN: [&str; 4] = ["config|resetstat", "info", "hello", "client|setinfo"];
 impl Commands {
     /// Begins to count anew.
     pub(crate) fn forget(server: &RedisServer) {
-        server.run::<()>(&["CONFIG", "RESETSTAT"]);
+        Self::forget_by(&mut server.connection());
+    }
+
+    /// The same, by a connection that is open already.
+    pub(crate) fn forget_by(admin: &mut redis::Connection) {
+        redis::cmd("CONFIG").arg("RESETSTAT").exec(admin).unwrap();
     }
 
     /// What was executed since the last [`forget`](Self::forget).

@@ -4,6 +4,8 @@ use super::super::giving_way::LOOKS;
 use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::{Lane, Woken, overdue_by};
+use crate::redis::classify::is_no_master;
+use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
 use ::redis::Value;
 use std::io;
@@ -67,7 +69,7 @@ impl<L: Line> Lane<L> {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
         let epoch = session.epoch;
-        if session.inbound.is_none() || !own.is_due_on(epoch) {
+        if session.inbound.is_none() || !own.is_due_since(epoch) {
             return false;
         }
         let mut at = now();
@@ -138,6 +140,10 @@ impl<L: Line> Lane<L> {
         // Without it, the connection was cut meanwhile, and all is said.
         let session = state.session_of(epoch)?;
         session.last_use = at;
+        if look.replies.iter().any(is_no_master) {
+            // Before later replies are delivered: no number of this epoch is believed any more.
+            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let mut result = session.deliver(look.replies, reader.map(|(own, _)| own), &mut woken).and(look.result);
         let oldest = session.due.front().map(|due| due.since);
         if let (Ok(false), Some(since)) = (&result, oldest)

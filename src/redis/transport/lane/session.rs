@@ -12,7 +12,9 @@ use std::time::Instant;
 
 /// See the module.
 pub(super) struct Session<L: Line> {
+    /// Its first epoch, by which it is known.
     pub(super) epoch: u64,
+    pub(super) last_write: Instant,
     /// `None` while somebody writes.
     pub(super) outbound: Option<L::Out>,
     /// `None` while somebody reads or looks.
@@ -41,6 +43,7 @@ impl<L: Line> Session<L> {
         let Open { outbound, inbound, cut } = open;
         Self {
             epoch,
+            last_write: now(),
             outbound: Some(outbound),
             inbound: Some(inbound),
             cut,
@@ -57,11 +60,12 @@ impl<L: Line> Session<L> {
         &mut self,
         calls: impl Iterator<Item = Arc<Pending>>,
         bytes: &mut Vec<u8>,
+        epoch: u64,
         slack: &[u8; 5],
         since: Instant,
     ) {
         for call in calls {
-            call.write_to(bytes, self.epoch, slack);
+            call.write_to(bytes, epoch, slack);
             self.due.push_back(Due { left: call.replies, call, since });
         }
     }

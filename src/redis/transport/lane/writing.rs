@@ -3,7 +3,7 @@
 use super::super::line::{Line, Speaks};
 use super::super::pending::Pending;
 use super::session::Session;
-use super::{Guard, Lane, State, fail_all, overdue_by};
+use super::{Guard, Lane, QUIET, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::redis::link::KEPT;
@@ -109,8 +109,8 @@ impl<L: Line> Lane<L> {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
-                    let epoch = state.next_epoch;
-                    state.next_epoch += state.epoch_step;
+                    let step = state.epoch_step;
+                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
                     state.session = Some(Session::new(epoch, open));
                     self.is_connected.store(true, Ordering::Relaxed);
                 }
@@ -131,15 +131,31 @@ impl<L: Line> Lane<L> {
         }
     }
 
+    /// Begins an epoch, in which no fence number was read yet.
+    fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
+        let epoch = *next;
+        *next += step;
+        self.epoch.store(epoch, Ordering::Relaxed);
+        epoch
+    }
+
     /// Writes once all that is queued; it is `since` now.
     fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
-        let State { queue, session: Some(session), .. } = &mut *state else { return state };
+        let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         session.away = 0;
-        let epoch = session.epoch;
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        let quiet = since.saturating_duration_since(session.last_write);
+        if quiet > QUIET || self.is_deposed(epoch) {
+            epoch = self.begin_epoch(next_epoch, *epoch_step);
+        }
+        session.last_write = since;
+        let written = u64::try_from(since.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX);
+        self.written.store(written, Ordering::Relaxed);
         let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, slack, since);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
+        let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
         let written = if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) };

@@ -198,7 +198,7 @@ impl Tenure {
     pub(crate) fn acquire(&self) -> Grant {
         match self.ask(false) {
             AcquireOutcome::Acquired(grant) => grant,
-            AcquireOutcome::Busy(busy) => panic!("{self:?}: {busy:?}"),
+            other => panic!("{self:?}: {other:?}"),
         }
     }
 
@@ -206,7 +206,7 @@ impl Tenure {
     pub(crate) fn fail(&self) -> Busy {
         match self.ask(false) {
             AcquireOutcome::Busy(busy) => busy,
-            AcquireOutcome::Acquired(grant) => panic!("{self:?}: {grant:?}"),
+            other => panic!("{self:?}: {other:?}"),
         }
     }
 
@@ -214,7 +214,7 @@ impl Tenure {
     pub(crate) fn wait(&self) -> Busy {
         match self.ask(true) {
             AcquireOutcome::Busy(busy) => busy,
-            AcquireOutcome::Acquired(grant) => panic!("{self:?}: {grant:?}"),
+            other => panic!("{self:?}: {other:?}"),
         }
     }
 

@@ -1,0 +1,154 @@
+//! That renewals do not wait for callers: a connection whose callers stand still has no part in them.
+
+use super::line::{Cuts, Hears, Line, Open, Speaks};
+use super::{CALLERS, KEEPER, Mark, Transport};
+use crate::error::Error;
+use crate::redis::script::Packed;
+use ::redis::Value;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Far more than anything takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Connections on which each byte is a command. Whoever writes to one of the first stands still until it is let go.
+#[derive(Clone, Default)]
+struct Crowded(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    /// For each connection, how many commands were written to it, and how many are not answered.
+    connections: Vec<(usize, usize)>,
+    standing: usize,
+    is_let_go: bool,
+}
+
+struct End {
+    crowded: Crowded,
+    connection: usize,
+}
+
+impl Crowded {
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let result = act(&mut self.0.0.lock());
+        self.0.1.notify_all();
+        result
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
+        let mut state = self.0.0.lock();
+        self.0.1.wait_while_for(&mut state, |state| !is_so(state), LONG);
+        assert!(is_so(&state));
+    }
+
+    fn end(&self, connection: usize) -> End {
+        End { crowded: self.clone(), connection }
+    }
+}
+
+impl Line for Crowded {
+    type Out = End;
+    type In = End;
+    type Cut = End;
+
+    fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
+        let n = self.with(|state| {
+            state.connections.push((0, 0));
+            state.connections.len() - 1
+        });
+        Ok(Open { outbound: self.end(n), inbound: self.end(n), cut: self.end(n) })
+    }
+}
+
+impl Speaks for End {
+    fn send(&mut self, bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
+        if self.connection < CALLERS {
+            self.crowded.with(|state| state.standing += 1);
+            self.crowded.wait_until(|state| state.is_let_go);
+        }
+        self.crowded.with(|state| {
+            let (written, unanswered) = &mut state.connections[self.connection];
+            *written += bytes.len();
+            *unanswered += bytes.len();
+        });
+        Ok(true)
+    }
+
+    fn flush(&mut self, _deadline: Instant) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Hears for End {
+    fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
+        self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
+        Ok(true)
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        Ok(self.crowded.with(|state| state.connections[self.connection].1 > 0))
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        Ok(self.crowded.with(|state| {
+            let unanswered = &mut state.connections[self.connection].1;
+            (*unanswered > 0).then(|| {
+                *unanswered -= 1;
+                Value::Okay
+            })
+        }))
+    }
+}
+
+impl Cuts for End {
+    fn cut(&self) {}
+}
+
+fn command() -> Packed {
+    Packed { bytes: vec![b'x'], replies: 1, slack_at: Vec::new() }
+}
+
+fn transport() -> (Crowded, Transport<Crowded>) {
+    let crowded = Crowded::default();
+    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2))
+}
+
+#[test]
+fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection() {
+    let (crowded, transport) = transport();
+    let keys = ["a", "b", "c", "d"];
+    assert_eq!(keys.len(), CALLERS);
+    std::thread::scope(|scope| {
+        for (n, key) in keys.into_iter().enumerate() {
+            let transport = &transport;
+            scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
+            crowded.wait_until(|state| state.standing == n + 1);
+        }
+        // Also of a key that a caller asks about.
+        for key in ["a", "e"] {
+            let mut batch = transport.keeping_batch(LONG);
+            batch.push(&transport, Mark::of(key), |packed| *packed = command());
+            let answers = transport.run(batch, LONG, true);
+            assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
+        }
+        // Callers do not use it, however long they wait.
+        transport.call(Mark::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        crowded.with(|state| {
+            assert_eq!(state.connections.len(), CALLERS + 1);
+            assert_eq!(state.connections[KEEPER].0, 2);
+            state.is_let_go = true;
+        });
+    });
+}
+
+#[test]
+fn a_limit_that_is_too_short_for_a_connect_sends_a_renewal_with_the_callers() {
+    let (_, transport) = transport();
+    let took = Duration::from_secs(1);
+    assert!(!transport.keeping_batch(LONG).is_keeping, "how long a connect takes is not known yet");
+    transport.settings.connect_took.store(1_000_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert!(!transport.keeping_batch(took * 3).is_keeping);
+    assert!(transport.keeping_batch(took * 5).is_keeping);
+}

@@ -1,0 +1,74 @@
+//! Threads of low priority that share a generator with a holder do not cost it its lease.
+
+use crate::support::RedisServer;
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const HOLDERS: usize = 20;
+
+const LEASE: Duration = Duration::from_millis(300);
+
+/// `cargo test --all-features --test it -- --ignored --nocapture low_priority`
+#[test]
+#[ignore = "takes eight seconds, and wants two cores for itself"]
+fn busy_threads_of_low_priority_lose_nobody_a_lease() {
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    // For comparison.
+    let another = DLockGenerator::connect(&server.url()).unwrap();
+    let low = if std::env::var_os("DLOCK_TEST_APART").is_some() { &another } else { &generator };
+    let over = AtomicBool::new(false);
+    let lost: usize = thread::scope(|scope| {
+        for n in 0..12 {
+            let lock = low.generate("LOW", &n.to_string()).unwrap();
+            let over = &over;
+            scope.spawn(move || {
+                // They run when no other thread wants a core.
+                let me = rustix::thread::gettid().as_raw_pid().to_string();
+                let is_idle = Command::new("chrt").args(["--idle", "--pid", "0", &me]).status();
+                assert!(is_idle.unwrap().success());
+                while !over.load(Ordering::Relaxed) {
+                    // What becomes of their own holds is not looked at.
+                    let _ = lock.lock().map(DLockGuard::unlock);
+                }
+            });
+        }
+        // What keeps them from the cores.
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let holders: Vec<_> = (0..HOLDERS)
+            .map(|n| {
+                let config = DLockConfig::new("HELD", n.to_string()).with_lease(LEASE);
+                let lock = generator.generate_with(config).unwrap();
+                let over = &over;
+                scope.spawn(move || {
+                    let mut lost = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        let Ok(guard) = lock.lock() else { continue };
+                        if guard.remaining() < LEASE / 2 {
+                            continue;
+                        }
+                        while guard.is_valid() && !over.load(Ordering::Relaxed) {
+                            thread::sleep(Duration::from_millis(10));
+                        }
+                        lost += usize::from(!guard.is_valid());
+                    }
+                    lost
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_secs(8));
+        over.store(true, Ordering::Relaxed);
+        holders.into_iter().map(|holder| holder.join().unwrap()).sum()
+    });
+    eprintln!("{lost} leases lost");
+    assert_eq!(lost, 0);
+}
