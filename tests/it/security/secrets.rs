@@ -11,6 +11,7 @@ use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, RedisLockPr
 use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -72,17 +73,21 @@ fn refused<T: Debug>(result: Result<T, Error>) -> String {
 }
 
 /// A server that answers what it is sent by this, given what that was.
-fn fake(answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> SocketAddr {
+fn fake(answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut buffer = [0; 4096];
-            while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                if stream.write_all(&answer(&buffer[..n])).is_err() {
-                    break;
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&answer(&buffer[..n])).is_err() {
+                        break;
+                    }
                 }
-            }
+            });
         }
     });
     address
@@ -280,7 +285,6 @@ fn rights_that_are_missing() {
             let builder = RedisLockProcessor::builder(&tcp("redis", denying)).unwrap();
             let processor = || builder.clone().connect_timeout(HANG).io_timeout(HANG).build().unwrap();
             let names = |shown: String| assert!(shown.contains("***"), "{shown}");
-            // It serves one connection after another.
             names(refused(processor().open_inbox("c", HANG).map(drop)));
             let generator = DLockGenerator::builder().listener(listener).build(processor()).unwrap();
             let lock = generator.generate("RIGHTS", "x").unwrap();
