@@ -5,7 +5,7 @@ use crate::one_line::OneLine;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The lease of a lock that names none: thirty seconds, as long as Redisson's watchdog gives.
+/// The lease of a lock for which none was set, neither by its config nor by its generator: thirty seconds, as long as Redisson's watchdog gives.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// The shortest lease. Below it, the safety margin of the deadline (2 ms) leaves hardly time to extend it.
@@ -13,6 +13,9 @@ pub const MIN_LEASE: Duration = Duration::from_millis(20);
 
 /// The longest lease: 2,147,483,647 ms (24 days), the JVM DLock's `int` of milliseconds.
 pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// What the keys of all locks begin with.
+const PREFIX: &str = "DLOCK_";
 
 const DEFAULT_RENEW_AT: f64 = 0.75;
 const DEFAULT_LOCAL_PASSES: u32 = 16;
@@ -32,10 +35,12 @@ const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct DLockConfig {
-    has_type: bool,
+    /// How many bytes of the key, after its prefix, are the lock type.
+    type_length: usize,
     /// Shared with the key of that name: a program may hold very many.
     unique_key: Arc<str>,
-    lease: Duration,
+    /// `None`: the generator's for this type.
+    lease: Option<Duration>,
     renew_at: f64,
     probe: bool,
     local_passes: u32,
@@ -55,9 +60,9 @@ impl DLockConfig {
         let lock_type = lock_type.into();
         let target = lock_target.as_ref().trim_matches(|c| c <= '\u{20}');
         Self {
-            unique_key: format!("DLOCK_{lock_type}_{target}").into(),
-            has_type: !lock_type.is_empty(),
-            lease: DEFAULT_LEASE,
+            unique_key: format!("{PREFIX}{lock_type}_{target}").into(),
+            type_length: lock_type.len(),
+            lease: None,
             renew_at: DEFAULT_RENEW_AT,
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
@@ -70,9 +75,11 @@ impl DLockConfig {
 
     /// Sets how long Redis keeps the lock without an extension: what others wait when this process dies.
     ///
-    /// From 20 ms to 24 days, in whole milliseconds (a rest is dropped). Defaults to 30 s. A live holder's lease is extended for as long as it holds.
+    /// From 20 ms to 24 days, in whole milliseconds; fractions are truncated. Without it, the lock has the lease that its generator has for the
+    /// type ([`lease_of`](crate::DLockGenerator::lease_of)): that in the properties file, else the default lease, 30 s unless
+    /// [set](crate::GeneratorBuilder::default_lease). A live holder's lease is extended for as long as it holds.
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.lease = Some(lease);
         self
     }
 
@@ -154,14 +161,23 @@ impl DLockConfig {
         &self.unique_key
     }
 
-    /// The lease, in whole milliseconds once checked.
+    /// The lease that [`with_lease`](Self::with_lease) or [`DLockGenerator::config`](crate::DLockGenerator::config) has set, else
+    /// [`DEFAULT_LEASE`]. A config without a lease gets that of its generator when the lock is made.
     #[must_use]
     pub fn lease(&self) -> Duration {
-        self.lease
+        self.lease.unwrap_or(DEFAULT_LEASE)
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    pub(crate) fn lock_type(&self) -> &str {
+        &self.unique_key[PREFIX.len()..][..self.type_length]
     }
 
     pub(crate) fn renew_after(&self) -> Duration {
-        self.lease.mul_f64(self.renew_at)
+        self.lease().mul_f64(self.renew_at)
     }
 
     pub(crate) fn local_passes(&self) -> u32 {
@@ -201,10 +217,9 @@ impl DLockConfig {
     ///
     /// [`Error::InvalidConfig`] naming the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
-        if !self.has_type {
-            return Err(Error::invalid("lock type", "", "give it at least one character"));
-        }
-        check_lease(self.lease)?;
+        check_type(self.lock_type())?;
+        let lease = self.lease();
+        check_lease(lease)?;
         if !RENEW_AT_RANGE.contains(&self.renew_at) {
             return Err(Error::invalid(
                 "renew_at",
@@ -220,7 +235,7 @@ impl DLockConfig {
             ));
         }
         if let Some(every) = self.poller_gap
-            && !(self.lease..=MAX_LEASE).contains(&every)
+            && !(lease..=MAX_LEASE).contains(&every)
         {
             return Err(Error::invalid(
                 "poller_gap",
@@ -228,7 +243,7 @@ impl DLockConfig {
                 "give a time from the lease to 2147483647 ms (24 days): a gap takes a sixth of the lease",
             ));
         }
-        self.lease = whole_milliseconds(self.lease);
+        self.lease = Some(whole_milliseconds(lease));
         self.poller_gap = self.poller_gap.map(whole_milliseconds);
         Ok(self)
     }
@@ -236,6 +251,18 @@ impl DLockConfig {
 
 fn whole_milliseconds(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Checks a lock type.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] when it is empty.
+pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
+    if lock_type.is_empty() {
+        return Err(Error::invalid("lock type", "", "give it at least one character"));
+    }
+    Ok(())
 }
 
 /// Checks a lease.
@@ -306,5 +333,14 @@ mod tests {
     fn leases_are_whole_milliseconds() {
         let config = DLockConfig::new("T", "x").with_lease(Duration::from_micros(20_999)).checked().expect("valid");
         assert_eq!(config.lease(), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_config_knows_its_type_and_whether_it_has_a_lease() {
+        for lock_type in ["ORDER", "", "_", "é_\u{1}"] {
+            let config = DLockConfig::new(lock_type, "_7");
+            assert_eq!((config.lock_type(), config.has_lease(), config.lease()), (lock_type, false, DEFAULT_LEASE));
+            assert!(config.with_lease(DEFAULT_LEASE).has_lease());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease};
+use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
 use crate::lock::DistributedReentrantLock;
 use crate::loss_hook::LossHook;
@@ -24,13 +24,33 @@ pub struct DLockGenerator {
     leases: DefaultLeases,
 }
 
-/// The lease of a lock for which none was given.
-#[derive(Debug)]
-enum DefaultLeases {
-    /// The same for every type.
-    Same(Duration),
-    /// By lock type, from that file; other types have none.
-    ByType(Leases, PathBuf),
+/// The leases of locks whose configs have none.
+#[derive(Debug, Default)]
+struct DefaultLeases {
+    /// By lock type, from that file.
+    by_type: Option<(Leases, PathBuf)>,
+    /// For all other types, as the program has set it.
+    other: Option<Duration>,
+}
+
+impl DefaultLeases {
+    /// See [`DLockGenerator::lease_of`].
+    fn of(&self, lock_type: &str) -> Result<Duration, Error> {
+        check_type(lock_type)?;
+        let by_type = self.by_type.as_ref();
+        match (by_type.and_then(|(leases, _)| leases.get(lock_type)).copied().or(self.other), by_type) {
+            (Some(lease), _) => Ok(lease),
+            (None, None) => Ok(DEFAULT_LEASE),
+            (None, Some((_, path))) => {
+                let hint = format!(
+                    "add a line {lock_type}=milliseconds to {}, set a default_lease for all types that the file lacks, or give the lock a \
+                     lease with with_lease",
+                    path.display()
+                );
+                Err(Error::invalid("lock type", lock_type, hint))
+            }
+        }
+    }
 }
 
 impl DLockGenerator {
@@ -62,6 +82,9 @@ impl DLockGenerator {
 
     /// Makes locks of the given store whose leases, by lock type, stand in a `config-dlock.properties` of JVM DLock (`ORDER=30000`, milliseconds).
     ///
+    /// Locks of a type that the file lacks need a lease of their own ([`DLockConfig::with_lease`]). For a default beside the file, use
+    /// [`GeneratorBuilder::properties`] and [`GeneratorBuilder::default_lease`].
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] naming the file, or the line that is wrong and why; else as [`new`](Self::new).
@@ -69,42 +92,74 @@ impl DLockGenerator {
         Self::builder().properties(path)?.build(processor)
     }
 
-    /// The lock of `lock_target` among those of `lock_type`, with the lease of its type in the properties file, else with
-    /// the default lease. Does not ask the store. JVM: `gen(lockType, lockTarget)`.
+    /// The lock of `lock_target` among those of `lock_type`, with the [lease of its type](Self::lease_of). Does not ask the store.
+    /// JVM: `gen(lockType, lockTarget)`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for an empty type, or one that the properties file does not have.
+    /// Those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate(
         &self,
         lock_type: impl Into<String>,
         lock_target: impl AsRef<str>,
     ) -> Result<DistributedReentrantLock, Error> {
-        let lock_type = lock_type.into();
-        let lease = match &self.leases {
-            DefaultLeases::Same(lease) => *lease,
-            DefaultLeases::ByType(leases, path) => *leases.get(&lock_type).ok_or_else(|| {
-                let hint = format!("add a line {lock_type}=milliseconds to {}, or use generate_with", path.display());
-                Error::invalid("lock type", lock_type.clone(), hint)
-            })?,
-        };
-        self.generate_with(DLockConfig::new(lock_type, lock_target).with_lease(lease))
+        self.generate_with(DLockConfig::new(lock_type, lock_target))
     }
 
     /// The lock with these settings. Does not ask the store. JVM: `gen(lockType, lockTarget, lease, unit)`.
     ///
+    /// A config without [`with_lease`](DLockConfig::with_lease) takes the [lease of its type](Self::lease_of), as [`generate`](Self::generate) does.
     /// Handles of one key may have different settings; a tenure has those of the handle that asked for it.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] naming the setting that cannot be used; [`Error::ShutDown`] after [`close`](Self::close).
+    /// [`Error::InvalidConfig`] naming the setting that cannot be used; without a lease those of [`lease_of`](Self::lease_of);
+    /// [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
-        let config = config.checked()?;
+        let config = self.with_its_lease(config)?.checked()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
         let key = self.client.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
+    }
+
+    /// Settings for a lock, with the [lease of its type](Self::lease_of), to change and hand to [`generate_with`](Self::generate_with).
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator =
+    ///     DLockGenerator::builder().default_lease(Duration::from_secs(5))?.build(MemoryLockProcessor::new())?;
+    /// let config = generator.config("ORDER", "4711")?;
+    /// assert_eq!(config.lease(), Duration::from_secs(5));
+    /// let lock = generator.generate_with(config.with_reason("nightly export"))?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lease_of`](Self::lease_of).
+    pub fn config(&self, lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Result<DLockConfig, Error> {
+        self.with_its_lease(DLockConfig::new(lock_type, lock_target))
+    }
+
+    /// The lease of a lock of this type whose config has none: the one in the properties file, else the
+    /// [default lease](GeneratorBuilder::default_lease), else, without a file, [`DEFAULT_LEASE`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for an empty type, and for one that the properties file lacks when no default lease was set.
+    pub fn lease_of(&self, lock_type: &str) -> Result<Duration, Error> {
+        self.leases.of(lock_type)
+    }
+
+    fn with_its_lease(&self, config: DLockConfig) -> Result<DLockConfig, Error> {
+        if config.has_lease() {
+            return Ok(config);
+        }
+        let lease = self.lease_of(config.lock_type())?;
+        Ok(config.with_lease(lease))
     }
 
     /// Ends the making and getting of locks: new and waiting calls fail with [`Error::ShutDown`]. What is held stays
@@ -129,7 +184,7 @@ pub struct GeneratorBuilder {
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::Same(DEFAULT_LEASE), listener: true, on_lost: None }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), listener: true, on_lost: None }
     }
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
@@ -144,25 +199,27 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets the lease of locks that are given none. Defaults to 30 s.
+    /// Sets the lease of locks whose config has none, and whose type does not stand in the [properties file](Self::properties). Defaults to 30 s
+    /// without such a file, and to no lease at all, which is an error, with one.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] unless it is from 20 ms to 24 days.
     pub fn default_lease(mut self, lease: Duration) -> Result<Self, Error> {
         check_lease(lease)?;
-        self.leases = DefaultLeases::Same(lease);
+        self.leases.other = Some(lease);
         Ok(self)
     }
 
-    /// Takes the leases from a properties file, as [`DLockGenerator::from_properties`] does.
+    /// Takes the leases of the types in a properties file, as [`DLockGenerator::from_properties`] does. A
+    /// [`default_lease`](Self::default_lease), set before or after, counts for all other types; called again, the other file counts.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] naming the file, or the line that is wrong and why.
     pub fn properties(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        self.leases = DefaultLeases::ByType(properties::read(path)?, path.to_owned());
+        self.leases.by_type = Some((properties::read(path)?, path.to_owned()));
         Ok(self)
     }
 

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
-use std::sync::MutexGuard;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 /// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
@@ -15,11 +15,15 @@ use std::time::Duration;
 /// lost by then is told to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits, and returns what
 /// came of it.
 ///
-/// ```compile_fail
+/// The owner is the *thread*, not a task of an async program: do not keep a guard over an `.await`. Where the executor may move the task, the
+/// compiler refuses it; on an executor with a single thread it compiles, and another task of that thread that locks *reenters*: two
+/// are inside. [Async code](crate#async-code) says what to do instead.
+///
+/// ```compile_fail,E0277
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
 /// # let lock = DLockGenerator::new(MemoryLockProcessor::new()).unwrap().generate("T", "x").unwrap();
 /// let guard = lock.lock().unwrap();
-/// std::thread::scope(|scope| scope.spawn(move || drop(guard)).join()); // error: it cannot be sent between threads
+/// std::thread::scope(|scope| scope.spawn(move || drop(guard)).join()); // error: TheThreadThatLocksMustUnlock
 /// ```
 #[derive(Debug)]
 #[must_use = "the lock is unlocked at once when its guard is dropped"]
@@ -27,10 +31,14 @@ pub struct DLockGuard<'a> {
     lock: &'a DistributedReentrantLock,
     token: u64,
     done: bool,
-    /// `Sync` but not `Send`, like this one. (That of `parking_lot` becomes `Send` when any
-    /// crate asks for its feature `send_guard`.)
-    _of_this_thread: PhantomData<MutexGuard<'static, ()>>,
+    _of_this_thread: PhantomData<OfThisThread>,
 }
+
+/// `Sync` but not `Send`; the compiler names the trait where a guard would leave its thread.
+type OfThisThread = dyn TheThreadThatLocksMustUnlock + Sync + Unpin + UnwindSafe + RefUnwindSafe;
+
+/// Its name is its only purpose.
+trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
     #[inline]

@@ -7,6 +7,7 @@
 //! * [Quick start](#quick-start)
 //! * [Guarantees](#guarantees) and [what is not guaranteed](#what-is-not-guaranteed)
 //! * [Waiting](#waiting), [errors](#errors), [losing a lease](#losing-a-lease), [fencing tokens](#fencing-tokens)
+//! * [Async code](#async-code): the owner is the thread, not the task
 //! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
 //! * [Ported code](#ported-code)
 //!
@@ -86,6 +87,27 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Async code
+//!
+//! All calls block, and **the owner of a hold is the thread, not the task**. Do not hold a guard over an `.await`:
+//!
+//! * On an executor with several threads it does not compile: the guard is not `Send`, and the error names `TheThreadThatLocksMustUnlock`.
+//! * On an executor with a single thread (`current_thread`, `LocalSet`, `block_on`) it *does* compile. Another task of that thread that locks
+//!   meanwhile holds the lock already, for it is the same thread, and *reenters* without a word: **two are inside**, with the same
+//!   fencing token.
+//!
+//! Keep the whole hold on a thread of its own instead, from lock to unlock. A lock may go to any thread; [`with`](DistributedReentrantLock::with)
+//! takes a closure, so that no `.await` fits in:
+//!
+//! ```text
+//! let lock = lock.clone();
+//! let done = tokio::task::spawn_blocking(move || lock.with(|guard| work(guard.fencing_token()))).await??;
+//! ```
+//!
+//! A thread that blocks in [`lock`](DistributedReentrantLock::lock) runs no tasks; waiting can be ended with a [`CancelToken`]. A task that
+//! must know whether another task of its thread is inside asks [`hold_count`](DistributedReentrantLock::hold_count) before it locks: it is 0
+//! when none is.
 //!
 //! # Errors
 //!
@@ -168,8 +190,8 @@
 //! # Log levels
 //!
 //! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
-//! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the clean-up list. DEBUG: single retries and settled
-//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line.
+//! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the subscription broke, the clean-up list. DEBUG: single retries and settled
+//! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line. An orderly life, from connect to close, logs nothing above DEBUG.
 //!
 //! # Features and MSRV
 //!
@@ -232,6 +254,7 @@ mod recall;
 mod redis;
 mod retry;
 mod schedule;
+mod scoped;
 mod state;
 mod sync;
 mod tenure;

@@ -126,6 +126,10 @@ impl Desk {
         !state.stop
     }
 
+    fn is_stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
     /// Waits before the next try; `false` when stopped.
     fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
@@ -172,6 +176,7 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
                     client.retry_all_now();
                 }
                 match broken {
+                    Ok(Some(_)) if desk.is_stopped() => log::debug!("unsubscribed, because the client ends"),
                     Ok(Some(error)) => log::info!("{error}; subscribing again"),
                     Ok(None) => {}
                     // Of a store or of the log. What was not heard is asked for when it is subscribed again.
@@ -181,7 +186,7 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
             Ok(_) => return,
             Err(error) => {
                 failures += 1;
-                if failures == 1 {
+                if failures == 1 && !desk.is_stopped() {
                     log::warn!("grants cannot be heard, waiting threads ask for them: {error}");
                 }
                 drop(strong);

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 /// mode (without conditions), which JVM DLock follows too.
 ///
 /// A thread that holds the lock gets it again without the store. Threads of one process get it in order of arrival.
+/// Tasks that an executor runs on one thread are one owner: see [Async code](crate#async-code).
 ///
 /// # Panics
 ///
@@ -50,6 +51,8 @@ impl DistributedReentrantLock {
     }
 
     /// Gets the lock, waiting for as long as it takes. Blocks the thread; waits out an outage of the store, too.
+    ///
+    /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate#async-code).
     ///
     /// # Errors
     ///

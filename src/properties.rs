@@ -23,8 +23,13 @@ const WHAT: &str = "properties";
 /// [`Error::InvalidConfig`] naming the file, or its first wrong line.
 pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path)
-        .map_err(|e| Error::invalid("properties file", name.clone(), format!("it cannot be read: {e}")))?;
+    let bytes = std::fs::read(path).map_err(|e| {
+        Error::invalid(
+            "properties file",
+            name.clone(),
+            format!("it cannot be read: {e}; give the path of a readable file"),
+        )
+    })?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::invalid("properties file", name.clone(), format!("save it as UTF-8: {e}")))?;
     parse(&text, &name)

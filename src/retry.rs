@@ -46,9 +46,14 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
         client.cleanup.put_back(leftover, &result);
     }
-    // A thread that closes the client waits for this one: then the clean-up list has to do.
-    let limit = if client.is_closed() { Duration::ZERO } else { client.processor.command_limit() };
-    release(client, unwanted, limit);
+    if client.is_closed() {
+        // The thread that closes the client waits for this one, and works off the clean-up list next.
+        for (turn, tenure) in unwanted {
+            client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
+        }
+    } else {
+        release(client, unwanted, client.processor.command_limit());
+    }
     client.next_retry()
 }
 

@@ -137,8 +137,10 @@ impl Client {
             }
             unanswered = leftovers.len();
         }
-        if released + unanswered > 0 {
+        if unanswered > 0 {
             log::info!("closing: {released} leftovers released, {unanswered} without an answer");
+        } else if released > 0 {
+            log::debug!("closing: {released} leftovers released");
         }
     }
 }

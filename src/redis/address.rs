@@ -1,12 +1,13 @@
 //! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password; what a URL that
 //! cannot be used shows of itself is decided in `mask`.
 
+use super::classify::HIDDEN;
 use super::mask::{find_password, mask};
 use crate::error::Error;
 use crate::one_line::OneLine;
 use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The place of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,18 +60,8 @@ impl Address {
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid("this kind of address is not supported")),
         };
-        // All would be shown whenever the server cannot be reached.
-        match &place {
-            Place::Tcp { .. } if url[url.find(['?', '#']).unwrap_or(url.len())..].contains('@') => {
-                return Err(invalid("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password"));
-            }
-            Place::Tcp { host, .. } if host.contains('%') => {
-                return Err(invalid("the host name has a `%` in it: write user and password before a plain `@`"));
-            }
-            Place::Unix(path) if find_password(&path.to_string_lossy()).is_some() => {
-                return Err(invalid("the socket's path names a password: write settings after a plain `?`"));
-            }
-            _ => {}
+        if let Some(hint) = fault(url, &place) {
+            return Err(invalid(hint));
         }
         Ok(Self {
             place,
@@ -78,6 +69,80 @@ impl Address {
             password: settings.password().map(str::to_owned),
             db: settings.db(),
         })
+    }
+}
+
+/// Why a URL that can be read cannot be used.
+fn fault(url: &str, place: &Place) -> Option<&'static str> {
+    let (_, settings) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    // The crate `redis` drops a setting that it does not know without a word.
+    let has_only = |known: &[&str]| {
+        let name = |setting: &str| setting.split('=').next().unwrap_or_default().to_owned();
+        let is_known = |name: &String| name.is_empty() || known.contains(&name.as_str());
+        !settings.contains('#') && settings.trim_start_matches('?').split('&').map(name).all(|name| is_known(&name))
+    };
+    // What is not refused is shown whenever the server cannot be reached.
+    match place {
+        Place::Tcp { .. } if settings.contains('@') => {
+            Some("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password")
+        }
+        Place::Tcp { host, .. } if host.contains('%') => {
+            Some("the host name has a `%` in it: write user and password before a plain `@`")
+        }
+        Place::Tcp { host, port, .. } if *port == 0 || host.contains('\0') => {
+            Some("nobody can connect there: give a host name or address, and a port from 1 to 65535")
+        }
+        Place::Tcp { .. } if !has_only(&["protocol"]) => {
+            Some("there is a setting after a `?` or `#` that is not known: leave it out, and write the database as /db")
+        }
+        Place::Unix(path) if find_password(&path.to_string_lossy()).is_some() => {
+            Some("the socket's path names a password: write settings after a plain `?`")
+        }
+        Place::Unix(path) if !is_socket_path(path) => {
+            Some("nobody can connect there: give the path of a socket, at most 107 bytes, without NUL")
+        }
+        Place::Unix(_) if !has_only(&["db", "user", "pass", "protocol"]) => Some(
+            "there is a setting that is not known: leave it out; write db, user and pass after the `?`, joined by `&`",
+        ),
+        _ => None,
+    }
+}
+
+fn is_socket_path(path: &Path) -> bool {
+    #[cfg(unix)]
+    if std::os::unix::net::SocketAddr::from_pathname(path).is_err() {
+        return false;
+    }
+    !path.as_os_str().is_empty()
+}
+
+impl Address {
+    /// The server's words without our user's name, wherever it stands as a word: other servers than those that `classify` knows may
+    /// name the user in words of their own. `default` is nobody's secret.
+    pub(crate) fn hide_user(&self, words: &str) -> String {
+        let Some(user) = self.user.as_deref().filter(|user| !user.is_empty() && *user != "default") else {
+            return words.to_owned();
+        };
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let (mut shown, mut rest) = (String::with_capacity(words.len()), words);
+        while let Some(at) = rest.find(user) {
+            let end = at + user.len();
+            let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
+            let is_word = !before.is_some_and(is_part) && !rest[end..].starts_with(is_part);
+            shown.push_str(&rest[..at]);
+            shown.push_str(if is_word { HIDDEN } else { user });
+            rest = &rest[end..];
+        }
+        shown + rest
+    }
+
+    /// As [`hide_user`](Self::hide_user), of an error that a reply stands for.
+    pub(crate) fn hide(&self, mut error: Error) -> Error {
+        if let Error::Backend { message, .. } | Error::Denied { message } | Error::Unsupported { message } = &mut error
+        {
+            *message = self.hide_user(message);
+        }
+        error
     }
 }
 
@@ -139,6 +204,27 @@ mod tests {
             let shown = format!("{error} {error:?}").replace("protocol=s3crt", "");
             assert!(!shown.contains("s3crt"), "{shown}");
         }
+    }
+
+    #[test]
+    fn words_are_shown_without_the_user() {
+        let of = |user: &str, words: &str| {
+            let place = Place::Unix(PathBuf::new());
+            Address { place, user: Some(user.to_owned()), password: None, db: 0 }.hide_user(words)
+        };
+        for (words, shown) in [
+            ("NOPERM: alice has no ACL permissions", "NOPERM: *** has no ACL permissions"),
+            ("alice", "***"),
+            ("`alice`, 'alice' and alice's", "`***`, '***' and ***'s"),
+            ("malice, alices, alice_2 and Alice", "malice, alices, alice_2 and Alice"),
+            ("alicealice alice", "alicealice ***"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(of("alice", words), shown);
+        }
+        assert_eq!(of("\"o d\\é", "user \"o d\\é may not"), "user *** may not");
+        assert_eq!(of("default", "User default may not"), "User default may not");
+        assert_eq!(of("", "User  may not"), "User  may not");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl RedisBuilder {
         })
     }
 
-    /// How long a connect may take in all: name, all addresses, TLS, login. Defaults to two seconds.
+    /// How long a connect may take in all: name, all addresses, TLS, login. From 1 ms to one day; defaults to two seconds.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -39,7 +39,7 @@ impl RedisBuilder {
     }
 
     /// How long a reply may take before the connection is given up, and how long a command may take when nobody sets
-    /// another limit. Defaults to one second.
+    /// another limit. From 1 ms to one day; defaults to one second.
     #[must_use]
     pub fn io_timeout(mut self, timeout: Duration) -> Self {
         self.io_timeout = timeout;
@@ -67,7 +67,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out of zero, or certificates that cannot be used.
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, for certificates that cannot be used, and for certificates
+    /// together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
             // A day keeps every sum of moments in range.
@@ -77,8 +78,13 @@ impl RedisBuilder {
         }
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
-            Place::Tcp { tls: true, .. } => Some(Tls::new(&self.tls)?),
-            _ => None,
+            Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, host)?),
+            _ if self.tls.is_default() => None,
+            _ => {
+                let hint =
+                    "they would not be used without TLS: write rediss:// in place of redis://, or leave them out";
+                return Err(Error::invalid("TLS certificates", self.address.to_string(), hint));
+            }
         };
         let endpoint = Endpoint {
             address: self.address,
@@ -95,8 +101,10 @@ impl RedisBuilder {
     ///
     /// Those of [`build`](Self::build), and those of [`RedisLockProcessor::connect`].
     pub fn connect(self) -> Result<RedisLockProcessor, Error> {
-        let limit = self.connect_timeout + self.io_timeout;
+        let (connect_timeout, io_timeout) = (self.connect_timeout, self.io_timeout);
         let processor = self.build()?;
+        // Both were checked: the sum is two days at most.
+        let limit = connect_timeout + io_timeout;
         processor.greet(limit)?;
         Ok(processor)
     }

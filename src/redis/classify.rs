@@ -9,6 +9,10 @@
 
 use crate::error::{BackendFailure, Error};
 use ::redis::{ServerError, Value};
+use std::borrow::Cow;
+
+/// Stands in place of what is not shown.
+pub(super) const HIDDEN: &str = "***";
 
 /// What kind of error a reply stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,7 @@ const RAISED: &str = ", on @user_script:";
 pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
+    let words = without_user(&words).into_owned();
     let fits = |(c, text, _): &&(&str, &str, Class)| *c == code && detail.starts_with(text);
     let class = if detail.contains(RAISED) { None } else { TABLE.iter().find(fits).map(|(_, _, class)| *class) };
     match class {
@@ -65,7 +70,7 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
         Some(Class::Refused) => Error::backend(BackendFailure::Refused, words),
         Some(Class::Denied) => Error::Denied { message: words },
         Some(Class::Conflict) => {
-            let message = if code == "CONFLICT" { detail.to_owned() } else { words };
+            let message = if code == "CONFLICT" { without_user(detail).into_owned() } else { words };
             Error::Conflict { key: key.to_owned(), message }
         }
         Some(Class::Unsupported) => {
@@ -77,6 +82,18 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
             Error::Unsupported { message }
         }
         None => Error::backend(BackendFailure::Unknown, words),
+    }
+}
+
+/// Hides the name in "User {name} has no permissions …", as Redis 7.2 and newer and Valkey say it. These servers take no names with
+/// white space; a name with white space is hidden as well.
+pub(super) fn without_user(words: &str) -> Cow<'_, str> {
+    let (before, after) = ("User ", " has no permissions");
+    let start = words.find(before).map(|at| at + before.len());
+    // The last one: a name may have these words in it.
+    match start.and_then(|start| Some((start, start + words[start..].rfind(after)?))) {
+        Some((start, end)) => Cow::Owned([&words[..start], HIDDEN, &words[end..]].concat()),
+        None => Cow::Borrowed(words),
     }
 }
 
@@ -124,10 +141,10 @@ mod tests {
                 Unknown,
             ),
             (
-                "ERR ACL failure in script: User u has no permissions to run the 'del' command script: 5e3e, on @user_script:2.",
+                "ERR ACL failure in script: User *** has no permissions to run the 'del' command script: 5e3e, on @user_script:2.",
                 Unknown,
             ),
-            ("NOPERM User u has no permissions to run the 'del' command script: 5e3e, on @user_script:2.", Unknown),
+            ("NOPERM User *** has no permissions to run the 'del' command script: 5e3e, on @user_script:2.", Unknown),
             ("WRONGTYPE Operation against a key script: 5e3e, on @user_script:34.", Unknown),
             ("ERR Unknown Redis command called from script script: 5e3e, on @user_script:34.", Unknown),
             ("ERR user_script:2: attempt to compare number with nil script: 5e3e, on @user_script:2.", Unknown),
@@ -144,9 +161,41 @@ mod tests {
             "ERR The user executing the script can't run this command or subcommand",
             "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
             "ERR The user executing the script can't publish to the channel mentioned in the command",
-            "ERR ACL failure in script: User u has no permissions to run the 'time' command",
         ] {
             assert!(matches!(of(line), Error::Denied { message } if message == line), "{line}");
+        }
+        // 7.2 and newer, and Valkey, name the user: as these servers say it, and with names that no server takes.
+        for (line, shown) in [
+            (
+                "NOPERM User alice has no permissions to run the 'set' command",
+                "NOPERM User *** has no permissions to run the 'set' command",
+            ),
+            (
+                "ERR ACL failure in script: User alice has no permissions to run the 'set' command",
+                "ERR ACL failure in script: User *** has no permissions to run the 'set' command",
+            ),
+            (
+                "NOPERM User \"odd'\\é has no permissions to access the 'a' key",
+                "NOPERM User *** has no permissions to access the 'a' key",
+            ),
+            (
+                "NOPERM User a User has no permissions b has no permissions to run the 'set' command",
+                "NOPERM User *** has no permissions to run the 'set' command",
+            ),
+            ("NOPERM No permissions to access a key", "NOPERM No permissions to access a key"),
+            (
+                "ERR ACL failure in script: No permissions to access a channel",
+                "ERR ACL failure in script: No permissions to access a channel",
+            ),
+        ] {
+            assert!(matches!(of(line), Error::Denied { message } if message == shown), "{line}: {:?}", of(line));
+        }
+        for line in [
+            "x ERR ACL failure in script: User alice has no permissions to run the 'set' command",
+            "ERR ACL failure in script: User alice has no permissions to run the 'set' command script: 7d2f, on @user_script:2.",
+        ] {
+            let unknown = of(line);
+            assert!(!unknown.to_string().contains("alice"), "{unknown}");
         }
         for line in ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys in request"] {
             assert!(matches!(of(line), Error::Unsupported { message } if message.contains(line)), "{line}");

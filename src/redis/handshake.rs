@@ -1,7 +1,7 @@
 //! The first words on a connection: login, name, database, and whether the server can carry locks at all.
 
 use super::address::Address;
-use super::classify::classify;
+use super::classify::{classify, without_user};
 use super::link::Link;
 use super::script::Packed;
 use crate::error::{BackendFailure, Error};
@@ -36,7 +36,7 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     if address.db != 0
         && let Value::ServerError(e) = reply(link, address, deadline)?
     {
-        let error = classify(&e, "");
+        let error = address.hide(classify(&e, ""));
         return Err(match error {
             Error::Backend { failure: BackendFailure::Unknown, message } => Error::invalid("database", db, message),
             other => other,
@@ -91,7 +91,7 @@ fn refusal(reply: &ServerError, address: &Address) -> Error {
     let words = if repeats_login(detail, address) {
         format!("{code} (the server's words are not shown: they may repeat the password)")
     } else {
-        format!("{code} {detail}").trim_end().to_owned()
+        address.hide_user(&without_user(format!("{code} {detail}").trim_end()))
     };
     match classify(reply, "") {
         Error::Unsupported { .. } => {

@@ -66,7 +66,7 @@ impl RedisInbox {
                 let heard = Instant::now();
                 Ok(Self { channel, place, link: Some(link), breaker, heard, pinged: false, io_timeout })
             }
-            Value::ServerError(e) => Err(classify(e, &channel)),
+            Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
             other => {
                 let message = format!("{place} answers SUBSCRIBE with {}", shape(other));
                 Err(Error::backend(BackendFailure::NotExecuted, message))

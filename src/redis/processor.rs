@@ -2,6 +2,7 @@
 //!
 //! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
 
+use super::address::Address;
 use super::builder::RedisBuilder;
 use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
@@ -35,6 +36,8 @@ const ROOM: u32 = 4;
 /// lost.
 pub struct RedisLockProcessor {
     transport: Transport,
+    /// What is not shown of the server's words.
+    address: Arc<Address>,
     io_timeout: Duration,
     /// Whether the server knows the script of release, by what was last heard.
     knows_release: Arc<AtomicBool>,
@@ -70,6 +73,7 @@ impl RedisLockProcessor {
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
         Self {
+            address: Arc::new(endpoint.address.clone()),
             transport: Transport::new(endpoint, io_timeout),
             io_timeout,
             knows_release,
@@ -203,7 +207,7 @@ impl RedisLockProcessor {
         if is_no_master(&value) {
             self.transport.mark_unnumbered();
         }
-        let outcome = reply::outcome(request, &value)?;
+        let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
         if let Some(number) = reply::number_of(&outcome) {
             self.transport.mark_numbered(epoch, number, sent_at);
         }
@@ -232,7 +236,7 @@ impl RedisLockProcessor {
         if replies.iter().any(is_no_master) {
             self.transport.mark_unnumbered();
         }
-        match plain::read(&replies, request)? {
+        match plain::read(&replies, request).map_err(|e| self.address.hide(e))? {
             Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
@@ -360,7 +364,7 @@ impl LockProcessor for RedisLockProcessor {
         let queue = queue_key(key);
         let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
         let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
-        reply::inspection(key, &value)
+        reply::inspection(key, &value).map_err(|e| self.address.hide(e))
     }
 
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
@@ -375,12 +379,12 @@ impl LockProcessor for RedisLockProcessor {
         let mut packed = Packed::for_one();
         packed.push(&texts.call(&request), false);
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
-        let is_demoted = Arc::clone(&self.is_demoted);
+        let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {
             if answer.values.iter().any(is_no_master) {
                 is_demoted.store(true, Ordering::Relaxed);
             }
-            let answer = released(answer);
+            let answer = released(answer).map_err(|e| address.hide(e));
             match &answer {
                 Ok(outcome) => calm.note_release(mark, outcome),
                 // It may not know the script any more, or be another server.
@@ -411,7 +415,7 @@ impl LockProcessor for RedisLockProcessor {
         let channel = inbox_channel(client);
         // A word that no version of the inbox takes for a message.
         match self.say(&["PUBLISH", &channel, "hello"], limit)? {
-            Value::ServerError(e) => Err(classify(&e, &channel)),
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             _ => Ok(()),
         }
     }

@@ -19,6 +19,13 @@ pub(crate) struct TlsSettings {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+impl TlsSettings {
+    /// Whether nothing was set.
+    pub(crate) fn is_default(&self) -> bool {
+        self.roots.is_none() && self.client.is_none()
+    }
+}
+
 impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { roots, client } = self;
@@ -34,17 +41,24 @@ impl fmt::Debug for TlsSettings {
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Reads the certificates.
+    /// Reads the certificates for sessions with `host`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for certificates or keys that cannot be used.
-    pub(crate) fn new(settings: &TlsSettings) -> Result<Self, Error> {
+    /// [`Error::InvalidConfig`] for certificates or keys that cannot be used, and for a host that no certificate can name.
+    pub(crate) fn new(settings: &TlsSettings, host: &str) -> Result<Self, Error> {
+        if ServerName::try_from(host).is_err() {
+            return Err(Error::invalid(
+                "URL",
+                host,
+                "no certificate can name this host: give a DNS name or an IP address",
+            ));
+        }
         let mut store = RootCertStore::empty();
         match &settings.roots {
             Some(pem) => {
                 for certificate in certificates("TLS root certificates", pem)? {
-                    store.add(certificate).map_err(|e| invalid("TLS root certificates", e))?;
+                    store.add(certificate).map_err(|e| invalid("TLS root certificates", pem, e))?;
                 }
             }
             None => {
@@ -52,21 +66,24 @@ impl Tls {
                 store.add_parsable_certificates(found.certs);
                 if store.is_empty() {
                     let why = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
-                    return Err(invalid("TLS root certificates", format!("the platform has none: {why}")));
+                    let hint = format!("the platform has none ({why}): give some with `tls_root_certificates`");
+                    return Err(Error::invalid("TLS root certificates", "", hint));
                 }
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|e| invalid("TLS settings", e))?
+            .map_err(|e| invalid("TLS settings", &[], e))?
             .with_root_certificates(store);
         let config = match &settings.client {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {
-                let chain = certificates("TLS client certificate", chain)?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| invalid("TLS client key", e))?;
-                builder.with_client_auth_cert(chain, key).map_err(|e| invalid("TLS client certificate", e))?
+                let certificates = certificates("TLS client certificate", chain)?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| invalid("TLS client key", key, e))?;
+                builder
+                    .with_client_auth_cert(certificates, key)
+                    .map_err(|e| invalid("TLS client certificate", chain, e))?
             }
         };
         Ok(Self(Arc::new(config)))
@@ -82,15 +99,20 @@ impl Tls {
 fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(list) if list.is_empty() => Err(invalid(what, "no CERTIFICATE section in the PEM text")),
+        Ok(list) if list.is_empty() => Err(invalid(what, pem, "no CERTIFICATE section in the PEM text")),
         Ok(list) => Ok(list),
-        Err(e) => Err(invalid(what, e)),
+        Err(e) => Err(invalid(what, pem, e)),
     }
 }
 
-/// The value is not shown: it may be a key.
-fn invalid(what: &'static str, cause: impl fmt::Display) -> Error {
-    Error::invalid(what, "(PEM)", cause.to_string())
+/// Of the value only the length is shown: it may be a key.
+fn invalid(what: &'static str, pem: &[u8], cause: impl fmt::Display) -> Error {
+    let value = format!("(PEM text of {} bytes)", pem.len());
+    Error::invalid(
+        what,
+        value,
+        format!("{cause}; give the text of the PEM file, with its BEGIN and END lines, and not its path"),
+    )
 }
 
 #[cfg(test)]
@@ -100,7 +122,7 @@ mod tests {
     #[test]
     fn text_that_is_no_pem_is_refused_and_not_shown() {
         let roots = TlsSettings { roots: Some(b"s3crt".to_vec()), client: None };
-        let error = Tls::new(&roots).err().expect("no certificate").to_string();
+        let error = Tls::new(&roots, "localhost").err().expect("no certificate").to_string();
         assert!(error.contains("TLS root certificates") && !error.contains("s3crt"), "{error}");
         assert!(!format!("{roots:?}").contains("s3crt"));
     }

@@ -28,14 +28,14 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+pub(crate) fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
 /// A server that asks its clients for a certificate of the authority, and has one for this host name.
-struct TlsServer {
+pub(crate) struct TlsServer {
     server: RedisServer,
     port: String,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -43,7 +43,7 @@ struct TlsServer {
 }
 
 impl TlsServer {
-    fn start(host: &str) -> Self {
+    pub(crate) fn start(host: &str) -> Self {
         let authority = authority("authority");
         let (server_certificate, server_key) = certificate(&authority, host);
         let dir = tempfile::tempdir().unwrap();
@@ -69,6 +69,10 @@ impl TlsServer {
     fn client_of(&self, issuer: &CertifiedIssuer<'static, KeyPair>) -> RedisBuilder {
         let (chain, key) = certificate(issuer, "client");
         self.builder().tls_root_certificates(self.authority.pem()).tls_client_certificate(chain, key)
+    }
+
+    pub(crate) fn client_of_its_authority(&self) -> RedisBuilder {
+        self.client_of(&self.authority)
     }
 
     fn refuses(&self, client: RedisBuilder) -> String {

@@ -1,15 +1,17 @@
 //! Nothing that is shown, by errors, by `Debug` or in the log at any level, has a login in it, or more lines than it should.
 
 use super::is_plain;
+use crate::acl::rules;
 use crate::support::RedisServer;
 use crate::support::crew::{HANG, eventually};
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
-use redis_dlock::{DLockConfig, DLockGenerator, Error, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, RedisLockProcessor};
 use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -71,17 +73,21 @@ fn refused<T: Debug>(result: Result<T, Error>) -> String {
 }
 
 /// A server that answers what it is sent by this, given what that was.
-fn fake(answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> SocketAddr {
+fn fake(answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut buffer = [0; 4096];
-            while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                if stream.write_all(&answer(&buffer[..n])).is_err() {
-                    break;
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&answer(&buffer[..n])).is_err() {
+                        break;
+                    }
                 }
-            }
+            });
         }
     });
     address
@@ -216,6 +222,78 @@ fn a_forger() {
     assert!((0..10).any(|_| timed().contains(FORGED)));
 }
 
+/// Whatever right is missing, the server's words about it do not name the user: from 7.2 on they begin with that name.
+fn rights_that_are_missing() {
+    let server = RedisServer::start();
+    let admin = || server.connection();
+    let holder = DLockGenerator::connect(&server.url()).unwrap();
+    for missing in
+        ["+publish", "+subscribe", "+evalsha", "+set", "+incr", "+llen", "+pexpire", "~DLOCK_*", "&DLOCK:1:*"]
+    {
+        // Without `+eval`, for that is asked for when the script is not known.
+        let missing = |word: &String| word != missing && !(missing == "+evalsha" && word == "+eval");
+        let rules: Vec<_> = rules().into_iter().skip(3).filter(missing).filter(|word| !word.starts_with('>')).collect();
+        redis::cmd("ACL")
+            .arg("SETUSER")
+            .arg(USER)
+            .arg(&rules)
+            .arg(format!(">{}", password()))
+            .exec(&mut admin())
+            .unwrap();
+        let url = tcp("redis", format!("127.0.0.1:{}", server.port()));
+        // It has no right to another database.
+        assert!(refused(DLockGenerator::connect(&format!("{url}1"))).contains("denied"));
+        let processor = || RedisLockProcessor::connect(&url).unwrap();
+        let held = holder.generate("RIGHTS", "held").unwrap();
+        let guard = held.lock().unwrap();
+        let mut denials = 0;
+        for listener in [true, false] {
+            let generator = DLockGenerator::builder().listener(listener).build(processor()).unwrap();
+            for target in ["held", "free"] {
+                let lock = generator.generate("RIGHTS", target).unwrap();
+                let tried = lock.try_lock_for(Duration::from_millis(60));
+                let outcomes =
+                    [tried.and_then(|guard| guard.map_or(Ok(()), |guard| guard.unlock())), lock.is_locked().map(drop)];
+                for outcome in outcomes {
+                    denials += usize::from(outcome.is_err_and(|error| refused::<()>(Err(error)).contains("denied")));
+                }
+            }
+        }
+        guard.unlock().unwrap();
+        let subscribed = processor().open_inbox("c", HANG);
+        denials += usize::from(subscribed.is_err_and(|error| refused::<()>(Err(error)).contains("denied")));
+        assert!(denials > 0, "{rules:?}");
+    }
+
+    // The words of other versions than the one that is here.
+    for words in [
+        "NOPERM User USER has no permissions to run the 'evalsha' command",
+        "NOPERM User USER has no permissions to access the 'DLOCK_a_b' key",
+        "ERR ACL failure in script: User USER has no permissions to run the 'set' command script: 7d2f, on @user_script:2.",
+        "NOPERM: USER has no ACL permissions",
+        "ERR the rights of `USER` do not suffice",
+    ] {
+        let words = format!("-{}\r\n", words.replace("USER", USER));
+        let denying = fake(move |told| {
+            if told.windows(5).any(|word| word == b"HELLO") {
+                b"*4\r\n+version\r\n+7.2.0\r\n+mode\r\n+standalone\r\n".to_vec()
+            } else {
+                words.clone().into_bytes()
+            }
+        });
+        for listener in [true, false] {
+            let builder = RedisLockProcessor::builder(&tcp("redis", denying)).unwrap();
+            let processor = || builder.clone().connect_timeout(HANG).io_timeout(HANG).build().unwrap();
+            let names = |shown: String| assert!(shown.contains("***"), "{shown}");
+            names(refused(processor().open_inbox("c", HANG).map(drop)));
+            let generator = DLockGenerator::builder().listener(listener).build(processor()).unwrap();
+            let lock = generator.generate("RIGHTS", "x").unwrap();
+            names(refused(lock.try_lock().map(drop)));
+            names(refused(lock.holder()));
+        }
+    }
+}
+
 #[test]
 fn logins_are_never_shown_and_log_lines_are_never_forged() {
     alone("it::security::secrets::logins_are_never_shown_and_log_lines_are_never_forged", || {
@@ -224,6 +302,7 @@ fn logins_are_never_shown_and_log_lines_are_never_forged() {
         connections_that_fail();
         a_whole_life();
         a_forger();
+        rights_that_are_missing();
         assert!(logged(Level::Warn, FORGED), "the forger's words were shown");
         for (level, line) in LOG.0.lock().iter() {
             assert_clean(&format!("{level} {line}"));

@@ -1,0 +1,335 @@
+//! An orderly life of a generator, from connect to close, logs no line above DEBUG.
+
+use crate::support::RedisServer;
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::process::alone;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
+use redis_dlock::{
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
+    MemoryLockProcessor, RedisBuilder, RedisLockProcessor,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Long enough for an answer on a busy machine; each store waits that long once.
+const A_WHILE: Duration = Duration::from_secs(1);
+
+static LOG: Counting = Counting { loud: Mutex::new(Vec::new()), quiet: AtomicUsize::new(0) };
+
+/// Keeps the lines above DEBUG, and counts the others.
+struct Counting {
+    loud: Mutex<Vec<String>>,
+    quiet: AtomicUsize,
+}
+
+impl Log for Counting {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("redis_dlock")
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let line = format!("{} {}: {}", record.level(), record.target(), record.args());
+        if record.level() <= Level::Info {
+            self.loud.lock().push(line);
+        } else {
+            self.quiet.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// A connection on which a busy machine is never too slow.
+fn patient(builder: RedisBuilder) -> RedisLockProcessor {
+    builder.connect_timeout(HANG).io_timeout(HANG).connect().unwrap()
+}
+
+/// A store, and the ways to it.
+struct Place {
+    name: &'static str,
+    build: Box<dyn Fn(GeneratorBuilder) -> DLockGenerator + Send>,
+    /// How many wait for a key in the store's queue.
+    waiting: Box<dyn Fn(&str) -> u64 + Send>,
+}
+
+impl Place {
+    fn new<P: LockProcessor>(name: &'static str, processor: impl Fn() -> P + Clone + Send + 'static) -> Self {
+        let observer = Mutex::new(None);
+        let make = processor.clone();
+        Self {
+            name,
+            build: Box::new(move |builder| builder.build(make()).unwrap()),
+            waiting: Box::new(move |key| {
+                let mut observer = observer.lock();
+                observer.get_or_insert_with(&processor).inspect(key, HANG).unwrap().waiting
+            }),
+        }
+    }
+
+    fn redis(name: &'static str, url: &str) -> Self {
+        let builder = RedisLockProcessor::builder(url).unwrap();
+        Self::new(name, move || patient(builder.clone()))
+    }
+
+    /// A client with a connection, and its lock of that name.
+    fn client(&self, target: &str) -> (DLockGenerator, DistributedReentrantLock) {
+        self.client_with(target, |config| config)
+    }
+
+    fn client_with(
+        &self,
+        target: &str,
+        settings: impl Fn(DLockConfig) -> DLockConfig,
+    ) -> (DLockGenerator, DistributedReentrantLock) {
+        let generator = (self.build)(DLockGenerator::builder());
+        let lock = generator.generate_with(settings(DLockConfig::new("QUIET", target))).unwrap();
+        (generator, lock)
+    }
+
+    /// Waits until so many stand in the store's queue: their clients are subscribed then.
+    fn until_waiting(&self, lock: &DistributedReentrantLock, count: u64) {
+        eventually("others wait in the store's queue", || (self.waiting)(lock.key()) == count);
+    }
+}
+
+fn alone_and_reentrant(place: &Place) {
+    let (generator, lock) = place.client("alone");
+    let guard = lock.lock().unwrap();
+    drop(lock.lock().unwrap());
+    assert!(lock.is_locked().unwrap());
+    guard.unlock().unwrap();
+    drop(lock.try_lock().unwrap().unwrap());
+    generator.close();
+    assert!(matches!(lock.lock(), Err(Error::ShutDown)));
+}
+
+fn a_drop_just_before_the_end(place: &Place) {
+    let (generator, lock) = place.client("dropped");
+    drop(lock.lock().unwrap());
+    generator.close();
+    let (generator, lock) = place.client("dropped");
+    drop(lock.lock().unwrap());
+    drop(generator);
+    drop(lock);
+}
+
+fn threads_that_wait_for_one_another(place: &Place) {
+    let (generator, lock) = place.client("threads");
+    let (_elsewhere, held) = place.client("threads");
+    let elsewhere = held.lock().unwrap();
+    let crew: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = lock.clone();
+            spawn(move || (0..10).for_each(|_| drop(lock.lock().unwrap())))
+        })
+        .collect();
+    place.until_waiting(&lock, 1);
+    elsewhere.unlock().unwrap();
+    crew.into_iter().for_each(|member| member.join());
+    generator.close();
+}
+
+fn clients_that_hand_over_to_one_another(place: &Place) {
+    let clients: Vec<_> = (0..3).map(|_| place.client("clients")).collect();
+    let guard = clients[0].1.lock().unwrap();
+    let crew: Vec<_> = clients[1..]
+        .iter()
+        .map(|(_, lock)| {
+            let lock = lock.clone();
+            spawn(move || (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap()))
+        })
+        .collect();
+    place.until_waiting(&clients[0].1, 2);
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(|member| member.join());
+    // Each ends in another way: closed, closed twice, dropped.
+    clients[0].0.close();
+    clients[1].0.close();
+    clients[1].0.close();
+}
+
+fn waits_that_end_without_the_lock(place: &Place) {
+    let (_holding, held) = place.client("in vain");
+    let (generator, lock) = place.client("in vain");
+    let guard = held.lock().unwrap();
+    assert!(lock.try_lock().unwrap().is_none());
+    let (waiter, cancel) = (lock.clone(), CancelToken::new());
+    let token = cancel.clone();
+    let waiter = spawn(move || waiter.lock_cancellable(&token).unwrap().is_none());
+    place.until_waiting(&lock, 1);
+    cancel.cancel();
+    assert!(waiter.join());
+    assert!(lock.try_lock_for(A_WHILE).unwrap().is_none());
+    guard.unlock().unwrap();
+    generator.close();
+}
+
+fn a_close_beside_holds_and_waiters(place: &Place) {
+    let (_holding, held) = place.client("closing");
+    let (generator, lock) = place.client("closing");
+    let (guard, own) = (held.lock().unwrap(), generator.generate("QUIET", "own").unwrap());
+    let own_guard = own.lock().unwrap();
+    let waiter = lock.clone();
+    let waiter = spawn(move || matches!(waiter.lock(), Err(Error::ShutDown)));
+    place.until_waiting(&lock, 1);
+    generator.close();
+    assert!(waiter.join());
+    guard.unlock().unwrap();
+    // The last hold ends the rest.
+    own_guard.unlock().unwrap();
+}
+
+fn a_close_at_once_after_a_wait_that_ended(place: &Place) {
+    let (_holding, held) = place.client("left");
+    let guard = held.lock().unwrap();
+    for _ in 0..5 {
+        let (generator, lock) = place.client("left");
+        let (waiter, cancel) = (lock.clone(), CancelToken::new());
+        let token = cancel.clone();
+        let waiter = spawn(move || waiter.lock_cancellable(&token).is_ok_and(|guard| guard.is_some()));
+        place.until_waiting(&lock, 1);
+        cancel.cancel();
+        // Perhaps before its retry thread has released what stood in the queue.
+        generator.close();
+        assert!(!waiter.join());
+    }
+    guard.unlock().unwrap();
+}
+
+fn the_last_handle_goes_on_a_thread_that_waited(place: &Place) {
+    let (holding, held) = place.client("last");
+    let (generator, lock) = place.client("last");
+    let guard = held.lock().unwrap();
+    let waiter = spawn(move || lock.lock().unwrap().unlock().unwrap());
+    place.until_waiting(&held, 1);
+    drop(generator);
+    guard.unlock().unwrap();
+    waiter.join();
+    drop((holding, held));
+}
+
+fn lingering(place: &Place) {
+    let linger = |config: DLockConfig| config.with_linger(HANG);
+    let (generator, lock) = place.client_with("linger", linger);
+    let (other, wanted) = place.client_with("linger", linger);
+    // A lock lingers only in a client that is subscribed.
+    let guard = wanted.lock().unwrap();
+    let waiter = lock.clone();
+    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
+    place.until_waiting(&lock, 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    (0..5).for_each(|_| drop(lock.lock().unwrap()));
+    // It is recalled, and lingers there until the end.
+    drop(wanted.lock().unwrap());
+    other.close();
+    drop(lock.lock().unwrap());
+    generator.close();
+}
+
+fn a_hold_that_is_renewed(place: &Place) {
+    // The first extension is due after a second.
+    let settings = |config: DLockConfig| config.with_lease(Duration::from_secs(10)).with_renew_at(0.1);
+    let (generator, lock) = place.client_with("renewed", settings);
+    let guard = lock.lock().unwrap();
+    let mut left = guard.remaining();
+    eventually("it is extended", || {
+        let before = std::mem::replace(&mut left, guard.remaining());
+        left > before
+    });
+    guard.unlock().unwrap();
+    generator.close();
+}
+
+fn without_messages(place: &Place) {
+    let generator = (place.build)(DLockGenerator::builder().listener(false));
+    let lock = generator.generate("QUIET", "deaf").unwrap();
+    let guard = lock.lock().unwrap();
+    let waiter = lock.clone();
+    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
+    eventually("it waits", || lock.queue_length() == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    generator.close();
+}
+
+const LIVES: &[fn(&Place)] = &[
+    alone_and_reentrant,
+    a_drop_just_before_the_end,
+    threads_that_wait_for_one_another,
+    clients_that_hand_over_to_one_another,
+    waits_that_end_without_the_lock,
+    a_close_beside_holds_and_waiters,
+    a_close_at_once_after_a_wait_that_ended,
+    the_last_handle_goes_on_a_thread_that_waited,
+    lingering,
+    a_hold_that_is_renewed,
+    without_messages,
+];
+
+#[test]
+fn an_orderly_life_logs_nothing_above_debug() {
+    alone("it::quiet::an_orderly_life_logs_nothing_above_debug", || {
+        log::set_logger(&LOG).expect("no other logger in this process");
+        log::set_max_level(LevelFilter::Trace);
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let server = RedisServer::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+        let memory = MemoryLockProcessor::new();
+        let mut places = vec![
+            Place::new("embedded", move || memory.clone()),
+            Place::redis("TCP", &server.url()),
+            // Another database: the same server, and keys of its own.
+            Place::redis("local socket", &format!("unix://{}?db=1", socket.display())),
+        ];
+        #[cfg(feature = "tls")]
+        let tls = crate::tls::TlsServer::start("localhost");
+        #[cfg(feature = "tls")]
+        places.push({
+            let client = tls.client_of_its_authority();
+            Place::new("TLS", move || patient(client.clone()))
+        });
+        let crew: Vec<_> = places
+            .drain(..)
+            .map(|place| {
+                spawn(move || {
+                    for life in LIVES {
+                        let before = LOG.quiet.load(Ordering::Relaxed);
+                        life(&place);
+                        assert!(LOG.quiet.load(Ordering::Relaxed) > before, "{}: the log is written to", place.name);
+                    }
+                })
+            })
+            .collect();
+        crew.into_iter().for_each(|member| member.join());
+        let loud = LOG.loud.lock();
+        assert!(loud.is_empty(), "{} lines:\n{}", loud.len(), loud.join("\n"));
+    });
+}
+
+#[test]
+fn a_subscription_that_breaks_in_life_is_logged() {
+    alone("it::quiet::a_subscription_that_breaks_in_life_is_logged", || {
+        log::set_logger(&LOG).expect("no other logger in this process");
+        log::set_max_level(LevelFilter::Trace);
+        let server = RedisServer::start();
+        let place = Place::redis("TCP", &server.url());
+        let (_holding, held) = place.client("broken");
+        let (generator, lock) = place.client("broken");
+        let guard = held.lock().unwrap();
+        let waiter = Arc::new(lock);
+        let waiting = Arc::clone(&waiter);
+        let waiting = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+        place.until_waiting(&waiter, 1);
+        server.run::<u32>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        eventually("it is logged", || LOG.loud.lock().iter().any(|line| line.contains("subscrib")));
+        guard.unlock().unwrap();
+        waiting.join();
+        generator.close();
+    });
+}
