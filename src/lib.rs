@@ -235,6 +235,10 @@ mod schedule;
 mod state;
 mod sync;
 mod tenure;
+#[cfg(doc)]
+#[doc = include_str!("manual/testing.md")]
+pub mod testing {}
+mod timer;
 mod tokens;
 mod turn;
 mod unguarded;

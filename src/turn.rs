@@ -4,6 +4,7 @@ use crate::ask::{Answer, Question};
 use crate::backoff::Backoff;
 use crate::cancel::Patience;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::key::Key;
@@ -146,7 +147,7 @@ impl Key {
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = self.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    let settled = self.wait_more(client, &mut state, answer);
+                    let settled = self.wait_more(client, &mut state, answer, sent_at);
                     turn.end();
                     drop(state);
                     settled.tell();
@@ -186,8 +187,8 @@ impl Key {
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
     /// again. Returns what the log should say, for when the mutex is released.
-    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer) -> Settled {
-        let now = client.clock.now();
+    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer, sent_at: Moment) -> Settled {
+        let now = client.clock.pause_begins(sent_at);
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
         let (due, unsettled) = match answer {
@@ -251,9 +252,9 @@ impl Turn {
         &self.key
     }
 
-    /// The end of the retry thread's turn. A tenure that came when everybody had given up is returned, to be released
-    /// before this turn is dropped.
-    pub(crate) fn end_retry(self, client: &Client, answer: Answer) -> Option<(Self, Tenure)> {
+    /// Ends the retry thread's turn, whose question was sent at `sent_at`. Returns a tenure that came after everybody had given up:
+    /// release it before this turn is dropped.
+    pub(crate) fn end_retry(self, client: &Client, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let key = Arc::clone(&self.key);
         let mut state = key.state();
         match answer {
@@ -274,7 +275,7 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let settled = key.wait_more(client, &mut state, answer);
+                let settled = key.wait_more(client, &mut state, answer, sent_at);
                 self.end();
                 drop(state);
                 settled.tell();

@@ -12,6 +12,7 @@ mod forking;
 mod hand_over;
 mod jvm;
 mod lock;
+mod manual_clock;
 mod network;
 mod processes;
 mod redis_store;
