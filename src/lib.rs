@@ -9,6 +9,7 @@
 //! * [Waiting](#waiting), [errors](#errors), [losing a lease](#losing-a-lease), [fencing tokens](#fencing-tokens)
 //! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
 //! * [Ported code](#ported-code)
+//! * [Testing your code](testing), a page of its own
 //!
 //! # Quick start
 //!

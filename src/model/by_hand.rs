@@ -73,13 +73,19 @@ impl Scenario {
 }
 
 impl World {
+    fn advance(&self, by: Duration) {
+        // Others may act between whatever came before and the move.
+        time::step();
+        self.clock.advance(by);
+    }
+
     fn wait(&self) {
         let lock = self.lock();
         let guard = lock.lock().expect("free");
         let other = lock.clone();
         let waiter = thread::spawn(move || other.try_lock_for(LEASE / 2).expect("an answer").is_none());
         until(|| lock.queue_length() == 1);
-        self.clock.advance(LEASE / 2);
+        self.advance(LEASE / 2);
         assert!(waiter.join().expect("no panic"), "its time is over");
         guard.unlock().expect("held");
     }
@@ -88,7 +94,7 @@ impl World {
         let lock = self.lock();
         let guard = lock.lock().expect("free");
         let lost = guard.lost();
-        self.clock.advance(LEASE);
+        self.advance(LEASE);
         until(|| lost.try_recv().is_ok());
         assert!(guard.unlock().is_err());
     }
@@ -100,8 +106,8 @@ impl World {
         let waiter = thread::spawn(move || drop(lock.lock().expect("an answer")));
         until(|| heir.queue_length() == 1);
         // The first move lets the heir ask, the second comes while it does.
-        self.clock.advance(LEASE / 10);
-        self.clock.advance(LEASE);
+        self.advance(LEASE / 10);
+        self.advance(LEASE);
         waiter.join().expect("no panic");
     }
 }

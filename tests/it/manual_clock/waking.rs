@@ -132,11 +132,11 @@ fn a_long_job_keeps_its_lease() {
 fn a_hold_lasts_too_long() {
     for round in 0..ROUNDS {
         let scene = Scene::new();
-        let lock = scene.generator().generate_with(settings().with_max_hold(LEASE / 100)).unwrap();
+        let lock = scene.generator().generate_with(settings().with_max_hold(LEASE / 2)).unwrap();
         let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let_sleep(round);
-        scene.clock.advance(LEASE / 100);
+        scene.clock.advance(LEASE / 2);
         lost.recv_timeout(HANG).expect("whoever watches is told");
         assert_eq!(cause(guard.unlock()), LossCause::HeldTooLong);
     }
