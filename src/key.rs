@@ -32,6 +32,7 @@ pub(crate) struct Key {
 }
 
 /// A thread that waits for a key.
+#[derive(Debug)]
 struct Parked {
     key: Arc<Key>,
     waiter: Arc<Waiter>,

@@ -14,7 +14,7 @@ use std::time::Duration;
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Who sleeps until a moment of the clock.
-pub(crate) trait Sleeper: Send + Sync {
+pub(crate) trait Sleeper: fmt::Debug + Send + Sync {
     /// Wakes it, so that it looks at the clock again. Takes the mutex under which it looked.
     fn wake(&self);
 }
@@ -95,7 +95,7 @@ impl Sleepers {
 
 impl fmt::Debug for Sleepers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sleepers { .. }")
+        self.0.fmt(f)
     }
 }
 
