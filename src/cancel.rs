@@ -2,10 +2,9 @@
 
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::key::Key;
-use crate::queue::Waiter;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, mutant};
+use crate::sync::mutant;
+use crate::timer::{Registration, Sleeper, Sleepers};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ pub struct CancelToken(Arc<Cancel>);
 #[derive(Debug, Default)]
 struct Cancel {
     cancelled: AtomicBool,
-    parked: Mutex<Vec<(Arc<Key>, Arc<Waiter>)>>,
+    parked: Arc<Sleepers>,
 }
 
 impl CancelToken {
@@ -54,10 +53,7 @@ impl CancelToken {
     /// Ends the waiting of all threads that wait with this token, now and later. Does not wait for them.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
-        let parked = std::mem::take(&mut *self.0.parked.lock());
-        for (key, waiter) in parked {
-            key.nudge(&waiter);
-        }
+        self.0.parked.wake();
     }
 
     /// Whether it was cancelled.
@@ -122,26 +118,12 @@ impl Patience<'_> {
         !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > trip + trip / 2)
     }
 
-    /// Lets the token, if there is one, find the parked thread. To be called before it looks whether it was cancelled.
-    pub(crate) fn register(self, key: &Arc<Key>, waiter: &Arc<Waiter>) -> Option<Registration> {
+    /// Has the thread woken by the token, if there is one. It looks whether it was cancelled after this.
+    pub(crate) fn register(self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
         let Self::UntilCancelled(token) = self else { return None };
         if mutant!(ParksUnregistered) {
             return None;
         }
-        token.0.parked.lock().push((Arc::clone(key), Arc::clone(waiter)));
-        Some(Registration { cancel: Arc::clone(&token.0), waiter: Arc::clone(waiter) })
-    }
-}
-
-/// A parked thread's entry in its token, for as long as it is parked.
-#[derive(Debug)]
-pub(crate) struct Registration {
-    cancel: Arc<Cancel>,
-    waiter: Arc<Waiter>,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.cancel.parked.lock().retain(|(_, other)| !Arc::ptr_eq(other, &self.waiter));
+        Some(token.0.parked.register(sleeper()))
     }
 }

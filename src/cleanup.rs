@@ -9,11 +9,12 @@
 //! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
 
 use crate::backoff::Backoff;
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::schedule::Schedule;
 use crate::sync::Mutex;
+use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub(crate) struct Leftover {
 /// The list.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
-    clock: Arc<dyn Clock>,
+    clock: Timer,
     list: Mutex<List>,
 }
 
@@ -70,7 +71,7 @@ struct List {
 }
 
 impl Cleanup {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Timer) -> Self {
         Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0 }) }
     }
 
@@ -102,9 +103,9 @@ impl Cleanup {
         self.list.lock().schedule.take_due(now, ROUND)
     }
 
-    /// Notes what came of a release, and puts the locker back when it is not the last that is needed.
-    pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>) {
-        let now = self.clock.now();
+    /// Notes what came of a release that was sent at `sent_at`, and puts the locker back unless that was the last one needed.
+    pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>, sent_at: Moment) {
+        let now = self.clock.pause_begins(sent_at);
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;

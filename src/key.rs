@@ -6,6 +6,7 @@
 
 use crate::cancel::Patience;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::hold::{Hold, Reentry};
@@ -15,13 +16,10 @@ use crate::queue::Waiter;
 use crate::state::{Phase, State};
 use crate::sync::{Mutex, MutexGuard, mutant};
 use crate::tenure::Tenure;
+use crate::timer::Sleeper;
 use crate::turn::{Asked, Turn};
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// The longest time a thread is parked without a look at the clock: parking does not count suspend.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -33,8 +31,21 @@ pub(crate) struct Key {
     client: Weak<Client>,
 }
 
+/// A thread that waits for a key.
+#[derive(Debug)]
+struct Parked {
+    key: Arc<Key>,
+    waiter: Arc<Waiter>,
+}
+
+impl Sleeper for Parked {
+    fn wake(&self) {
+        self.key.nudge(&self.waiter);
+    }
+}
+
 /// How parking ended.
-enum Parked {
+enum Woken {
     /// The calling thread holds the lock.
     Granted,
     /// It is the calling thread's turn to ask.
@@ -151,9 +162,9 @@ impl Key {
                 Asked::No => return Ok(None),
                 Asked::Got => true,
                 Asked::Queued(waiter) => match self.park(client, &waiter, patience)? {
-                    Parked::Granted => true,
-                    Parked::GaveUp => return Ok(None),
-                    Parked::Turn => false,
+                    Woken::Granted => true,
+                    Woken::GaveUp => return Ok(None),
+                    Woken::Turn => false,
                 },
             };
             let turn = if got {
@@ -207,17 +218,19 @@ impl Key {
         self.hold.begin(thread, token, deadline);
     }
 
-    fn park(self: &Arc<Self>, client: &Client, waiter: &Arc<Waiter>, patience: &Patience<'_>) -> Result<Parked, Error> {
-        let _registered = patience.register(self, waiter);
+    fn park(self: &Arc<Self>, client: &Client, waiter: &Arc<Waiter>, patience: &Patience<'_>) -> Result<Woken, Error> {
+        let sleeper = || Arc::new(Parked { key: Arc::clone(self), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
+        // Before the first look: neither is missed after it.
+        let _registered = (patience.register(sleeper), client.clock.register(sleeper));
         let mut state = self.state();
         loop {
             if self.hold.is_owned_by(waiter.thread)
                 && !(mutant!(GivesUpWithHold) && patience.is_over(client.clock.now()))
             {
-                return Ok(Parked::Granted);
+                return Ok(Woken::Granted);
             }
             if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && patience.is_over(client.clock.now())) {
-                return Ok(Parked::Turn);
+                return Ok(Woken::Turn);
             }
             let now = client.clock.now();
             if client.is_closed() || patience.is_over(now) {
@@ -236,9 +249,9 @@ impl Key {
                     client.forget_retry(self);
                 }
                 client.abandon(&self.name, unsettled);
-                return patience.outcome(failure).map(|()| Parked::GaveUp);
+                return patience.outcome(failure).map(|()| Woken::GaveUp);
             }
-            let sleep = patience.until().map_or(LONGEST_SLEEP, |until| until.since(now).min(LONGEST_SLEEP));
+            let sleep = client.clock.sleep(patience.until().unwrap_or(Moment::NEVER), now);
             waiter.parked.wait_for(&mut state, sleep);
         }
     }

@@ -139,9 +139,10 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         }
         Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => client.keep_until(key, tenure, tenure.deadline()),
         other => {
-            let left = tenure.deadline().since(now);
+            let from = client.clock.pause_begins(sent_at);
+            let left = tenure.deadline().since(from);
             let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-            client.keep_until(key, tenure, (now + pause).min(tenure.deadline()));
+            client.keep_until(key, tenure, (from + pause).min(tenure.deadline()));
             drop(state);
             let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
             log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);

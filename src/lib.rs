@@ -10,6 +10,7 @@
 //! * [Async code](#async-code): the owner is the thread, not the task
 //! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
 //! * [Ported code](#ported-code)
+//! * [Testing your code](testing), a page of its own
 //!
 //! # Quick start
 //!
@@ -258,6 +259,10 @@ mod scoped;
 mod state;
 mod sync;
 mod tenure;
+#[cfg(doc)]
+#[doc = include_str!("manual/testing.md")]
+pub mod testing {}
+mod timer;
 mod tokens;
 mod turn;
 mod unguarded;

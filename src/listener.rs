@@ -6,11 +6,13 @@
 
 use crate::backoff::Backoff;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, contain};
+use crate::timer::{Registration, Sleeper, Timer};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -27,8 +29,10 @@ const OPEN_LIMIT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Listener {
     enabled: bool,
+    clock: Timer,
     /// What the thread shares with the others.
     desk: Arc<Desk>,
+    _woken: Option<Registration>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -53,8 +57,16 @@ impl std::fmt::Debug for DeskState {
 }
 
 impl Listener {
-    pub(crate) fn new(enabled: bool) -> Self {
-        Self { enabled, desk: Arc::default(), started: AtomicBool::new(false), thread: Mutex::new(None) }
+    pub(crate) fn new(enabled: bool, clock: Timer) -> Self {
+        let desk = Arc::<Desk>::default();
+        Self {
+            enabled,
+            _woken: clock.register(|| Arc::clone(&desk) as Arc<dyn Sleeper>),
+            clock,
+            desk,
+            started: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        }
     }
 
     /// Whether the client listens at all.
@@ -83,10 +95,10 @@ impl Listener {
         }
         let mut thread = self.thread.lock();
         if thread.is_none() && !self.desk.state.lock().stop {
-            let (desk, client) = (Arc::clone(&self.desk), Weak::clone(client));
+            let (desk, client, clock) = (Arc::clone(&self.desk), Weak::clone(client), self.clock.clone());
             let spawned = thread::Builder::new()
                 .name("dlock-listen".to_owned())
-                .spawn(move || listen(&desk, &client))
+                .spawn(move || listen(&desk, &client, &clock))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread dlock-listen: {e}");
                     Error::backend(BackendFailure::NotExecuted, message)
@@ -130,14 +142,25 @@ impl Desk {
         self.state.lock().stop
     }
 
-    /// Waits before the next try; `false` when stopped.
-    fn pause(&self, pause: Duration) -> bool {
+    /// Waits until the next try; `false` when stopped.
+    fn pause(&self, clock: &Timer, until: Moment) -> bool {
         let mut state = self.state.lock();
         state.breaker = None;
-        if !state.stop {
-            self.stopped.wait_for(&mut state, pause);
+        while !state.stop {
+            let now = clock.now();
+            if until <= now {
+                return true;
+            }
+            self.stopped.wait_for(&mut state, clock.sleep(until, now));
         }
-        !state.stop
+        false
+    }
+}
+
+impl Sleeper for Desk {
+    fn wake(&self) {
+        drop(self.state.lock());
+        self.stopped.notify_all();
     }
 }
 
@@ -157,10 +180,11 @@ impl Drop for Subscribed<'_> {
     }
 }
 
-fn listen(desk: &Desk, client: &Weak<Client>) {
+fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
     let mut failures = 0;
     loop {
         let Some(strong) = client.upgrade() else { return };
+        let asked_at = clock.now();
         let opened = strong.processor.open_inbox(strong.id(), OPEN_LIMIT);
         match opened {
             Ok(mut inbox) if desk.attend(&*inbox) => {
@@ -192,7 +216,7 @@ fn listen(desk: &Desk, client: &Weak<Client>) {
                 drop(strong);
             }
         }
-        if !desk.pause(Backoff::capped(LONGEST_PAUSE).after(failures)) {
+        if !desk.pause(clock, clock.pause_begins(asked_at) + Backoff::capped(LONGEST_PAUSE).after(failures)) {
             return;
         }
     }

@@ -288,6 +288,7 @@ impl Key {
             next: Some((&next.locker, next.settings.lease())),
             gap: tenure.gap,
         };
+        let sent_at = next.counts_from;
         let outcome = client.processor.release(&request, client.processor.command_limit());
         let heard = self.state().heard();
         let (released, answer) = match (outcome, heard) {
@@ -313,7 +314,7 @@ impl Key {
                     // What became of it a poll tells.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                self.settle(client, turn, answer);
+                self.settle(client, turn, answer, sent_at);
                 // Repeated without a next locker it is safe, whatever became of it.
                 return client.release(&self.name, tenure, true);
             }
@@ -324,12 +325,12 @@ impl Key {
                 return released;
             }
         };
-        self.settle(client, turn, answer);
+        self.settle(client, turn, answer, sent_at);
         released
     }
 
-    fn settle(&self, client: &Client, turn: Turn, answer: Answer) {
-        if let Some((turn, unwanted)) = turn.end_retry(client, answer) {
+    fn settle(&self, client: &Client, turn: Turn, answer: Answer, sent_at: Moment) {
+        if let Some((turn, unwanted)) = turn.end_retry(client, answer, sent_at) {
             let _ = client.give_back(&self.name, &unwanted);
             drop(turn);
         }

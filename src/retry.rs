@@ -38,13 +38,13 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let heard = turn.key().state().heard();
         let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
-        unwanted.extend(turn.end_retry(client, answer));
+        unwanted.extend(turn.end_retry(client, answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         released(client, &turn, &tenure, &result);
     }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-        client.cleanup.put_back(leftover, &result);
+        client.cleanup.put_back(leftover, &result, sent_at);
     }
     if client.is_closed() {
         // The thread that closes the client waits for this one, and works off the clean-up list next.

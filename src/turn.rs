@@ -177,7 +177,7 @@ impl Key {
                     state.queue.push_back_to_head(Arc::clone(&waiter));
                     // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
                     let may_ask = patience.has_time_for_another(client.clock.now(), sent_at);
-                    let settled = self.wait_more(client, &mut state, answer, may_ask);
+                    let settled = self.wait_more(client, &mut state, answer, sent_at, may_ask);
                     turn.end();
                     drop(state);
                     settled.tell();
@@ -218,8 +218,15 @@ impl Key {
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
     /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
     /// say, for when the mutex is released.
-    fn wait_more(self: &Arc<Self>, client: &Client, state: &mut State, answer: Answer, may_ask: bool) -> Settled {
-        let now = client.clock.now();
+    fn wait_more(
+        self: &Arc<Self>,
+        client: &Client,
+        state: &mut State,
+        answer: Answer,
+        sent_at: Moment,
+        may_ask: bool,
+    ) -> Settled {
+        let now = client.clock.pause_begins(sent_at);
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
         let (due, unsettled) = match answer {
@@ -289,9 +296,9 @@ impl Turn {
         &self.key
     }
 
-    /// The end of the retry thread's turn. A tenure that came when everybody had given up is returned, to be released
-    /// before this turn is dropped.
-    pub(crate) fn end_retry(self, client: &Client, answer: Answer) -> Option<(Self, Tenure)> {
+    /// Ends the retry thread's turn, whose question was sent at `sent_at`. Returns a tenure that came after everybody had given up:
+    /// release it before this turn is dropped.
+    pub(crate) fn end_retry(self, client: &Client, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let key = Arc::clone(&self.key);
         let mut state = key.state();
         match answer {
@@ -312,7 +319,7 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let settled = key.wait_more(client, &mut state, answer, true);
+                let settled = key.wait_more(client, &mut state, answer, sent_at, true);
                 self.end();
                 drop(state);
                 settled.tell();

@@ -1,15 +1,13 @@
 //! One named thread that works when something is due, sleeps otherwise, and ends when told or when its subject is gone.
 
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, contain, mutant};
+use crate::timer::{Registration, Sleeper, Timer};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// The longest sleep: a bound on what a missed suspend of the machine can delay (sleeping does not count suspend).
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -20,10 +18,11 @@ pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
 #[derive(Debug)]
 pub(crate) struct Worker {
     name: &'static str,
-    clock: Arc<dyn Clock>,
+    clock: Timer,
     bell: Arc<Bell>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    _woken: Option<Registration>,
 }
 
 #[derive(Debug)]
@@ -38,13 +37,24 @@ struct Alarm {
     stopped: bool,
 }
 
+impl Sleeper for Bell {
+    fn wake(&self) {
+        if !mutant!(RingsWithoutMutex) {
+            drop(self.alarm.lock());
+        }
+        self.rung.notify_one();
+    }
+}
+
 impl Worker {
-    pub(crate) fn new(name: &'static str, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(name: &'static str, clock: Timer) -> Self {
         let alarm = Alarm { at: Moment::NEVER, stopped: false };
+        let bell = Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() });
         Self {
             name,
+            _woken: clock.register(|| Arc::clone(&bell) as Arc<dyn Sleeper>),
             clock,
-            bell: Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() }),
+            bell,
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
         }
@@ -65,10 +75,10 @@ impl Worker {
         }
         if thread.is_none() {
             let name = self.name;
-            let (bell, clock, subject) = (Arc::clone(&self.bell), Arc::clone(&self.clock), Weak::clone(subject));
+            let (bell, clock, subject) = (Arc::clone(&self.bell), self.clock.clone(), Weak::clone(subject));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
-                .spawn(move || work(name, &bell, &*clock, &subject, round))
+                .spawn(move || work(name, &bell, &clock, &subject, round))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend(BackendFailure::NotExecuted, message)
@@ -109,7 +119,7 @@ impl Worker {
     }
 }
 
-fn work<S>(name: &str, bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round: Round<S>) {
+fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Round<S>) {
     loop {
         {
             let mut alarm = bell.alarm.lock();
@@ -117,11 +127,12 @@ fn work<S>(name: &str, bell: &Bell, clock: &dyn Clock, subject: &Weak<S>, round:
                 if alarm.stopped {
                     return;
                 }
-                let sleep = alarm.at.since(clock.now());
-                if sleep.is_zero() {
+                let now = clock.now();
+                if alarm.at <= now {
                     break;
                 }
-                bell.rung.wait_for(&mut alarm, sleep.min(LONGEST_SLEEP));
+                let sleep = clock.sleep(alarm.at, now);
+                bell.rung.wait_for(&mut alarm, sleep);
             }
             alarm.at = Moment::NEVER;
         }
@@ -166,7 +177,7 @@ mod tests {
     fn the_last_handle_may_go_while_its_worker_works() {
         let (rounds, seen) = bounded(0);
         let (open, gate) = bounded(0);
-        let worker = Worker::new("test-worker", Arc::new(SystemClock));
+        let worker = Worker::new("test-worker", Timer::new(Arc::new(SystemClock)));
         let probe = Arc::new(Probe { worker, rounds, gate });
         probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
         probe.worker.wake_by(Moment::from_nanos(0));
@@ -184,7 +195,7 @@ mod tests {
         let (rounds, _seen) = bounded(8);
         let (open, gate) = bounded(8);
         drop(open);
-        let worker = Worker::new("test-worker", Arc::new(SystemClock));
+        let worker = Worker::new("test-worker", Timer::new(Arc::new(SystemClock)));
         let probe = Arc::new(Probe { worker, rounds, gate });
         probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
         probe.worker.stop();

@@ -3,12 +3,12 @@
 use super::Client;
 use crate::backoff::Backoff;
 use crate::cleanup::{Cleanup, Ending};
-use crate::clock::Clock;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::loss_hook::LossHook;
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
 use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
+use crate::timer::Timer;
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 struct Posted {
     client: Weak<Client>,
     // These outlive the client: its last moments are when the last answers are heard.
-    clock: Arc<dyn Clock>,
+    clock: Timer,
     cleanup: Arc<Cleanup>,
     on_lost: Option<Arc<LossHook>>,
     key: String,
@@ -108,7 +108,7 @@ impl Client {
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
             client: Weak::clone(&self.this),
-            clock: Arc::clone(&self.clock),
+            clock: self.clock.clone(),
             cleanup: Arc::clone(&self.cleanup),
             on_lost: self.on_lost.clone(),
             key: key.to_owned(),

@@ -27,6 +27,7 @@ use crate::processor::{LockProcessor, Outcome, Request, run};
 use crate::schedule::Schedule;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::timer::Timer;
 use crate::worker::Worker;
 use books::Held;
 use std::collections::HashMap;
@@ -36,7 +37,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) processor: Box<dyn LockProcessor>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
     id: ClientId,
     /// The process that has the threads and the connection.
@@ -68,22 +69,22 @@ impl Client {
         listen: bool,
         on_lost: Option<LossHook>,
     ) -> Result<Arc<Self>, Error> {
-        let id = ClientId::draw()?;
+        let (id, clock) = (ClientId::draw()?, Timer::new(clock));
         Ok(Arc::new_cyclic(|this| Self {
             processor,
-            cleanup: Arc::new(Cleanup::new(Arc::clone(&clock))),
+            cleanup: Arc::new(Cleanup::new(clock.clone())),
             id,
             pid: std::process::id(),
             this: Weak::clone(this),
             keys: Mutex::new(HashMap::new()),
             last_key: AtomicU64::new(0),
             waiting: Mutex::new(Schedule::new()),
-            retry_thread: Worker::new("dlock-retry", Arc::clone(&clock)),
+            retry_thread: Worker::new("dlock-retry", clock.clone()),
             collect_at: AtomicU64::new(0),
             held: Mutex::new(Held::new()),
-            lease_thread: Worker::new("dlock-lease", Arc::clone(&clock)),
+            lease_thread: Worker::new("dlock-lease", clock.clone()),
+            listener: Listener::new(listen, clock.clone()),
             clock,
-            listener: Listener::new(listen),
             on_lost: on_lost.map(Arc::new),
             is_checked: AtomicBool::new(false),
             trip: AtomicU64::new(0),

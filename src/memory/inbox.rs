@@ -1,6 +1,7 @@
 //! Inboxes: how the store reaches a client, and how it knows that the client is alive.
 
 use super::Shared;
+use super::link::Link;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker, Message};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -21,16 +22,29 @@ pub(super) struct Inboxes {
 
 struct Subscription {
     number: u64,
+    link: Arc<Link>,
     sender: Sender<Message>,
 }
 
 impl Inboxes {
-    fn subscribe(&mut self, client: &str) -> (u64, Receiver<Message>) {
+    fn subscribe(&mut self, client: &str, link: &Arc<Link>) -> (u64, Receiver<Message>) {
         let (sender, receiver) = crossbeam_channel::unbounded();
         self.opened += 1;
         let number = self.opened;
-        self.by_client.entry(client.to_owned()).or_default().push(Subscription { number, sender });
+        self.by_client.entry(client.to_owned()).or_default().push(Subscription {
+            number,
+            link: Arc::clone(link),
+            sender,
+        });
         (number, receiver)
+    }
+
+    /// Ends the subscriptions of a link that is cut.
+    pub(super) fn cut(&mut self, link: &Arc<Link>) {
+        self.by_client.retain(|_, subscriptions| {
+            subscriptions.retain(|subscription| !Arc::ptr_eq(&subscription.link, link));
+            !subscriptions.is_empty()
+        });
     }
 
     fn unsubscribe(&mut self, client: &str, number: u64) {
@@ -78,9 +92,15 @@ pub(super) struct MemoryInbox {
 }
 
 impl MemoryInbox {
-    pub(super) fn open(shared: &Arc<Shared>, client: &str) -> Self {
-        let (number, receiver) = shared.store.lock().inboxes.subscribe(client);
-        Self { shared: shared.clone(), client: client.to_owned(), number, receiver }
+    /// # Errors
+    ///
+    /// [`Error::Backend`] while the link is cut.
+    pub(super) fn open(shared: &Arc<Shared>, link: &Arc<Link>, client: &str) -> Result<Self, Error> {
+        let mut store = shared.store.lock();
+        link.check()?;
+        let (number, receiver) = store.inboxes.subscribe(client, link);
+        drop(store);
+        Ok(Self { shared: shared.clone(), client: client.to_owned(), number, receiver })
     }
 }
 
@@ -91,7 +111,7 @@ impl Inbox for MemoryInbox {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(Error::backend(
                 BackendFailure::NotExecuted,
-                format!("inbox of {:?} closed: by its owner, or with {CAPACITY} unread messages", self.client),
+                format!("inbox of {:?} closed: by its owner, with {CAPACITY} unread messages, or cut off", self.client),
             )),
         }
     }
@@ -132,6 +152,10 @@ mod tests {
     use super::*;
     use crate::memory::MemoryLockProcessor;
 
+    fn open(processor: &MemoryLockProcessor) -> MemoryInbox {
+        MemoryInbox::open(&processor.shared, &processor.link, "a-b").expect("reachable")
+    }
+
     fn contended() -> Message {
         Message::Contended { key: "k".to_owned(), locker: "a-b-1".to_owned() }
     }
@@ -147,8 +171,8 @@ mod tests {
         let processor = MemoryLockProcessor::new();
         let hears = || processor.shared.store.lock().inboxes.hears("a-b-1");
         assert!(!hears());
-        let mut old = MemoryInbox::open(&processor.shared, "a-b");
-        let mut new = MemoryInbox::open(&processor.shared, "a-b");
+        let mut old = open(&processor);
+        let mut new = open(&processor);
         processor.shared.store.lock().inboxes.tell("a-b-1", contended);
         for inbox in [&mut old, &mut new] {
             assert_eq!(inbox.next(Duration::ZERO).expect("open"), Some(contended()));
@@ -164,7 +188,7 @@ mod tests {
     #[test]
     fn a_client_that_does_not_read_is_cut_off() {
         let processor = MemoryLockProcessor::new();
-        let mut inbox = MemoryInbox::open(&processor.shared, "a-b");
+        let mut inbox = open(&processor);
         for _ in 0..=CAPACITY {
             processor.shared.store.lock().inboxes.tell("a-b-1", contended);
         }

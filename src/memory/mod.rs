@@ -5,6 +5,7 @@
 //! | `mod.rs` | the processor: one mutex around everything, what an operator may do |
 //! | `state.rs` | one key: its holder, its queue, and the rules of every operation |
 //! | `inbox.rs` | who listens, and how a message reaches them |
+//! | `link.rs` | a client's way to the store, which may be cut |
 //! | `fence.rs` | the numbers, one sequence for the whole process |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs
@@ -13,6 +14,7 @@
 
 mod fence;
 mod inbox;
+mod link;
 mod state;
 
 use crate::clock::{Clock, Moment, SystemClock};
@@ -22,6 +24,7 @@ use crate::processor::{
     PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
 };
 use inbox::{Inboxes, MemoryInbox};
+use link::Link;
 use parking_lot::Mutex;
 use state::{KeyState, Scene};
 use std::collections::HashMap;
@@ -47,7 +50,8 @@ const SWEEP_FROM: usize = 64;
 /// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
 /// nothing behind, once the time between its [gaps](crate::Gap), if it had one, is over.
 ///
-/// No operation fails or waits, so the limits that callers give are not looked at.
+/// No operation waits, so the limits that callers give are not looked at; none fails unless the store was
+/// [set unreachable](Self::set_reachable).
 ///
 /// # Examples
 ///
@@ -67,6 +71,7 @@ const SWEEP_FROM: usize = 64;
 #[derive(Clone)]
 pub struct MemoryLockProcessor {
     shared: Arc<Shared>,
+    link: Arc<Link>,
 }
 
 /// What the clones of one processor and their inboxes share.
@@ -113,7 +118,42 @@ impl MemoryLockProcessor {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let store =
             Store { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() };
-        Self { shared: Arc::new(Shared { clock, store: Mutex::new(store) }) }
+        Self { shared: Arc::new(Shared { clock, store: Mutex::new(store) }), link: Arc::default() }
+    }
+
+    /// Makes another connection to the same store: [`set_reachable`](Self::set_reachable) on one of them does not touch the
+    /// other, as when one process is cut off from the server and another is not. Clones of a processor share its connection.
+    ///
+    /// ```
+    /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    ///
+    /// let store = MemoryLockProcessor::new();
+    /// let cut_off = store.another_connection();
+    /// let here = DLockGenerator::new(store)?.generate("ORDER", "4711")?;
+    /// let there = DLockGenerator::new(cut_off.clone())?.generate("ORDER", "4711")?;
+    /// cut_off.set_reachable(false);
+    /// assert!(there.try_lock().is_err());
+    /// assert!(here.try_lock()?.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn another_connection(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), link: Arc::default() }
+    }
+
+    /// Sets whether the clients of this connection reach the store, as if a server went down or came back. Reachable at first.
+    ///
+    /// While it is unreachable, every request fails with [`Error::Backend`] and
+    /// [`BackendFailure::NotExecuted`](crate::BackendFailure::NotExecuted), and open inboxes break; when this returns, no request is
+    /// executed any more. The store keeps what it holds, and leases go on ending. Whoever has waited meanwhile asks again
+    /// after a pause of at most a second by the generator's clock. [`delete`](Self::delete),
+    /// [`overwrite`](Self::overwrite), [`flush`](Self::flush) and [`keys`](Self::keys) work all the same.
+    pub fn set_reachable(&self, reachable: bool) {
+        let mut store = self.shared.store.lock();
+        self.link.set_reachable(reachable);
+        if !reachable {
+            store.inboxes.cut(&self.link);
+        }
     }
 
     /// Deletes a lock's key whoever holds it, as an administrator's `DEL` does; tells whether it was held.
@@ -156,32 +196,46 @@ impl MemoryLockProcessor {
         self.shared.store.lock().denied = commands.to_vec();
     }
 
-    /// Runs one atomic operation on one key: expires what has ended, acts, and leaves no empty entry.
+    /// Runs one atomic operation on one key, whether clients reach the store or not.
     fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
-        let mut guard = self.shared.store.lock();
-        let store = &mut *guard;
+        let mut store = self.shared.store.lock();
         // Read under the mutex: operations see the time in the order in which they happen.
-        let now = self.shared.clock.now();
-        let mut scene = Scene { key, now, inboxes: &mut store.inboxes, denied: &store.denied };
-        if let Some(state) = store.keys.get_mut(key) {
+        store.on_key(self.shared.clock.now(), key, act)
+    }
+
+    /// Runs one atomic operation on one key, for a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] while the store is unreachable: then nothing is done.
+    fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
+        let mut store = self.shared.store.lock();
+        self.link.check()?;
+        Ok(store.on_key(self.shared.clock.now(), key, act))
+    }
+}
+
+impl Store {
+    /// Runs one atomic operation on one key: expires what has ended, acts, and leaves no empty entry.
+    fn on_key<R>(&mut self, now: Moment, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
+        let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
+        if let Some(state) = self.keys.get_mut(key) {
             state.expire(now);
             let result = act(state, &mut scene);
             if state.is_empty() {
-                store.keys.remove(key);
+                self.keys.remove(key);
             }
             result
         } else {
             let mut state = KeyState::default();
             let result = act(&mut state, &mut scene);
             if !state.is_empty() {
-                store.insert(now, key, state);
+                self.insert(now, key, state);
             }
             result
         }
     }
-}
 
-impl Store {
     fn insert(&mut self, now: Moment, key: &str, state: KeyState) {
         if self.keys.len() >= self.sweep_at {
             self.sweep(now);
@@ -202,31 +256,35 @@ impl Store {
 
 impl LockProcessor for MemoryLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.on_key(request.key, |state, scene| state.acquire(scene, request))
+        self.serve(request.key, |state, scene| state.acquire(scene, request))?
     }
 
     fn poll(&self, request: &PollRequest<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
-        self.on_key(request.key, |state, scene| state.poll(scene, request))
+        self.serve(request.key, |state, scene| state.poll(scene, request))?
     }
 
     fn extend(&self, request: &ExtendRequest<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.on_key(request.key, |state, scene| state.extend(scene, request))
+        self.serve(request.key, |state, scene| state.extend(scene, request))?
     }
 
     fn release(&self, request: &ReleaseRequest<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.on_key(request.key, |state, scene| state.release(scene, request))
+        self.serve(request.key, |state, scene| state.release(scene, request))?
     }
 
     fn probe(&self, request: &ProbeRequest<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
-        Ok(self.on_key(request.key, |state, _| state.probe(request.locker)))
+        self.serve(request.key, |state, _| state.probe(request.locker))
     }
 
     fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
-        Ok(self.on_key(key, |state, scene| state.inspect(scene.now)))
+        self.serve(key, |state, scene| state.inspect(scene.now))
     }
 
     fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        Ok(Box::new(MemoryInbox::open(&self.shared, client)))
+        Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
+    }
+
+    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+        self.link.check()
     }
 }
 

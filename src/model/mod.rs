@@ -16,7 +16,7 @@
 //! | the store | the embedded one; an operation is one step | `store` |
 //! | the network | between question and operation, and between operation and answer, all others may act and time may pass. At most two commands of an execution are refused, lost before or after they were executed, or executed when their asker has gone | `store`, `command` |
 //! | messages | heard in order, each as late as the scheduler likes; at most one is lost, and one subscription broken or refused, with what was in it | `inbox` |
-//! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two, which leaves everybody behind as if the process had been stopped | `time` |
+//! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two, which leaves everybody behind as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
 //!
 //! A thread is never woken without a reason, and whoever sleeps for 30 s, the longest that the crate ever sleeps, sleeps for good. So a lost
 //! wake-up is a deadlock, which shuttle reports, and not a delay.
@@ -59,6 +59,7 @@
 pub(crate) mod mutants;
 pub(crate) mod twins;
 
+mod by_hand;
 mod closing;
 mod command;
 mod inbox;

@@ -60,6 +60,12 @@ pub(crate) enum Mutant {
     WaitsUnqueued,
     /// A waiting thread is unknown to its token.
     ParksUnregistered,
+    /// A sleeper is unknown to the clock that is moved by hand.
+    SleepsUnregistered,
+    /// A worker is rung for without the mutex when the clock is moved.
+    RingsWithoutMutex,
+    /// A pause counts from the answer, though the clock was moved since the question.
+    PausesFromAnswer,
     // Of the transport: redis/transport/model.
     /// Who stops reading appoints nobody.
     ReaderLeavesAlone,

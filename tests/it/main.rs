@@ -14,6 +14,7 @@ mod forking;
 mod hand_over;
 mod jvm;
 mod lock;
+mod manual_clock;
 mod network;
 mod processes;
 mod quiet;

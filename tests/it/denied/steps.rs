@@ -141,7 +141,8 @@ impl Step {
             What::Acquire { wait } => match scene.store.acquire(&AcquireRequest { key, locker, lease, wait }, LONG)? {
                 AcquireOutcome::Acquired(_) => Came::Holds,
                 AcquireOutcome::Busy(_) if wait => Came::Waits,
-                AcquireOutcome::Busy(_) => Came::Nowhere,
+                AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { under_way: false, .. } => Came::Nowhere,
+                AcquireOutcome::Unqueued { .. } => Came::Waits,
             },
             What::Poll => match scene.store.poll(&PollRequest { key, locker, lease }, LONG)? {
                 PollOutcome::Acquired(_) => Came::Holds,

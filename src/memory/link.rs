@@ -1,0 +1,27 @@
+//! A way to the store, as a connection is to a server: it may be cut and come back.
+
+use crate::error::{BackendFailure, Error};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A way to the store, shared by the clones of one processor.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    /// Written with the store's mutex, and read with it by every request: none is executed after the cut.
+    cut: AtomicBool,
+}
+
+impl Link {
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (`NotExecuted`) while the link is cut.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.cut.load(Ordering::Relaxed) {
+            return Err(Error::backend(BackendFailure::NotExecuted, "the embedded store was set unreachable"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_reachable(&self, reachable: bool) {
+        self.cut.store(!reachable, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,91 @@
+//! A clock that is moved by hand wakes all who sleep by it: what a program's own tests of locks rest on.
+//!
+//! The leases here are so long that no real time ends one. Each test repeats its scene on a fresh store and a fresh clock, without a sleep.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `waking.rs` | losses, waits, lingering and retries that end when the clock is moved |
+//! | `jumping.rs` | a clock that is moved while a question is under way, or by several threads |
+//! | `on_redis.rs` | the same with a real server, whose own time goes on |
+//! | `unreachable.rs` | the embedded store is set unreachable, and comes back |
+
+mod jumping;
+mod on_redis;
+mod unreachable;
+mod waking;
+
+use crate::support::crew::HANG;
+use crate::support::lab::builder;
+use crate::support::watched::{Watch, Watched};
+use redis_dlock::{
+    DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock, MemoryLockProcessor,
+};
+use std::sync::Arc;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(1000);
+
+/// How often a scene is repeated.
+const ROUNDS: usize = 1000;
+
+/// A store and its clients, all by one clock.
+struct Scene {
+    clock: Arc<ManualClock>,
+    store: MemoryLockProcessor,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new());
+        Self { store: MemoryLockProcessor::with_clock(clock.clone()), clock }
+    }
+
+    fn generator(&self) -> DLockGenerator {
+        builder().clock(self.clock.clone()).build(self.store.clone()).unwrap()
+    }
+
+    fn lock(&self) -> DistributedReentrantLock {
+        self.generator().generate_with(settings()).unwrap()
+    }
+
+    /// The lock of a client that only asks, and what it asks.
+    fn watched_lock(&self) -> (DistributedReentrantLock, Arc<Watch>) {
+        let (processor, watch) = Watched::new(Arc::new(self.store.clone()));
+        let generator = DLockGenerator::builder().clock(self.clock.clone()).listener(false).build(processor).unwrap();
+        (generator.generate_with(settings()).unwrap(), watch)
+    }
+}
+
+fn settings() -> DLockConfig {
+    DLockConfig::new("TEST", "x").with_lease(LEASE)
+}
+
+/// Waits, without sleeping, until something is so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < HANG, "waited in vain: {what}");
+        yield_now();
+    }
+}
+
+/// Lets the threads of a client fall asleep before the clock is moved: in some rounds they are asleep then, in some they are about to be.
+fn let_sleep(round: usize) {
+    (0..round % 64).for_each(|_| yield_now());
+}
+
+#[track_caller]
+fn until_waiting(lock: &DistributedReentrantLock, threads: usize) {
+    until("threads wait", || lock.queue_length() == threads);
+}
+
+#[track_caller]
+fn cause<T>(result: Result<T, Error>) -> LossCause {
+    match result {
+        Err(Error::LeaseLost(loss)) => loss.cause,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no error"),
+    }
+}

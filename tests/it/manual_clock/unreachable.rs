@@ -1,0 +1,151 @@
+//! The embedded store is set unreachable and comes back: what a program sees of a server that is down.
+
+use super::{LEASE, Scene, cause, settings, until, until_waiting};
+use crate::support::crew::{HANG, spawn};
+use crate::support::lab::{builder, is_listener_on};
+use crate::support::watched::Watched;
+use redis_dlock::{
+    AcquireRequest, BackendFailure, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message,
+    ProbeRequest, ReleaseRequest, Request,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest pause before a request that failed is repeated.
+const PAUSE: Duration = Duration::from_secs(1);
+
+fn is_unreachable<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }))
+}
+
+#[test]
+fn no_request_is_executed_and_the_store_keeps_what_it_has() {
+    let store = MemoryLockProcessor::new();
+    let limit = store.command_limit();
+    let acquire = |locker| AcquireRequest { key: "k", locker, lease: LEASE, wait: true };
+    let release = ReleaseRequest { key: "k", locker: "a-1", lease: LEASE, next: None, gap: None };
+    let probe = ProbeRequest { key: "k", locker: "a-1" };
+    store.acquire(&acquire("a-1"), limit).unwrap();
+    store.set_reachable(false);
+    assert!(is_unreachable(&store.acquire(&acquire("b-1"), limit)));
+    assert!(is_unreachable(&store.clone().release(&release, limit)), "clones share the connection");
+    assert!(is_unreachable(&store.probe(&probe, limit)));
+    assert!(is_unreachable(&store.inspect("k", limit)));
+    assert!(is_unreachable(&store.check_inbox("b", limit)));
+    assert!(is_unreachable(&store.open_inbox("b", limit)));
+    let results = store.batch(&[Request::Probe(probe), Request::Release(release)], limit);
+    assert_eq!(results.iter().filter(|result| is_unreachable(result)).count(), 2);
+    assert_eq!(store.keys(), ["k"], "an administrator sees it");
+    store.set_reachable(true);
+    let inspection = store.inspect("k", limit).unwrap();
+    assert_eq!((inspection.holder.unwrap().holder.as_str(), inspection.waiting), ("a-1", 0));
+}
+
+#[test]
+fn only_the_inboxes_of_a_connection_break_with_it() {
+    let here = MemoryLockProcessor::new();
+    let there = here.another_connection();
+    let limit = here.command_limit();
+    let (mut ours, mut theirs) = (here.open_inbox("a", limit).unwrap(), there.open_inbox("b", limit).unwrap());
+    there.set_reachable(false);
+    assert!(theirs.next(HANG).is_err());
+    let acquire = |locker| AcquireRequest { key: "k", locker, lease: LEASE, wait: true };
+    here.acquire(&acquire("a-1"), limit).unwrap();
+    here.acquire(&acquire("c-1"), limit).unwrap();
+    assert!(matches!(ours.next(HANG), Ok(Some(Message::Contended { .. }))));
+    there.set_reachable(true);
+    assert!(theirs.next(HANG).is_err(), "a broken inbox stays broken");
+    assert_eq!(there.open_inbox("b", limit).unwrap().next(Duration::ZERO).unwrap(), None);
+}
+
+#[test]
+fn whoever_waits_gets_the_lock_when_the_store_is_back() {
+    for _ in 0..300 {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        scene.store.set_reachable(false);
+        assert!(is_unreachable(&lock.try_lock()));
+        let other = lock.clone();
+        let waiter = spawn(move || other.lock().map(drop));
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE);
+        assert_eq!(lock.queue_length(), 1);
+        scene.store.set_reachable(true);
+        scene.clock.advance(PAUSE);
+        waiter.join().unwrap();
+    }
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_with_the_error() {
+    for _ in 0..300 {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        scene.store.set_reachable(false);
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE).map(|got| got.is_some()));
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE);
+        assert!(is_unreachable(&waiter.join()));
+    }
+}
+
+#[test]
+fn what_is_held_is_lost_at_its_deadline_and_not_before() {
+    for _ in 0..300 {
+        let scene = Scene::new();
+        let wire = scene.store.another_connection();
+        let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
+        let (cut_off, other) = (generator.generate_with(settings()).unwrap(), scene.lock());
+        let guard = cut_off.lock().unwrap();
+        let lost = guard.lost();
+        wire.set_reachable(false);
+        scene.clock.advance(LEASE * 4 / 5);
+        assert!(guard.is_valid());
+        assert!(other.try_lock().unwrap().is_none());
+        scene.clock.advance(LEASE / 5);
+        lost.recv_timeout(HANG).expect("nobody could renew it");
+        assert!(other.try_lock().unwrap().is_some());
+        assert_eq!(cause(guard.unlock()), LossCause::Deadline);
+    }
+}
+
+#[test]
+fn a_release_that_failed_is_repeated() {
+    for _ in 0..30 {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
+        scene.store.set_reachable(false);
+        assert!(is_unreachable(&guard.unlock()));
+        assert_eq!(scene.store.keys(), [lock.key()]);
+        scene.store.set_reachable(true);
+        scene.clock.advance(PAUSE);
+        until("it is released", || scene.store.keys().is_empty());
+    }
+}
+
+#[test]
+fn grants_are_heard_again() {
+    if !is_listener_on() {
+        return;
+    }
+    for _ in 0..100 {
+        let scene = Scene::new();
+        let wire = scene.store.another_connection();
+        let (processor, watch) = Watched::new(Arc::new(wire.clone()));
+        let generator = builder().clock(scene.clock.clone()).build(processor).unwrap();
+        let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until("the inbox is open", || watch.listening() == 1);
+        wire.set_reachable(false);
+        wire.set_reachable(true);
+        scene.clock.advance(PAUSE);
+        until("the inbox is open again", || watch.listening() == 2);
+        until("it stands in the queue", || scene.store.inspect(lock.key(), LEASE).unwrap().waiting == 1);
+        guard.unlock().unwrap();
+        waiter.join();
+    }
+}

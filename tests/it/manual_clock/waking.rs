@@ -1,0 +1,175 @@
+//! What ends when the clock is moved, and not before.
+
+use super::{LEASE, ROUNDS, Scene, cause, let_sleep, settings, until, until_waiting};
+use crate::support::crew::{HANG, spawn};
+use redis_dlock::{CancelToken, DLockGenerator, LossCause};
+use std::time::Duration;
+
+#[test]
+fn a_lease_is_lost() {
+    for round in 0..ROUNDS {
+        let scene = Scene::new();
+        let (tell, told) = crossbeam_channel::unbounded();
+        let generator = DLockGenerator::builder()
+            .clock(scene.clock.clone())
+            .on_lost(move |loss| tell.send(loss.cause.clone()).unwrap())
+            .build(scene.store.clone())
+            .unwrap();
+        let lock = generator.generate_with(settings()).unwrap();
+        let guard = lock.lock().unwrap();
+        let lost = guard.lost();
+        let_sleep(round);
+        scene.clock.advance(LEASE);
+        // Before anybody looks: `is_valid` would notice the loss, too.
+        lost.recv_timeout(HANG).expect("whoever watches is told");
+        assert!(!guard.is_valid());
+        assert_eq!(told.recv_timeout(HANG), Ok(LossCause::Deadline));
+        assert_eq!(cause(guard.unlock()), LossCause::Deadline);
+        assert!(lock.try_lock().unwrap().is_some());
+    }
+}
+
+#[test]
+fn the_holder_has_died() {
+    for round in 0..ROUNDS {
+        let scene = Scene::new();
+        let (dead, other) = (scene.lock(), scene.lock());
+        let guard = dead.lock().unwrap();
+        let token = guard.fencing_token();
+        std::mem::forget(guard);
+        let lock = other.clone();
+        let waiter = spawn(move || lock.lock().unwrap().fencing_token());
+        until_waiting(&other, 1);
+        // At once, or in steps: the last one counts.
+        for _ in 0..=round % 2 {
+            scene.clock.advance(LEASE / (1 + (round % 2) as u32));
+        }
+        assert!(waiter.join() > token);
+    }
+}
+
+#[test]
+fn a_wait_is_over_for_a_holder_in_the_same_process() {
+    for _ in 0..ROUNDS {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE / 2);
+        assert!(waiter.join());
+        assert!(guard.is_valid());
+    }
+}
+
+#[test]
+fn a_wait_is_over_for_a_holder_elsewhere() {
+    for _ in 0..ROUNDS {
+        let scene = Scene::new();
+        let (holder, lock) = (scene.lock(), scene.lock());
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE / 2);
+        assert!(waiter.join());
+        assert!(guard.is_valid());
+    }
+}
+
+#[test]
+fn a_wait_goes_on_until_its_last_nanosecond() {
+    for _ in 0..50 {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        let _guard = lock.lock().unwrap();
+        let waiters = [1, 2, 3].map(|limit| {
+            let other = lock.clone();
+            let waiter = spawn(move || other.try_lock_for(Duration::from_nanos(limit)).unwrap().is_none());
+            until_waiting(&lock, limit as usize);
+            waiter
+        });
+        for (left, waiter) in [2, 1, 0].into_iter().zip(waiters) {
+            scene.clock.advance(Duration::from_nanos(1));
+            assert!(waiter.join());
+            assert_eq!(lock.queue_length(), left);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_wait_ends_though_the_clock_stands() {
+    for _ in 0..100 {
+        let scene = Scene::new();
+        let (lock, cancel) = (scene.lock(), CancelToken::new());
+        let _guard = lock.lock().unwrap();
+        let (other, token) = (lock.clone(), cancel.clone());
+        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_none());
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE / 2);
+        cancel.cancel();
+        assert!(waiter.join());
+    }
+}
+
+#[test]
+fn a_long_job_keeps_its_lease() {
+    for _ in 0..100 {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
+        for _ in 0..4 {
+            let before = guard.remaining();
+            scene.clock.advance(LEASE * 3 / 4);
+            until("the lease is renewed", || guard.remaining() == before);
+        }
+        guard.unlock().unwrap();
+    }
+}
+
+#[test]
+fn a_hold_lasts_too_long() {
+    for round in 0..ROUNDS {
+        let scene = Scene::new();
+        let lock = scene.generator().generate_with(settings().with_max_hold(LEASE / 2)).unwrap();
+        let guard = lock.lock().unwrap();
+        let lost = guard.lost();
+        let_sleep(round);
+        scene.clock.advance(LEASE / 2);
+        lost.recv_timeout(HANG).expect("whoever watches is told");
+        assert_eq!(cause(guard.unlock()), LossCause::HeldTooLong);
+    }
+}
+
+#[test]
+fn a_lock_has_lingered() {
+    for _ in 0..ROUNDS {
+        let scene = Scene::new();
+        let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(scene.store.clone()).unwrap();
+        let lock = generator.generate_with(settings().with_linger(LEASE / 2)).unwrap();
+        until("it hears of others, so it may linger", || {
+            lock.lock().unwrap().unlock().unwrap();
+            lock.is_locked().unwrap()
+        });
+        scene.clock.advance(LEASE / 2);
+        until("it is given back", || !lock.is_locked().unwrap());
+    }
+}
+
+#[test]
+fn a_client_that_hears_nothing_asks_again() {
+    for _ in 0..ROUNDS {
+        let scene = Scene::new();
+        let holder = scene.lock();
+        let (lock, _) = scene.watched_lock();
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
+        guard.unlock().unwrap();
+        assert_eq!(lock.queue_length(), 1, "nobody tells it");
+        scene.clock.advance(LEASE / 6);
+        waiter.join();
+    }
+}
