@@ -134,11 +134,11 @@ impl Client {
                     self.phase = Phase::Idle;
                 }
             }
-            // Nobody knows what was done: a poll will tell.
-            (Phase::Asking { locker, .. }, Reply::Failed) if *locker == asked => {
-                if rules.is(Mutant::RaisedTakenForRefused) {
-                    self.phase = Phase::Idle;
-                }
+            // Nobody knows what was done: else a poll will tell.
+            (Phase::Asking { locker, .. }, Reply::Failed)
+                if *locker == asked && rules.is(Mutant::RaisedTakenForRefused) =>
+            {
+                self.phase = Phase::Idle;
             }
             _ => {}
         }

@@ -66,7 +66,7 @@ fn judge(scene: &mut Scene, step: &Step, denied: &[&str]) -> Vec<String> {
         assert!(after.queue_ends || denied.contains(&"pexpire"), "the queue stands for ever: {what}");
         assert!(after.queue_ends || denied.len() > 1, "the queue stands for ever: {what}");
         let released = matches!(step.what, What::Release { .. });
-        let fell_out = live.iter().find(|waiting| !after.has(waiting) && !(released && ***waiting == locker));
+        let fell_out = live.iter().find(|waiting| !(after.has(waiting) || released && ***waiting == locker));
         assert_eq!(fell_out, None, "{what}");
         if after.holder != before.holder
             && let Some(winner) = after.holder.as_ref().filter(|holder| live.contains(holder) && **holder != locker)
@@ -105,7 +105,6 @@ fn one_or_two_refused_commands_leave_what_the_answer_says() {
             judged += 1;
         }
     }
-    println!("{judged} cases, {} raised errors", scene.raised);
-    assert!(scene.raised > 0, "two refused commands make a script raise an error");
+    assert!(judged > 300 && scene.raised > 0, "{judged} cases, {} raised errors", scene.raised);
     assert_eq!(refused, commands(), "a step reaches each command");
 }
