@@ -122,11 +122,15 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
     let guard = lock.lock().unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    let before = seen.count_of(Kind::Question);
-    assert!(elsewhere.try_lock().unwrap().is_none());
-    let asked = seen.count_of(Kind::Question) - before;
-    assert!((3..=7).contains(&asked), "{asked} questions");
-    eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
+    // Its few milliseconds may be over sooner on a busy machine, and it asks less often then; never more often.
+    eventually("an attempt that asks a few times", || {
+        let before = seen.count_of(Kind::Question);
+        assert!(elsewhere.try_lock().unwrap().is_none());
+        let asked = seen.count_of(Kind::Question) - before;
+        assert!(asked <= 7, "{asked} questions");
+        eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
+        asked >= 3
+    });
     assert!(guard.is_valid());
     // It was asked for: it does not linger this time.
     let released = watch.count_of(Kind::Release);
