@@ -62,7 +62,8 @@ fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &La
 
 fn who_comes_back_in_time_notices_nothing(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 1500).with_renew_at(0.2).with_max_hold(Duration::from_secs(3600))).unwrap();
+    let lock =
+        generator.generate_with(config("x", 1500).with_renew_at(0.2).with_max_hold(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 3);
     guard.unlock().unwrap();
