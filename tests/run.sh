@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server but its own.
+# REDIS_SERVER_BIN names another server to run them on: another version of redis-server, or valkey-server.
 set -euo pipefail
+if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
+    # The tests start it in directories of their own.
+    REDIS_SERVER_BIN=$(realpath -s "$REDIS_SERVER_BIN")
+    export REDIS_SERVER_BIN
+fi
 cd "$(dirname "$0")/.."
 
 # What the tests start.
 redis=${REDIS_SERVER_BIN:-redis-server}
 
-# Whether a redis-server that can carry the tests is there.
+# Whether a server that can carry the tests is there.
 usable_redis() {
     command -v "$redis" >/dev/null || return 1
     local version
@@ -40,7 +46,7 @@ install_redis() {
 
 if ! usable_redis; then
     if [[ -n ${REDIS_SERVER_BIN:-} ]]; then
-        echo "tests/run.sh: REDIS_SERVER_BIN=$REDIS_SERVER_BIN is no redis-server 7.0 or newer" >&2
+        echo "tests/run.sh: REDIS_SERVER_BIN=$REDIS_SERVER_BIN is no redis-server 7.0 or newer, and no valkey-server" >&2
         exit 1
     fi
     install_redis
@@ -57,7 +63,7 @@ mutants=tests/cfg/mutants.sh
 
 # All features: TLS included. Then what differs without them. Examples and benches are compiled. The tests mostly wait, so they
 # may be more than there are cores.
-cargo test --locked --all-features -- --test-threads 4
+cargo test --locked --all-features -- --test-threads 6
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
     --skip lock::granted --skip lock::passing --skip lock::lingering --test-threads 4

@@ -34,14 +34,22 @@ impl Asker {
     /// when the refusal is over.
     #[track_caller]
     pub(crate) fn is_refused(&self, words: &str) -> Member<()> {
-        let is_named = |result: Result<bool, Error>| match result {
-            Err(error @ Error::Backend { .. }) => assert!(error.to_string().contains(words), "{error}"),
+        let told = |result: Result<bool, Error>| match result {
+            Err(error @ Error::Backend { .. }) => error.to_string(),
             other => panic!("{words}: {other:?}"),
         };
-        is_named(self.lock.try_lock().map(|got| got.is_some()));
-        let (limit, begin) = (Duration::from_millis(30), Instant::now());
-        is_named(self.lock.try_lock_for(limit).map(|got| got.is_some()));
-        assert!(begin.elapsed() >= limit, "not before its end");
+        let once = told(self.lock.try_lock().map(|got| got.is_some()));
+        assert!(once.contains(words), "{once}");
+        // The last question of a timed call has what is left of the time: on a busy machine that may end before the answer.
+        let limit = Duration::from_millis(30);
+        let is_named = (0..3).any(|_| {
+            let begin = Instant::now();
+            let timed = told(self.lock.try_lock_for(limit).map(|got| got.is_some()));
+            assert!(begin.elapsed() >= limit, "not before its end");
+            assert!(timed.contains(words) || timed.contains("no answer"), "{timed}");
+            timed.contains(words)
+        });
+        assert!(is_named, "no call was told {words}");
         let lock = self.lock.clone();
         spawn(move || lock.lock().unwrap().unlock().unwrap())
     }

@@ -229,11 +229,9 @@ impl Scene {
         self.cast[process as usize].worker.signal(signal);
     }
 
-    /// Stops a process (SIGSTOP), and waits until it stands.
+    /// Stops a process (SIGSTOP), and waits until all its threads stand still.
     pub(crate) fn stop(&mut self, process: Process) {
         self.signal(process, Signal::STOP);
-        let stat = format!("/proc/{}/stat", self.cast[process as usize].worker.pid());
-        eventually("the process stands", || fs::read_to_string(&stat).unwrap().contains(") T "));
         self.absences.push(Absence { process, from: now(), to: Nanos::MAX });
     }
 

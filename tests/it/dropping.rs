@@ -69,7 +69,9 @@ fn a_release_that_gets_lost_is_repeated_though_nobody_calls_any_more() {
         eventually("it is met", || fired.is_fired());
         eventually("it is released", || !exists(&server, &lock));
         // All the same to those who come.
-        drop(lock.lock().unwrap());
+        drop(lock.try_lock_for(HANG).unwrap().expect("the lock is free"));
+        // Before the network ends, and with it what is under way.
+        eventually("it is released again", || !exists(&server, &lock));
     }
 }
 

@@ -86,7 +86,7 @@ fn a_step_back_lets_nobody_in_and_keeps_nobody_out() {
     for seconds in [-120, -240, FORWARD, -180] {
         crowd.go_on(20);
         // While somebody holds another lock, too.
-        let [held, wanted] = [0, 1].map(|n| clients[n].generate_with(config("held", 600)).unwrap());
+        let [held, wanted] = [0, 1].map(|n| clients[n].generate_with(config("held", 600).with_renew_at(0.25)).unwrap());
         let guard = held.lock().unwrap();
         assert!(guard.fencing_token() > last);
         let at = time(&server);

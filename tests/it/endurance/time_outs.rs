@@ -47,7 +47,8 @@ fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
 
     times.tell(lab, bytes_in_use() - before.bytes);
     assert_eq!(times.got, 0, "nobody got what was held");
-    assert!(times.queue < waits as u64 / 50, "{} stood in the store's queue", times.queue);
+    // A fifth of the waits stand in it once. How many do at a time says how late the thread was that takes them out.
+    assert!(times.queue < waits as u64 / 10, "{} stood in the store's queue", times.queue);
     assert_eq!((guard.is_valid(), guard.fencing_token()), (true, token));
     assert_eq!(after.threads, before.threads);
     // Threads that happen to call at the same time open up to three connections more for their client.
@@ -83,6 +84,8 @@ struct Times {
     /// The same threads wait as long for something that never happens, with one mutex for all of them, as threads do that
     /// wait for a lock in one process: what the machine makes of it.
     naps: Vec<Duration>,
+    /// The longest look at the store beside them: what the machine makes of a few questions and answers.
+    look: Duration,
     got: usize,
     failed: usize,
     /// The longest queue in the store that was seen.
@@ -96,6 +99,7 @@ impl Times {
         self.got += more.got;
         self.failed += more.failed;
         self.queue = self.queue.max(more.queue);
+        self.look = self.look.max(more.look);
     }
 
     /// The duration that so many of a thousand do not reach.
@@ -108,23 +112,25 @@ impl Times {
     fn tell(&self, lab: &Lab, grown: isize) {
         let figures = |times: &[Duration]| [500, 990, 999, 1000].map(|part| Self::quantile(times, part));
         eprintln!(
-            "endurance, time-outs, {}: {} waits of {WAIT:?} failed, {} of them by name; median, 99 %, 99.9 %, longest {:.1?}, of naps {:.1?}; \
+            "endurance, time-outs, {}: {} waits of {WAIT:?} failed, {} of them by name; median, 99 %, 99.9 %, longest {:.1?}, of naps {:.1?}, longest look {:.1?}; \
              queue up to {}, {grown} bytes left",
             lab.name(),
             self.waits.len(),
             self.failed,
             figures(&self.waits),
             figures(&self.naps),
+            self.look,
             self.queue,
         );
     }
 
     /// A wait takes no longer than it should, but for what the machine adds to any wait. The longest ones were met by
-    /// some bad moments in a row.
+    /// some bad moments in a row: their own, those of the thread that reads for them, and those of the server.
     fn are_kept(&self) {
-        for (part, times, more) in [(500, 2, 0), (990, 3, 0), (1000, 5, 100)] {
+        for (part, times, look, more) in [(500, 2, 0, 0), (990, 3, 0, 0), (1000, 5, 5, 100)] {
             let [waits, naps] = [&self.waits, &self.naps].map(|times| Self::quantile(times, part));
-            assert!(waits <= naps * times + WAIT * more, "{part} of 1000 waits: {waits:?}, naps: {naps:?}");
+            let most = naps * times + self.look * look + WAIT * more;
+            assert!(waits <= most, "{part} of 1000 waits: {waits:?}, naps: {naps:?}, look: {:?}", self.look);
         }
     }
 }
@@ -145,7 +151,9 @@ fn wait_in_vain(lab: &Lab, wanted: &[DistributedReentrantLock; 6], waits: usize)
             })
             .collect();
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            let begin = Instant::now();
             times.queue = times.queue.max(lab.waiting(wanted[0].key()));
+            times.look = times.look.max(begin.elapsed());
             thread::sleep(Duration::from_millis(20));
         }
         workers.into_iter().for_each(|worker| times.extend(worker.join().unwrap()));

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const LEASE_MS: u64 = 1000;
+const LEASE_MS: u64 = 1500;
 
 const HOUR: i64 = 3600;
 
@@ -23,7 +23,9 @@ fn wall_clock() -> i64 {
 fn process() {
     let Some(url) = worker::settings() else { return };
     let (generator, second) = (connect(&url), connect(&url));
-    let [lock, other] = [&generator, &second].map(|client| client.generate_with(config("x", LEASE_MS)).unwrap());
+    // Extended early: a machine on which many others want to run costs no lease.
+    let settings = || config("x", LEASE_MS).with_renew_at(0.25);
+    let [lock, other] = [&generator, &second].map(|client| client.generate_with(settings()).unwrap());
     let embedded = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
     let embedded = embedded.generate_with(config("x", LEASE_MS)).unwrap();
     let mut held: Option<DLockGuard<'_>> = None;
@@ -71,12 +73,11 @@ fn the_wall_clock_of_a_client_is_none_of_its_business() {
         shim.set(offset);
         let differs = client.ask("time").parse::<i64>().unwrap() - wall_clock();
         assert!((differs - offset).abs() <= 2, "the clock of the process is moved: {differs}");
-        // For longer than a lease.
-        for _ in 0..3 {
-            assert_eq!(client.ask("is valid"), "true", "at {offset} s");
-            assert_eq!(client.ask("wait"), "true", "at {offset} s");
-            assert!(lock.try_lock().unwrap().is_none());
-        }
+        assert_eq!(client.ask("is valid"), "true", "at {offset} s");
+        // For two leases.
+        assert_eq!(client.ask("wait"), "true", "at {offset} s");
+        assert!(lock.try_lock().unwrap().is_none());
+        assert_eq!(client.ask("is valid"), "true", "at {offset} s");
         assert_eq!(client.ask("unlock"), "Ok(())");
         let guard = lock.lock().unwrap();
         rises(guard.fencing_token(), &mut last);

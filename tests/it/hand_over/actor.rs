@@ -118,6 +118,14 @@ impl Actor {
         holds
     }
 
+    /// Moves the clock of its clients forward.
+    #[track_caller]
+    pub(super) fn advance(&mut self, time: Duration) {
+        self.0.tell(&format!("advance {}", time.as_millis()));
+        self.0.answer_about("advanced");
+    }
+
+    /// Stops it; it stands still when this returns.
     pub(super) fn stop(&self) {
         self.0.signal(Signal::STOP);
     }

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | `lock NAME CLIENT LEASE TARGET` | starts a thread that locks with this lease (ms) | `NAME held TOKEN BEGIN VALID REMAINING` |
 //! | `unlock NAME` | lets it unlock | `NAME free END OUTCOME` |
+//! | `advance TIME` | moves the clock of all clients forward (ms); threads that sleep do not notice | `advanced` |
 //! | `waiting CLIENT` | counts the threads that wait in a client | `waiting N` |
 //! | `contend CLIENTS THREADS ROUNDS LEASE HOLD` | starts so many threads in each client that lock with this lease (ms), hold (µs) and unlock in a loop, for ever if `ROUNDS` is 0 | |
 //! | `count` | counts the holds of all those threads | `count N` |
@@ -15,10 +16,10 @@ use super::history::Hold;
 use super::scene::{self, HOUR};
 use crate::support::worker;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, SystemClock};
+use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, Moment, SystemClock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -41,6 +42,17 @@ struct Stage {
     threads: HashMap<String, Sender<()>>,
     contenders: Vec<JoinHandle<Vec<Hold>>>,
     contest: Arc<Contest>,
+    clock: Arc<FastClock>,
+}
+
+/// The system's clock, ahead of itself by so many milliseconds. Times that are told to the test are the system's.
+#[derive(Debug, Default)]
+struct FastClock(AtomicU64);
+
+impl Clock for FastClock {
+    fn now(&self) -> Moment {
+        SystemClock.now() + Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
 }
 
 #[derive(Default)]
@@ -61,6 +73,10 @@ impl Stage {
                 self.lock(name.to_owned(), lock);
             }
             ["unlock", name] => self.threads[name].send(()).unwrap(),
+            ["advance", time] => {
+                self.clock.0.fetch_add(time.parse().unwrap(), Ordering::SeqCst);
+                worker::answer("advanced");
+            }
             ["waiting", client] => {
                 let lock = scene::lock(&self.clients[client.parse::<usize>().unwrap()], HOUR);
                 worker::answer(&format!("waiting {}", lock.queue_length()));
@@ -91,7 +107,8 @@ impl Stage {
 
     fn make(&mut self, clients: usize) {
         while self.clients.len() < clients {
-            self.clients.push(scene::client(&self.url));
+            let clock = Arc::clone(&self.clock);
+            self.clients.push(scene::builder().clock(clock).build(scene::processor(&self.url)).unwrap());
         }
     }
 

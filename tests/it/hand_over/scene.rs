@@ -23,7 +23,7 @@ pub(super) fn is_long() -> bool {
 /// A server that has all scripts already: else their first calls would count twice.
 pub(super) fn start() -> RedisServer {
     let server = RedisServer::start();
-    let processor = RedisLockProcessor::connect(&server.url()).unwrap();
+    let processor = processor(&server.url());
     let (key, locker, lease, limit) = ("DLOCK_HAND_first", "somebody-1", HOUR, LONG);
     processor.acquire(&AcquireRequest { key, locker, lease, wait: false }, limit).unwrap();
     processor.poll(&PollRequest { key, locker, lease }, limit).unwrap();
@@ -39,9 +39,14 @@ pub(super) fn builder() -> GeneratorBuilder {
     DLockGenerator::builder().listener(true)
 }
 
-/// A client on a server. It waits long for a reply: some tests hold replies back.
+/// A client on a server.
 pub(super) fn client(url: &str) -> DLockGenerator {
-    builder().build(RedisLockProcessor::builder(url).unwrap().io_timeout(LONG).connect().unwrap()).unwrap()
+    builder().build(processor(url)).unwrap()
+}
+
+/// A client's way to a server. It waits long for a reply: some tests hold replies back.
+pub(super) fn processor(url: &str) -> RedisLockProcessor {
+    RedisLockProcessor::builder(url).unwrap().io_timeout(LONG).connect().unwrap()
 }
 
 /// The settings of the lock.

@@ -192,7 +192,7 @@ fn a_listener_that_was_cut_off_subscribes_again_and_nobody_waits_in_vain() {
         let processor = RedisLockProcessor::connect(&server.url()).unwrap();
         DLockGenerator::builder().listener(true).build(processor).unwrap()
     });
-    let held = holder.generate_with(config("x", 600)).unwrap();
+    let held = holder.generate_with(config("x", 6000)).unwrap();
     let lock = waiting.generate_with(config("x", 600)).unwrap();
     let subscribers = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count();
     for _ in 0..5 {

@@ -71,7 +71,7 @@ fn two_generators_exclude_each_other(lab: &Lab) {
 }
 
 fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
-    let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 300)).unwrap());
+    let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = a.lock().unwrap();
     let unlocked = Arc::new(AtomicBool::new(false));
     let (seen, other) = (Arc::clone(&unlocked), b.clone());

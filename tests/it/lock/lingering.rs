@@ -31,6 +31,11 @@ on_both_stores!(
 
 const HOUR: u64 = 3_600_000;
 
+/// Five milliseconds are short on a busy machine, so an attempt recalls the lock now and then there: so many attempts have to
+/// succeed, of so many at most. Without a recall none does within the hour.
+const RECALLED: usize = 5;
+const TRIED: usize = 200;
+
 /// A lock that lingers for an hour.
 fn lingering(target: &str) -> DLockConfig {
     config(target, HOUR).with_linger(Duration::from_secs(3600))
@@ -87,9 +92,10 @@ fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
     let lock = generator.generate_with(lingering("x")).unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    // Five milliseconds are short on a busy machine: it has to succeed, not each time.
-    let mut recalled = 0;
-    for _ in 0..20 {
+    let (mut recalled, mut tried) = (0, 0);
+    while recalled < RECALLED {
+        tried += 1;
+        assert!(tried <= TRIED, "{recalled} of {TRIED}");
         lock.lock().unwrap().unlock().unwrap();
         assert!(lock.holder().unwrap().expect("it lingers").locker.ends_with('L'));
         let released = watch.count_of(Kind::Release);
@@ -97,9 +103,8 @@ fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
         eventually("it is given back", || watch.count_of(Kind::Release) > released);
         eventually("nothing is left", || lab.leftovers().is_empty());
     }
-    assert!(recalled >= 5, "{recalled} of 20");
-    let most = seen.count_of(Kind::Poll);
-    assert!(most <= 20 * 6, "{most} polls");
+    let polls = seen.count_of(Kind::Poll);
+    assert!(polls <= tried * 6, "{polls} polls");
 }
 
 fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
@@ -107,13 +112,14 @@ fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
     let lock = generator.generate_with(lingering("x")).unwrap();
     let (other, _) = lab.deaf_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    let mut recalled = 0;
-    for _ in 0..20 {
+    let (mut recalled, mut tried) = (0, 0);
+    while recalled < RECALLED {
+        tried += 1;
+        assert!(tried <= TRIED, "{recalled} of {TRIED}");
         lock.lock().unwrap().unlock().unwrap();
         recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
         eventually("nothing is left", || lab.leftovers().is_empty());
     }
-    assert!(recalled >= 5, "{recalled} of 20");
 }
 
 fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
@@ -122,11 +128,15 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
     let guard = lock.lock().unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    let before = seen.count_of(Kind::Question);
-    assert!(elsewhere.try_lock().unwrap().is_none());
-    let asked = seen.count_of(Kind::Question) - before;
-    assert!((3..=7).contains(&asked), "{asked} questions");
-    eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
+    // Its few milliseconds may be over sooner on a busy machine, and it asks less often then; never more often.
+    eventually("an attempt that asks a few times", || {
+        let before = seen.count_of(Kind::Question);
+        assert!(elsewhere.try_lock().unwrap().is_none());
+        let asked = seen.count_of(Kind::Question) - before;
+        assert!(asked <= 7, "{asked} questions");
+        eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
+        asked >= 3
+    });
     assert!(guard.is_valid());
     // It was asked for: it does not linger this time.
     let released = watch.count_of(Kind::Release);

@@ -44,7 +44,7 @@ fn a_strangers_locker_is_told_as_it_is(lab: &Lab) {
 }
 
 fn the_queue_is_that_of_this_generator(lab: &Lab) {
-    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config("x", 300)).unwrap());
+    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = here.lock().unwrap();
     let waiters: Vec<_> = [(&here, 1), (&here, 2), (&there, 1)]
         .map(|(lock, place)| {

@@ -66,7 +66,8 @@ fn a_slow_one_delays_no_renewal(lab: &Lab) {
         let _ = left.recv();
     };
     let generator = builder().on_lost(told).build(processor).unwrap();
-    let kept = generator.generate_with(config("kept", 300)).unwrap();
+    // It is extended often, and long enough for a machine on which many others want to run.
+    let kept = generator.generate_with(config("kept", 1500).with_renew_at(0.2)).unwrap();
     let kept = kept.lock().unwrap();
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();

@@ -45,10 +45,11 @@ fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &L
 
 fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(limited("x", 400)).unwrap();
+    // Twice extended within the limit, each time long before its end.
+    let lock = generator.generate_with(limited("x", 1200).with_renew_at(0.25)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
-    let other = lab.generator().generate_with(config("x", 400)).unwrap();
+    let other = lab.generator().generate_with(config("x", 6000)).unwrap();
     let next = other.lock().unwrap();
     assert_eq!(lost.try_recv(), Ok(()), "it was told before");
     let extended = watch.count_of(Kind::Extend);
@@ -61,7 +62,8 @@ fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &La
 
 fn who_comes_back_in_time_notices_nothing(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300).with_max_hold(Duration::from_secs(3600))).unwrap();
+    let lock =
+        generator.generate_with(config("x", 1500).with_renew_at(0.2).with_max_hold(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 3);
     guard.unlock().unwrap();

@@ -69,7 +69,8 @@ fn a_thread_that_panics_while_it_holds_is_noticed(lab: &Lab) {
 
 fn a_guard_that_was_forgotten_is_noticed_when_its_thread_ends(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", LEASE)).unwrap();
+    // Extended long before its end, on a busy machine too.
+    let lock = generator.generate_with(config("x", LEASE).with_renew_at(0.25)).unwrap();
     let (go, wait) = unbounded::<()>();
     let forgetful = lock.clone();
     let member = spawn(move || {

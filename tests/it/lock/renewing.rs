@@ -71,7 +71,7 @@ fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
 
 fn without_probes_it_only_extends(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300).with_probe(false).with_renew_at(0.5)).unwrap();
+    let lock = generator.generate_with(config("x", 1200).with_probe(false).with_renew_at(0.2)).unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 4);
     guard.unlock().unwrap();

@@ -83,7 +83,7 @@ fn three_serve_hundreds_of_locks(lab: &Lab) {
 /// A generator with both threads at work, and a lock of it that nobody holds.
 fn at_work(lab: &Lab) -> (redis_dlock::DLockGenerator, DistributedReentrantLock) {
     let generator = lab.generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(300));
     lock.lock().unwrap().unlock().unwrap();
     eventually("both threads", || workers() == (1, 1));
@@ -102,7 +102,7 @@ fn closing_ends_them(lab: &Lab) {
 fn the_last_unlock_after_the_closing_ends_them(lab: &Lab) {
     let open = descriptors();
     let (generator, lock) = at_work(lab);
-    let other = generator.generate_with(config("y", 300)).unwrap();
+    let other = generator.generate_with(config("y", 3000)).unwrap();
     let (first, second) = (lock.lock().unwrap(), other.lock().unwrap());
     let inner = lock.lock().unwrap();
     generator.close();
@@ -165,7 +165,7 @@ fn nothing_is_left_of_a_hundred_generators(lab: &Lab) {
     let (open, running) = (descriptors(), threads());
     for n in 0..100 {
         let generator = lab.generator();
-        let lock = generator.generate_with(config("x", 300)).unwrap();
+        let lock = generator.generate_with(config("x", 3000)).unwrap();
         let guard = lock.lock().unwrap();
         let other = lock.clone();
         let waiter = spawn(move || drop(other.lock()));

@@ -72,6 +72,19 @@ fn a_timed_attempt_gets_a_free_lock_without_waiting(lab: &Lab) {
     assert_eq!((watch.count_of(Kind::Acquire), watch.count()), (6, 12));
 }
 
+/// What an attempt says that the store has answered in time, which it does not each time on a busy machine.
+fn answered<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
+    let mut answer = None;
+    eventually("an answer in time", || {
+        answer = match attempt() {
+            Err(Error::Backend { .. }) => None,
+            other => Some(other.unwrap()),
+        };
+        answer.is_some()
+    });
+    answer.unwrap()
+}
+
 fn a_timed_attempt_waits_its_time_out(lab: &Lab) {
     const LIMIT: Duration = Duration::from_millis(60);
     let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
@@ -80,10 +93,15 @@ fn a_timed_attempt_waits_its_time_out(lab: &Lab) {
     // Both a thread that waits for its own process, and one that waits for another.
     let waiters = [local, remote].map(|lock| {
         spawn(move || {
-            let start = Instant::now();
-            let first = lock.try_lock_for(LIMIT).unwrap().is_none() && start.elapsed() >= LIMIT;
-            let until = Instant::now() + LIMIT;
-            first && lock.try_lock_until(until).unwrap().is_none() && Instant::now() >= until
+            let first = answered(|| {
+                let start = Instant::now();
+                Ok(lock.try_lock_for(LIMIT)?.is_none() && start.elapsed() >= LIMIT)
+            });
+            let second = answered(|| {
+                let until = Instant::now() + LIMIT;
+                Ok(lock.try_lock_until(until)?.is_none() && Instant::now() >= until)
+            });
+            first && second
         })
     });
     assert_eq!(waiters.map(crate::support::crew::Member::join), [true; 2]);
@@ -132,7 +150,7 @@ fn unguarded_attempts_tell_the_same(lab: &Lab) {
     assert!(elsewhere.is_valid() && !lock.is_valid());
     assert!(!lock.try_lock().unwrap());
     assert!(!lock.try_lock_for(Duration::ZERO).unwrap());
-    assert!(!lock.try_lock_for(Duration::from_millis(5)).unwrap());
+    assert!(!answered(|| lock.try_lock_for(Duration::from_millis(5))));
     assert_eq!(lock.fencing_token(), None);
     elsewhere.unlock().unwrap();
     assert!(lock.try_lock_for(Duration::from_secs(1000)).unwrap());

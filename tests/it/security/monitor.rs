@@ -19,6 +19,8 @@ pub(crate) struct Monitor {
     /// Where the commands of the test itself come from.
     own: String,
     marks: u64,
+    /// Valkey 8.1 writes quotes and backslashes as they are: where an argument that has some ends cannot be told.
+    is_escaped: bool,
 }
 
 impl Monitor {
@@ -29,9 +31,16 @@ impl Monitor {
         let own = info.split(' ').find_map(|field| field.strip_prefix("addr=")).unwrap().to_owned();
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
         stream.write_all(b"MONITOR\r\n").unwrap();
-        let mut monitor = Self { lines: BufReader::new(stream), admin, own, marks: 0 };
+        let mut monitor = Self { lines: BufReader::new(stream), admin, own, marks: 0, is_escaped: true };
         assert_eq!(monitor.line(), "+OK");
+        redis::cmd("ECHO").arg("\"\\").exec(&mut monitor.admin).unwrap();
+        monitor.is_escaped = monitor.line().ends_with(r#" "\"\\""#);
         monitor
+    }
+
+    /// The text, with other characters in the place of those that this server's lines do not tell.
+    pub(crate) fn readable(&self, text: &str) -> String {
+        if self.is_escaped { text.to_owned() } else { text.replace(['"', '\\'], "'") }
     }
 
     /// A connection whose commands are not told.

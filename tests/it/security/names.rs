@@ -69,6 +69,8 @@ fn a_lock_of_any_name_is_handed_over_and_touches_nothing_else() {
     let commands = documented();
     check(300, &two_names(), |(name, imitation)| {
         let mut monitor = monitor.borrow_mut();
+        let [name, imitation] =
+            [name, imitation].map(|(kind, target)| (monitor.readable(&kind), monitor.readable(&target)));
         let [held, waited] = [holder, waiter].map(|client| client.generate_with(config(&name)).unwrap());
         let key = held.key().as_bytes().to_vec();
         // Two names can be one lock: that is what a key means.

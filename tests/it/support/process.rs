@@ -1,8 +1,10 @@
 //! What the operating system knows of a process and its threads. Tests that count what belongs to the whole process run in
 //! a process of their own.
 
+use super::crew::eventually;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::{env, fs};
 
 /// The name of the one test that a child process is to run.
@@ -23,6 +25,18 @@ pub(crate) fn alone(path: &str, body: impl FnOnce()) {
     assert!(child.status.success() && out.contains("1 passed"), "{name}, alone:\n{out}{err}");
     // What it has to report.
     err.lines().filter(|line| line.starts_with("endurance")).for_each(|line| eprintln!("{line}"));
+}
+
+/// Sends a child process a signal. After STOP, all its threads stand still when this returns: `kill` alone returns before that,
+/// and whatever the child does until then looks as if a stopped process had done it.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_child(child);
+    kill_process(pid, signal).unwrap();
+    if signal == Signal::STOP {
+        // The state is looked at and left: nobody else asks for it, and it ends with CONT.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        eventually("the process stands still", || waitid(WaitId::Pid(pid), options).unwrap().is_some());
+    }
 }
 
 /// How many threads of this process have a name that begins so.
@@ -75,4 +89,29 @@ pub(crate) fn descriptors() -> Vec<String> {
         .collect();
     targets.sort();
     targets
+}
+
+#[test]
+fn a_process_told_to_stop_stands_still() {
+    use std::process::Stdio;
+
+    /// Killed when dropped.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    let endless = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+    let endless = Running(endless);
+    for _ in 0..20 {
+        signal(&endless.0, Signal::STOP);
+        let stat = fs::read_to_string(format!("/proc/{}/stat", endless.0.id())).unwrap();
+        assert!(stat.contains(") T "), "{stat}");
+        signal(&endless.0, Signal::STOP);
+        signal(&endless.0, Signal::CONT);
+    }
 }

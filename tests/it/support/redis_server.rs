@@ -3,7 +3,8 @@
 //! The `redis-test` crate has one, too, but it cannot be killed and started again on its port, nor be given further
 //! arguments without spawning it oneself, and it does not wait until the server answers.
 
-use rustix::process::{Pid, Signal, kill_process};
+use super::process;
+use rustix::process::Signal;
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -88,9 +89,9 @@ impl RedisServer {
             .collect()
     }
 
-    /// Sends the server a signal, such as STOP and CONT.
+    /// Sends the server a signal, such as STOP, after which it stands still, and CONT.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(self.process.as_ref().unwrap()), signal).unwrap();
+        process::signal(self.process.as_ref().unwrap(), signal);
     }
 
     /// Ends the server as a power cut does: without a word to its clients, without saving.

@@ -3,8 +3,9 @@
 //! That test is `#[ignore]`d and named by the test that starts it. They are real processes: they can be stopped and killed.
 
 use super::crew::hang;
+use super::process;
 use crossbeam_channel::{Receiver, unbounded};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -101,8 +102,9 @@ impl Worker {
         self.answers.recv_timeout(hang()).unwrap_or_else(|e| panic!("no answer: {e}; not taken up: {:?}", self.heard))
     }
 
+    /// Sends the process a signal; after STOP it stands still.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        process::signal(&self.child, signal);
     }
 
     /// Ends the process without a word, and waits until it is gone.

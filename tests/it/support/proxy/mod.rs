@@ -125,14 +125,14 @@ impl Proxy {
         self.shared.toxics.lock().set_trap(what, before, lot)
     }
 
-    /// Keeps what the server sends on a connection; the first one is number 1.
-    pub(crate) fn hold_back(&self, number: usize) {
-        self.shared.toxics.lock().hold(number, Way::ToClient, true);
+    /// Keeps what the server sends on the connections that have subscribed, or on the others, new ones included.
+    pub(crate) fn hold_back(&self, inboxes: bool) {
+        self.shared.toxics.lock().hold(inboxes, true);
     }
 
-    /// Delivers what was held back on a connection, and goes on.
-    pub(crate) fn let_through(&self, number: usize) {
-        self.shared.toxics.lock().hold(number, Way::ToClient, false);
+    /// Delivers what was held back on the connections that have subscribed, or on the others, and goes on.
+    pub(crate) fn let_through(&self, inboxes: bool) {
+        self.shared.toxics.lock().hold(inboxes, false);
         self.shared.released.notify_all();
     }
 }

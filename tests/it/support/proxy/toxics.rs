@@ -55,8 +55,6 @@ pub(super) struct Link {
     pub(super) server: Arc<TcpStream>,
     /// By way: nothing goes this way any more, and its end does not either.
     dead: [bool; 2],
-    /// By way: nothing goes this way for now.
-    held: [bool; 2],
     /// By way: later by so much.
     late: [Duration; 2],
     /// The lots of the replies that are due.
@@ -72,7 +70,6 @@ impl Link {
             client,
             server,
             dead: [false; 2],
-            held: [false; 2],
             late: [Duration::ZERO; 2],
             due: VecDeque::new(),
             is_inbox: false,
@@ -113,6 +110,8 @@ pub(super) struct Toxics {
     /// By way: bytes of all connections are lost for now.
     lossy: [bool; 2],
     lose_messages: bool,
+    /// For connections that have not subscribed, and for those that have: nothing goes to the client for now.
+    held: [bool; 2],
     pub(super) slice: bool,
     traps: Vec<Trap>,
 }
@@ -151,10 +150,8 @@ impl Toxics {
         self.live().filter(|link| also(link.is_inbox)).for_each(|link| link.dead = [true; 2]);
     }
 
-    pub(super) fn hold(&mut self, number: usize, way: Way, on: bool) {
-        if let Some(link) = self.link(number) {
-            link.held[way as usize] = on;
-        }
+    pub(super) fn hold(&mut self, inboxes: bool, on: bool) {
+        self.held[usize::from(inboxes)] = on;
     }
 
     pub(super) fn reset(&mut self) {
@@ -162,10 +159,8 @@ impl Toxics {
     }
 
     pub(super) fn close(&mut self) {
-        self.live().for_each(|link| {
-            link.held = [false; 2];
-            link.close();
-        });
+        self.held = [false; 2];
+        self.live().for_each(|link| link.close());
     }
 
     pub(super) fn set_trap(&mut self, what: Sent, before: usize, lot: Lot) -> Fired {
@@ -231,7 +226,8 @@ impl Toxics {
 
     /// Whether a frame that is to be written must wait.
     pub(super) fn is_held(&mut self, number: usize, way: Way) -> bool {
-        self.link(number).is_some_and(|link| link.held[way as usize])
+        let held = self.held;
+        way == Way::ToClient && self.link(number).is_some_and(|link| held[usize::from(link.is_inbox)])
     }
 
     /// Whether a frame that is to be written is lost.
