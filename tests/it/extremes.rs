@@ -54,7 +54,7 @@ fn usable<T>(result: Result<T, Error>) -> Option<T> {
         Err(Error::InvalidConfig { what, value, hint }) => {
             let says = |word: &&str| hint.contains(*word);
             let remedies = ["give", "choose", "write", "enable", "leave", "save", "add", "must be"];
-            assert!(!what.is_empty() && remedies.iter().any(|word| says(word)), "{what} {value:?}: {hint}");
+            assert!(!what.is_empty() && remedies.iter().any(says), "{what} {value:?}: {hint}");
             None
         }
         Err(other) => panic!("{other:?}"),
