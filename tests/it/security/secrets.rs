@@ -7,7 +7,7 @@ use crate::support::crew::{HANG, eventually};
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
-use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, RedisBuilder, RedisLockProcessor};
 use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -222,6 +222,11 @@ fn a_forger() {
     assert!((0..10).any(|_| timed().contains(FORGED)));
 }
 
+/// A connection on which a busy machine is never too slow.
+fn patient(url: &str) -> RedisBuilder {
+    RedisLockProcessor::builder(url).unwrap().connect_timeout(HANG).io_timeout(HANG)
+}
+
 /// Whatever right is missing, the server's words about it do not name the user: from 7.2 on they begin with that name.
 fn rights_that_are_missing() {
     let server = RedisServer::start();
@@ -242,8 +247,8 @@ fn rights_that_are_missing() {
             .unwrap();
         let url = tcp("redis", format!("127.0.0.1:{}", server.port()));
         // It has no right to another database.
-        assert!(refused(DLockGenerator::connect(&format!("{url}1"))).contains("denied"));
-        let processor = || RedisLockProcessor::connect(&url).unwrap();
+        assert!(refused(patient(&format!("{url}1")).connect()).contains("denied"));
+        let processor = || patient(&url).connect().unwrap();
         let held = holder.generate("RIGHTS", "held").unwrap();
         let guard = held.lock().unwrap();
         let mut denials = 0;
@@ -252,9 +257,8 @@ fn rights_that_are_missing() {
             for target in ["held", "free"] {
                 let lock = generator.generate("RIGHTS", target).unwrap();
                 let tried = lock.try_lock_for(Duration::from_millis(60));
-                let outcomes =
-                    [tried.and_then(|guard| guard.map_or(Ok(()), |guard| guard.unlock())), lock.is_locked().map(drop)];
-                for outcome in outcomes {
+                let unlocked = tried.and_then(|guard| guard.map_or(Ok(()), |guard| guard.unlock()));
+                for outcome in [unlocked, lock.try_lock().map(drop), lock.is_locked().map(drop)] {
                     denials += usize::from(outcome.is_err_and(|error| refused::<()>(Err(error)).contains("denied")));
                 }
             }
@@ -282,8 +286,7 @@ fn rights_that_are_missing() {
             }
         });
         for listener in [true, false] {
-            let builder = RedisLockProcessor::builder(&tcp("redis", denying)).unwrap();
-            let processor = || builder.clone().connect_timeout(HANG).io_timeout(HANG).build().unwrap();
+            let processor = || patient(&tcp("redis", denying)).build().unwrap();
             let names = |shown: String| assert!(shown.contains("***"), "{shown}");
             names(refused(processor().open_inbox("c", HANG).map(drop)));
             let generator = DLockGenerator::builder().listener(listener).build(processor()).unwrap();
