@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::hold::{Hold, Reentry};
+use crate::log;
 use crate::owner::{self, current_thread};
 use crate::passing::Lingering;
 use crate::queue::Waiter;
@@ -309,6 +310,7 @@ impl Key {
             Phase::Held(mut tenure) => {
                 if let Phase::Releasing { ending, .. } = &mut state.phase {
                     *ending = Some(Arc::clone(&tenure.locker));
+                    state.released = Some(Arc::clone(&tenure.locker));
                 }
                 state.tenure_ends(&mut tenure, client.clock.now());
                 client.forget_kept(self);

@@ -7,6 +7,7 @@
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::processor::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};

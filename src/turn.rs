@@ -8,6 +8,7 @@ use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::key::Key;
 use crate::locker;
+use crate::log;
 use crate::owner::current_thread;
 use crate::queue::Waiter;
 use crate::recall::Recall;
@@ -82,6 +83,7 @@ impl Key {
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
         let mut recall: Option<Recall> = None;
+        let mut was_behind_release = false;
         loop {
             let sent_at = client.clock.now();
             let limit = patience.limit(sent_at, client.processor.command_limit());
@@ -112,6 +114,15 @@ impl Key {
                         question = self.first_question(client, settings, patience);
                     }
                     self.state().ask_about(question.locker());
+                }
+                // The server did not know the script of the release before, so that this question overtook it. The release
+                // was sent again before this answer was delivered: the next question comes behind it.
+                Answer::Busy { busy, unsettled: None }
+                    if patience.is_one_attempt()
+                        && !std::mem::replace(&mut was_behind_release, true)
+                        && self.state().released.as_deref() == Some(&*busy.holder) =>
+                {
+                    question = self.new_question(client, settings, false);
                 }
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
