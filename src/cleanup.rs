@@ -106,7 +106,8 @@ impl Cleanup {
         list.last_id += 1;
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let leftover = Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
+        let leftover =
+            Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 

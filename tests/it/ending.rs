@@ -50,6 +50,7 @@ fn left_by(event: &str) -> Vec<String> {
                 let target = format!("{place}-{end}-{n}");
                 let status = Command::new(&program)
                     .args([&server.url(), &target, place, end, event])
+                    .env("RUST_BACKTRACE", "0")
                     .stderr(Stdio::null())
                     .status()
                     .unwrap();

@@ -181,7 +181,14 @@ impl<L: Line> Lane<L> {
         while claim == Claim::Appointed || !call.is_over() {
             let state = self.state.lock();
             let writes = claim == Claim::Appointed || call.is_queued();
-            let state = if writes { self.write(state, call, deadline, claim) } else { state };
+            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
+            if now() >= deadline {
+                // As long as it is here it might be appointed again, and again.
+                if call.leave_sent() {
+                    state.writing = false;
+                }
+                return self.hand_on(state, true);
+            }
             self.hand_on(state, true);
             claim = match call.wait_sent(deadline) {
                 Wake::Done | Wake::TimedOut => return,

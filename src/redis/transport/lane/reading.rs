@@ -75,7 +75,7 @@ impl<L: Line> Lane<L> {
             return false;
         };
         drop(state);
-        let role = Role::reading(self, epoch);
+        let role = Role::reading(self, Some(own), epoch);
         loop {
             let overdue = oldest + self.settings.io_timeout;
             let look = Look::at(&mut inbound, |inbound| {
@@ -115,7 +115,7 @@ impl<L: Line> Lane<L> {
             }
             let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
             drop(state);
-            let role = Role::reading(self, epoch);
+            let role = Role::reading(self, None, epoch);
             let look = Look::at(&mut inbound, Hears::fill_now);
             let more = matches!(look.result, Ok(true));
             self.take_in(epoch, inbound, look, None);

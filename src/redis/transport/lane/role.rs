@@ -1,25 +1,30 @@
 //! A role that is given back also by a panic.
 
 use super::super::line::Line;
+use super::super::pending::Pending;
 use super::Lane;
+use crate::sync::atomic::Ordering;
 use std::io;
+use std::sync::Arc;
 
 /// A role in the hands of the calling thread. [`end`](Self::end) it where the role was given back or kept on purpose. Dropped without
-/// that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is cut.
+/// that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is cut. The call of the thread is
+/// left: nobody is there any more to be given a duty.
 #[must_use]
 pub(super) struct Role<'a, L: Line> {
     lane: &'a Lane<L>,
+    own: Option<&'a Arc<Pending>>,
     /// The connection that is read; `None` for the role of writing.
     reads: Option<u64>,
 }
 
 impl<'a, L: Line> Role<'a, L> {
-    pub(super) fn writing(lane: &'a Lane<L>) -> Self {
-        Self { lane, reads: None }
+    pub(super) fn writing(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>) -> Self {
+        Self { lane, own, reads: None }
     }
 
-    pub(super) fn reading(lane: &'a Lane<L>, epoch: u64) -> Self {
-        Self { lane, reads: Some(epoch) }
+    pub(super) fn reading(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+        Self { lane, own, reads: Some(epoch) }
     }
 
     pub(super) fn end(self) {
@@ -35,7 +40,15 @@ impl<L: Line> Drop for Role<'_, L> {
             (None, Some(session)) => session.outbound.is_none().then_some(session.epoch),
             (_, None) => None,
         };
-        if self.reads.is_none() {
+        let mut is_writer = self.reads.is_none();
+        if let Some(own) = self.own.filter(|own| !own.is_posted) {
+            is_writer |= own.leave().1.write;
+            state.queue.retain(|call| !Arc::ptr_eq(call, own));
+            self.lane.load.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(posted) = self.own {
+            is_writer |= posted.leave_sent();
+        }
+        if is_writer {
             state.writing = false;
             state.gathering = false;
         }

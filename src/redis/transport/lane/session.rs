@@ -3,7 +3,7 @@
 use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::{Pending, Taken};
 use super::IDLE;
-use crate::sync::now;
+use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -131,8 +131,14 @@ impl<L: Line> Session<L> {
 
     /// Ends the connection; the calls that were written to it.
     pub(super) fn abort(self) -> Vec<Arc<Pending>> {
-        self.cut.cut();
-        self.due.into_iter().map(|due| due.call).collect()
+        let Self { outbound, inbound, cut, due, .. } = self;
+        // Whatever becomes of the connection, the calls are told.
+        let _ = guarded(|| {
+            cut.cut();
+            drop((outbound, inbound, cut));
+            Ok(())
+        });
+        due.into_iter().map(|due| due.call).collect()
     }
 }
 

@@ -38,7 +38,7 @@ impl<L: Line> Lane<L> {
             }
         }
         state.writing = true;
-        let role = Role::writing(self);
+        let role = Role::writing(self, Some(own));
         let state = self.write_all(state, own, deadline, claim);
         role.end();
         state
@@ -95,7 +95,7 @@ impl<L: Line> Lane<L> {
     /// there to go on. Without a connection they fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
-        let role = Role::writing(self);
+        let role = Role::writing(self, None);
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
         let mut state = match idle {
@@ -162,8 +162,7 @@ impl<L: Line> Lane<L> {
         session.queue_up(queue.drain(..), &mut bytes, slack, since);
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
-        let written =
-            guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
+        let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
         if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
             return self.state.lock();
         }

@@ -133,7 +133,8 @@ impl Network {
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
             assert!([b'#', POSTED].contains(&bytes[0]), "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
-            let is_unknown = bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
+            let is_unknown =
+                bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
             if is_unknown {
                 net.unknown.push(call);
             } else {

@@ -30,8 +30,7 @@ pub(super) const POSTS: Scenario = Scenario {
 pub(super) const POSTS_FAULTY: Scenario = Scenario { faults: SOME, ..POSTS };
 
 /// Steps of connections panic.
-pub(super) const PANICS: Scenario =
-    Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
+pub(super) const PANICS: Scenario = Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
 
 /// Several post on one connection and go on, while others call.
 pub(super) const POSTING: Scenario = Scenario {
@@ -44,8 +43,7 @@ pub(super) const POSTING: Scenario = Scenario {
 };
 
 /// The server does not know the scripts of some of them.
-pub(super) const POSTING_UNKNOWN: Scenario =
-    Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
+pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
 
 pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
 
