@@ -9,8 +9,10 @@
 //! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
 
 use crate::backoff::Backoff;
+use crate::client::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::log;
 use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::schedule::Schedule;
 use crate::sync::Mutex;
@@ -55,6 +57,8 @@ pub(crate) struct Leftover {
     failures: u32,
     /// Answered releases.
     answers: u32,
+    /// Keeps the end of the main thread waiting.
+    _ticket: Option<Ticket>,
 }
 
 /// The list.
@@ -77,6 +81,18 @@ impl Cleanup {
 
     /// Puts a locker on the list, due at once. The caller wakes the retry thread.
     pub(crate) fn add(&self, key: &str, locker: &Arc<str>, lease: Duration, ending: Ending) {
+        self.add_awaited(key, locker, lease, ending, None);
+    }
+
+    /// As [`add`](Self::add), with the ticket of a posted release, which is dropped when the locker is cleaned up.
+    pub(crate) fn add_awaited(
+        &self,
+        key: &str,
+        locker: &Arc<str>,
+        lease: Duration,
+        ending: Ending,
+        ticket: Option<Ticket>,
+    ) {
         if ending == Ending::GivenUp {
             log::debug!("lock {key:?}: locker {locker:?} is given up");
         } else {
@@ -91,7 +107,8 @@ impl Cleanup {
         list.last_id += 1;
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let leftover = Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0 };
+        let leftover =
+            Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 

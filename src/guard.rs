@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
+use crate::log;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -9,11 +10,24 @@ use std::time::Duration;
 
 /// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
 ///
-/// It belongs to the thread that locked: it cannot be sent to another one, though others may look at it. Dropping
-/// it sends the release and does not wait for the store's answer, unless other threads of this process wait for the lock: they
-/// are seen to with the same answer. A release that fails is repeated in the background, and logged; a lease that turns out
-/// lost by then is told to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits, and returns what
-/// came of it.
+/// It belongs to the thread that locked: it cannot be sent to another one, though others may look at it.
+///
+/// Dropping it writes the release to the connection and does not wait for the store's answer, unless threads of this process are
+/// waiting for the lock: then it waits, because the answer decides who of them is next. It blocks for the writing, at most for the limit of
+/// one command (a second, unless set otherwise) where the connection takes nothing. A release that fails is repeated in the
+/// background, and logged. A lease that turns out lost by then is told to the log, to [`lost`](Self::lost) and to the hook.
+/// [`unlock`](Self::unlock) waits, and returns what came of it.
+///
+/// # The end of the program
+///
+/// On Linux with the GNU C library and on macOS, the end of the main thread (`main` returns or panics, or calls `exit`) waits for
+/// the answers to the releases of dropped guards, of all generators that the main thread has used, on whichever thread they were
+/// dropped; and for their repetition where the server had forgotten the script or the connection was cut. It waits at most for twice the limit of a command. A
+/// lock can stay behind for its lease where nothing waits: on other platforms, when another thread calls `exit`, when
+/// the main thread has used the generator for nothing, after `abort` or a signal, and when the server does not answer in time. In the first three of
+/// these cases the release was still written, and stays without effect only if the server had forgotten the script or the connection was cut since the
+/// lock. Where that matters, call [`DLockGenerator::close`](crate::DLockGenerator::close), or
+/// [`unlock`](Self::unlock), before the end.
 ///
 /// The owner is the *thread*, not a task of an async program: do not keep a guard over an `.await`. Where the executor may move the task, the
 /// compiler refuses it; on an executor with a single thread it compiles, and another task of that thread that locks *reenters*: two

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::hold::{Hold, Reentry};
+use crate::log;
 use crate::owner::{self, current_thread};
 use crate::passing::Lingering;
 use crate::queue::Waiter;
@@ -324,6 +325,9 @@ impl Key {
     ) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {
+                if matches!(state.phase, Phase::Releasing { .. }) {
+                    state.released = Some(Arc::clone(&tenure.locker));
+                }
                 state.tenure_ends(&mut tenure, client.clock.now());
                 client.forget_kept(self);
                 self.hold.end();

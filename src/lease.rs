@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
+use crate::log;
 use crate::loss_hook::LossHook;
 use crate::owner;
 use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};

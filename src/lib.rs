@@ -241,6 +241,7 @@ mod lease;
 mod listener;
 mod lock;
 mod locker;
+mod log;
 mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]

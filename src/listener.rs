@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::processor::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};

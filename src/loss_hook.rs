@@ -2,6 +2,7 @@
 //! renewal and no unlock.
 
 use crate::error::LeaseLoss;
+use crate::log;
 use crate::sync::{Mutex, contain, thread};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::fmt;

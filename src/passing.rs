@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::key::Key;
+use crate::log;
 use crate::owner::current_thread;
 use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::{Phase, State};

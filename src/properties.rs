@@ -6,6 +6,7 @@
 
 use crate::config::check_lease;
 use crate::error::Error;
+use crate::log;
 use crate::one_line::OneLine;
 use std::collections::HashMap;
 use std::path::Path;

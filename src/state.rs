@@ -84,6 +84,8 @@ pub(crate) struct State {
     gap_at: Option<Moment>,
     /// Who is told of the loss of the current hold.
     pub(crate) watchers: Vec<Sender<()>>,
+    /// The locker of the tenure that was released last, answered or not.
+    pub(crate) released: Option<Arc<str>>,
 }
 
 impl State {
@@ -96,6 +98,7 @@ impl State {
             failures: 0,
             gap_at: None,
             watchers: Vec::new(),
+            released: None,
         }
     }
 

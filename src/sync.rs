@@ -16,6 +16,15 @@ mod imp {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
     }
 
+    /// Runs a step of a connection. A panic of it is an error.
+    pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+        contain(step).unwrap_or_else(|panic| {
+            // Its destructor might panic, too.
+            std::mem::forget(panic);
+            Err(std::io::Error::other("a panic while the connection was used"))
+        })
+    }
+
     /// The moment from which limits and time-outs count.
     #[inline]
     pub(crate) fn now() -> std::time::Instant {
@@ -32,7 +41,7 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, now, thread};
+    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, guarded, now, thread};
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
 }

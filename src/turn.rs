@@ -9,6 +9,7 @@ use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::{BackendFailure, Error};
 use crate::key::Key;
 use crate::locker;
+use crate::log;
 use crate::owner::current_thread;
 use crate::queue::Waiter;
 use crate::recall::Recall;
@@ -85,6 +86,7 @@ impl Key {
         let mut recall: Option<Recall> = None;
         // Whether an answer said that the key is somebody else's. Then a question that fails for want of time is no error.
         let mut is_busy = false;
+        let mut was_behind_release = false;
         loop {
             let sent_at = client.clock.now();
             let wait = question.wait;
@@ -140,6 +142,16 @@ impl Key {
                 {
                     is_busy = true;
                     question = self.first_question(client, settings, patience);
+                }
+                // The server did not know the script of the release before, so that this question overtook it. The release
+                // was sent again before this answer was delivered: the next question comes behind it.
+                Answer::Busy { busy, unsettled: None }
+                    if patience.is_one_attempt()
+                        && !std::mem::replace(&mut was_behind_release, true)
+                        && self.state().released.as_deref() == Some(&*busy.holder) =>
+                {
+                    is_busy = true;
+                    question = self.new_question(client, settings, false);
                 }
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, contain, mutant};

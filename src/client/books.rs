@@ -4,6 +4,7 @@ use super::Client;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::Key;
+use crate::log;
 use crate::schedule::Schedule;
 use crate::sync::atomic::Ordering;
 use crate::tenure::Tenure;

@@ -4,6 +4,7 @@ use super::Client;
 use crate::cleanup::Leftover;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::log;
 use crate::retry;
 use crate::sync::thread;
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! Giving back what a client has in the store: at once, or by the clean-up list.
 
-use super::Client;
+use super::{Client, Ticket};
 use crate::backoff::Backoff;
 use crate::cleanup::{Cleanup, Ending};
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
+use crate::log;
 use crate::loss_hook::LossHook;
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
 use crate::sync::{mutant, thread};
@@ -30,6 +31,8 @@ struct Posted {
     cleanup: Arc<Cleanup>,
     on_lost: Option<Arc<LossHook>>,
     key: String,
+    /// For the end of the main thread.
+    ticket: Ticket,
 }
 
 impl Posted {
@@ -45,9 +48,9 @@ impl Posted {
             }
             Ok(_) => {}
             Err(error) => {
-                log::info!("lock {:?}: {:?} is to be released again: {error}", self.key, tenure.locker);
+                log::info!("lock {:?}: release of {:?} not confirmed, repeated: {error}", self.key, tenure.locker);
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.cleanup.add(&self.key, &tenure.locker, tenure.lease(), ending);
+                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
                 if let Some(client) = self.client.upgrade() {
                     client.wake_cleanup();
                 }
@@ -112,9 +115,11 @@ impl Client {
             cleanup: Arc::clone(&self.cleanup),
             on_lost: self.on_lost.clone(),
             key: key.to_owned(),
+            ticket: self.unanswered.ticket(),
         };
         let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
         if self.processor.post_release(&request, limit, done) {
+            self.note_use();
             self.collect_soon();
         }
     }

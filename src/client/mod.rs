@@ -8,11 +8,15 @@
 //! | `mod.rs` | what a client is; its keys; how it asks its store |
 //! | `books.rs` | what its two workers have to do when |
 //! | `giving_back.rs` | how it gives back what it has in the store |
+//! | `ending.rs` | what the end of the main thread waits for |
 //! | `closing.rs` | its end |
 
 mod books;
 mod closing;
+mod ending;
 mod giving_back;
+
+pub(crate) use ending::Ticket;
 
 use crate::activity::Activity;
 use crate::cleanup::Cleanup;
@@ -22,6 +26,7 @@ use crate::error::{BackendFailure, Error};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::locker::ClientId;
+use crate::log;
 use crate::loss_hook::LossHook;
 use crate::processor::{LockProcessor, Outcome, Request, run};
 use crate::schedule::Schedule;
@@ -30,6 +35,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::timer::Timer;
 use crate::worker::Worker;
 use books::Held;
+use ending::Unanswered;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -39,6 +45,7 @@ pub(crate) struct Client {
     pub(crate) processor: Box<dyn LockProcessor>,
     pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
+    unanswered: Arc<Unanswered>,
     id: ClientId,
     /// The process that has the threads and the connection.
     pid: u32,
@@ -70,9 +77,10 @@ impl Client {
         on_lost: Option<LossHook>,
     ) -> Result<Arc<Self>, Error> {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
-        Ok(Arc::new_cyclic(|this| Self {
+        let client = Arc::new_cyclic(|this| Self {
             processor,
             cleanup: Arc::new(Cleanup::new(clock.clone())),
+            unanswered: Arc::default(),
             id,
             pid: std::process::id(),
             this: Weak::clone(this),
@@ -90,7 +98,9 @@ impl Client {
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
-        }))
+        });
+        client.note_use();
+        Ok(client)
     }
 
     pub(crate) fn id(&self) -> &str {

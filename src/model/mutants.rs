@@ -101,6 +101,12 @@ pub(crate) enum Mutant {
     KeepsTheRole,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
+    /// Who posts leaves the writing to whoever writes, and goes on.
+    PostsAndLeaves,
+    /// A posted script that turns out unknown is queued again after those were woken whose answers came behind it.
+    RepeatsLate,
+    /// A panic of a connection keeps the role of writing.
+    KeepsRoleInPanic,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

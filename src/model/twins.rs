@@ -102,6 +102,17 @@ pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
     Ok(work())
 }
 
+/// A panic that a scenario asks for, and that is not told of.
+pub(crate) struct Injected;
+
+/// Runs a step of a connection. A panic of it that the scenario asked for is an error.
+pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+        if panic.is::<Injected>() { Err(std::io::Error::other("a panic")) } else { resume_unwind(panic) }
+    })
+}
+
 /// A random number that is the same when a schedule is replayed.
 pub(crate) fn die(_salt: u32) -> u32 {
     shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())

@@ -36,6 +36,7 @@ use super::request::millis;
 use super::script::Packed;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
 use crate::sync::Mutex;
 use ::redis::Value;

@@ -3,6 +3,7 @@
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::Lazy;
+use std::ops::Range;
 
 const ISSUE: &str = include_str!("../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../scripts/hand_over.lua");
@@ -105,6 +106,8 @@ pub(crate) struct Packed {
     pub(crate) replies: usize,
     /// Where the five digits of a slack stand in `bytes`.
     pub(crate) slack_at: Vec<usize>,
+    /// The last script that was added by its hash, and where the hash stands in `bytes` with its command's name.
+    hashed: Option<(&'static Script, Range<usize>)>,
 }
 
 impl Packed {
@@ -120,8 +123,10 @@ impl Packed {
             self.bulk("EVAL");
             self.bulk(&call.script.text);
         } else {
+            let start = self.bytes.len();
             self.bulk("EVALSHA");
             self.bulk(&call.script.sha);
+            self.hashed = Some((call.script, start..self.bytes.len()));
         }
         self.bulk(match call.key_count {
             1 => "1",
@@ -140,6 +145,18 @@ impl Packed {
         if call.slack == Slack::Last {
             self.bulk_with_slack("", "");
         }
+    }
+
+    /// Puts the full text in the place of the hash of a call that is alone here.
+    pub(crate) fn spell_out(&mut self) {
+        let Some((script, hash)) = self.hashed.take() else { return };
+        let mut spelt = Self { bytes: self.bytes[..hash.start].to_vec(), ..Self::default() };
+        spelt.bulk("EVAL");
+        spelt.bulk(&script.text);
+        let longer = spelt.bytes.len() - hash.end;
+        spelt.bytes.extend_from_slice(&self.bytes[hash.end..]);
+        self.bytes = spelt.bytes;
+        self.slack_at.iter_mut().for_each(|at| *at += longer);
     }
 
     /// Adds a command of plain words.
@@ -214,6 +231,19 @@ mod tests {
             let end = packed.bytes.len() - 7;
             assert_eq!(packed.slack_at, if slack == Slack::None { vec![] } else { vec![end] });
             assert_eq!(packed.replies, 1);
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_spelt_out_is_the_one_with_the_full_text() {
+        let (keys, args) = (["k", "q", "", ""], ["locker-1", "5", "", "", "", ""]);
+        for slack in [Slack::None, Slack::Last, Slack::In(1)] {
+            let call = Call { script: &RELEASE, keys, key_count: 2, args, arg_count: 2, slack };
+            let (mut spelt, mut full) = (Packed::for_one(), Packed::for_one());
+            spelt.push(&call, false);
+            spelt.spell_out();
+            full.push(&call, true);
+            assert_eq!((spelt.bytes, spelt.slack_at, spelt.replies), (full.bytes, full.slack_at, full.replies));
         }
     }
 }

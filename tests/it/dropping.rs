@@ -138,3 +138,50 @@ fn who_drops_all_leaves_nothing() {
         assert_eq!(server.run::<u64>(&["EXISTS", &key]), 0);
     }
 }
+
+/// Drops a guard of a lock whose scripts the server has forgotten, and tries it at once; how often it is said to be held.
+fn missed(server: &RedisServer, lock: &DistributedReentrantLock, forget: impl Fn()) -> usize {
+    let mut missed = 0;
+    for _ in 0..200 {
+        let guard = lock.lock().unwrap();
+        server.run::<()>(&["SCRIPT", "FLUSH"]);
+        forget();
+        drop(guard);
+        missed += usize::from(lock.try_lock().unwrap().is_none());
+    }
+    missed
+}
+
+#[test]
+fn a_dropped_lock_is_free_at_once_when_the_server_has_forgotten_the_scripts() {
+    let server = RedisServer::start();
+    let generator = connect(&server.url());
+    assert_eq!(missed(&server, &warm(&generator), || ()), 0);
+}
+
+#[test]
+fn a_dropped_lock_is_free_at_once_when_the_server_knows_only_the_script_that_takes_it() {
+    let server = RedisServer::start();
+    let (generator, other) = (connect(&server.url()), connect(&server.url()));
+    let lock = warm(&generator);
+    let (elsewhere, apart) = (other.generate_with(config("x", HOUR)).unwrap(), config("apart", HOUR));
+    let missed = missed(&server, &lock, || {
+        // A fresh client asks by the script first, and leaves its own lock.
+        let apart = connect(&server.url()).generate_with(apart.clone()).unwrap().unguarded();
+        let _ = apart.try_lock().unwrap();
+    });
+    assert_eq!(missed, 0);
+    // The same with a lock that was busy a moment ago, which is asked for by the script.
+    let mut missed = 0;
+    for n in 0..50 {
+        let held = elsewhere.lock().unwrap();
+        assert!(lock.try_lock().unwrap().is_none());
+        held.unlock().unwrap();
+        let guard = lock.lock().unwrap();
+        server.run::<()>(&["SCRIPT", "FLUSH"]);
+        connect(&server.url()).generate_with(config(&format!("apart-{n}"), HOUR)).unwrap().unguarded().lock().unwrap();
+        drop(guard);
+        missed += usize::from(lock.try_lock().unwrap().is_none());
+    }
+    assert_eq!(missed, 0);
+}

@@ -107,7 +107,9 @@ impl Cuts for End {
 }
 
 fn command() -> Packed {
-    Packed { bytes: vec![b'x'], replies: 1, slack_at: Vec::new() }
+    let mut packed = Packed::default();
+    packed.words(&["PING"]);
+    packed
 }
 
 fn transport() -> (Crowded, Transport<Crowded>) {

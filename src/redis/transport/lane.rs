@@ -21,8 +21,14 @@
 //!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
 //! 6. Who gives way before it writes has the role of writing only if nobody took it over meanwhile: `gathering` is there for
 //!    one of them to take.
+//! 7. A posted call is handed to the system before `post` returns, unless its limit ends or its connection breaks. A poster that
+//!    finds the writer giving way gives way once itself, and then takes the role over if its call is still queued. A
+//!    poster that finds the writer in the middle of a write waits for its end.
+//! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
+//!    (`role.rs`).
 
 mod reading;
+mod role;
 mod session;
 mod writing;
 
@@ -30,6 +36,7 @@ use super::giving_way::GivingWay;
 use super::line::Line;
 use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::one_line::OneLine;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, mutant, now};
@@ -89,6 +96,17 @@ struct State<L: Line> {
     next_epoch: u64,
     epoch_step: u64,
     closed: bool,
+}
+
+/// By what right a caller writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// Nobody else has the role. Others may call first.
+    Free,
+    /// Nobody else has it, or who has it gives way to others. It was waited for long enough.
+    AtOnce,
+    /// It was given the role.
+    Appointed,
 }
 
 type Guard<'a, L> = MutexGuard<'a, State<L>>;
@@ -157,8 +175,9 @@ impl<L: Line> Lane<L> {
         self.numbered.store(0, Ordering::Relaxed);
     }
 
-    /// Sends a call without waiting for its answer, which its callback is given. Blocks only while the connection takes no
-    /// more bytes, at most until the deadline.
+    /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
+    /// deadline has come or the connection broke. Blocks until then: while a connection is opened, while it takes no more bytes,
+    /// and for a moment while another caller writes.
     pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
         let mut state = self.state.lock();
         if state.closed {
@@ -168,7 +187,46 @@ impl<L: Line> Lane<L> {
         state.queue.push_back(Arc::clone(call));
         // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
         // were written with it need a reader.
-        self.hand_on(self.write(state, call, deadline, false), !mutant!(PostsUnread));
+        self.hand_on(self.write(state, call, deadline, Claim::Free), !mutant!(PostsUnread));
+        if !call.is_over() && !mutant!(PostsAndLeaves) {
+            self.see_sent(call, deadline);
+        }
+        if call.leave_sent() {
+            let mut state = self.state.lock();
+            state.writing = false;
+            self.hand_on(state, true);
+        }
+    }
+
+    /// Waits until somebody else has written a posted call, or writes it.
+    fn see_sent(&self, call: &Arc<Pending>, deadline: Instant) {
+        let at = now();
+        if at < deadline && self.load() > 1 {
+            // Others that were answered by now may call or post meanwhile: then one write is for all of them.
+            let _ = self.settings.giving_way.give_way(at, self.load());
+        }
+        let mut claim = Claim::AtOnce;
+        // Also when the call is sent by now: a duty has to be done.
+        while claim == Claim::Appointed || !call.is_over() {
+            let state = self.state.lock();
+            let writes = claim == Claim::Appointed || call.is_queued();
+            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
+            if now() >= deadline {
+                // As long as it is here it might be appointed again, and again.
+                if call.leave_sent() {
+                    state.writing = false;
+                }
+                return self.hand_on(state, true);
+            }
+            self.hand_on(state, true);
+            claim = match call.wait_sent(deadline) {
+                Wake::Done | Wake::TimedOut => return,
+                Wake::Duty => {
+                    call.take_duties();
+                    Claim::Appointed
+                }
+            };
+        }
     }
 
     /// Sends a call, unless its time is over `at` this moment; [`finish`](Self::finish) must follow, at once or after
@@ -187,7 +245,7 @@ impl<L: Line> Lane<L> {
         }
         state.queue.push_back(Arc::clone(call));
         state.is_back();
-        let state = self.write(state, call, deadline, false);
+        let state = self.write(state, call, deadline, Claim::Free);
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads && !mutant!(WritesUnread));
     }
@@ -196,7 +254,7 @@ impl<L: Line> Lane<L> {
     pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
         let state = self.state.lock();
         call.attend();
-        let state = if state.has_work() { self.write(state, call, deadline, false) } else { state };
+        let state = if state.has_work() { self.write(state, call, deadline, Claim::Free) } else { state };
         let reads = !state.will_read(call);
         self.hand_on(state, reads);
     }
@@ -246,7 +304,7 @@ impl<L: Line> Lane<L> {
                 Wake::Duty => {
                     let duties = call.take_duties();
                     let state = self.state.lock();
-                    let state = if duties.write { self.write(state, call, deadline, true) } else { state };
+                    let state = if duties.write { self.write(state, call, deadline, Claim::Appointed) } else { state };
                     if now() >= deadline && !mutant!(AppointsItself) {
                         // Not now: as long as it is here it might be appointed again, and again.
                         return false;

@@ -9,11 +9,17 @@
 //!
 //! A duty is set beside the phase when the caller is woken to write or to read for all. Lock order: the lane's state, then
 //! a call.
+//!
+//! A posted call has no caller that waits for its answer. Its poster stays until the call's bytes are handed to the
+//! system, so the poster can be given the duty to write, and never the one to read. A posted script that the server
+//! does not know goes back from `Written` to `Queued` once, with its full text.
 
 use super::routes::Passage;
 use crate::error::Error;
+use crate::log;
+use crate::redis::classify::is_noscript;
 use crate::redis::script::Packed;
-use crate::sync::{Condvar, Mutex, mutant, now};
+use crate::sync::{Condvar, Mutex, contain, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -63,6 +69,10 @@ struct Core {
     passage: Passage,
     /// Whether the caller is, or is about to be, here to do what it is woken for.
     is_attended: bool,
+    /// Whether the system was given all bytes of a posted call.
+    is_sent: bool,
+    /// Whether a posted call was queued again, with its full text.
+    is_repeated: bool,
     answer: Answer,
     /// It failed because there was no connection to be had.
     unconnected: bool,
@@ -80,8 +90,21 @@ pub(crate) enum Wake {
 
 impl Core {
     fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Queued | Phase::Written) && (self.is_attended || mutant!(WaitsTwice))
+        matches!(self.phase, Phase::Queued | Phase::Written)
+            && !self.is_sent
+            && (self.is_attended || mutant!(WaitsTwice))
     }
+}
+
+/// What a reply was to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nobody waits for it, or more are missing.
+    Kept,
+    /// The last one: the call is to be woken.
+    Last,
+    /// The server does not know the script of a posted call, which has to be queued again.
+    Again,
 }
 
 impl Duties {
@@ -101,16 +124,26 @@ impl Pending {
         Self::with(packed, passage, false, None)
     }
 
-    /// A call that nobody waits for.
+    /// A call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s when it is sent.
     pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
-        Self::with(packed, passage, false, Some(callback))
+        Self::with(packed, passage, true, Some(callback))
     }
 
     fn with(packed: Packed, passage: Passage, is_attended: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted) = (packed.replies, callback.is_some());
         let (duties, answer) = (Duties::default(), Answer::default());
-        let core =
-            Core { phase: Phase::Queued, duties, packed, passage, is_attended, answer, unconnected: false, callback };
+        let core = Core {
+            phase: Phase::Queued,
+            duties,
+            packed,
+            passage,
+            is_attended,
+            is_sent: false,
+            is_repeated: false,
+            answer,
+            unconnected: false,
+            callback,
+        };
         Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
     }
 
@@ -135,6 +168,53 @@ impl Pending {
 
     pub(crate) fn is_done(&self) -> bool {
         self.core.lock().phase == Phase::Done
+    }
+
+    /// Whether it is not written yet.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.core.lock().phase == Phase::Queued
+    }
+
+    /// Whether its caller has got what it came for: the answer; of a posted call, that it is sent.
+    pub(crate) fn is_over(&self) -> bool {
+        let core = self.core.lock();
+        core.phase == Phase::Done || core.is_sent
+    }
+
+    /// Notes that the system was given all bytes of a posted call.
+    pub(crate) fn mark_sent(&self) {
+        let mut core = self.core.lock();
+        core.is_sent = true;
+        let is_attended = core.is_attended;
+        drop(core);
+        if is_attended {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until a posted call is sent or has failed, its poster has a duty, or the deadline has come.
+    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
+        let mut core = self.core.lock();
+        loop {
+            if core.duties.any() {
+                return Wake::Duty;
+            }
+            if core.is_sent || core.phase == Phase::Done {
+                return Wake::Done;
+            }
+            let left = deadline.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                return Wake::TimedOut;
+            }
+            self.changed.wait_for(&mut core, left);
+        }
+    }
+
+    /// The poster goes; whether it leaves the duty to write.
+    pub(crate) fn leave_sent(&self) -> bool {
+        let mut core = self.core.lock();
+        core.is_attended = false;
+        std::mem::take(&mut core.duties).write
     }
 
     /// Whether the call was written to the lane's present connection, whose first epoch this is, and its caller waits for the
@@ -163,7 +243,7 @@ impl Pending {
     /// Gives the caller a duty; `false` when nobody waits here, any more or yet. Wake it after unlocking.
     pub(crate) fn appoint(&self, write: bool) -> bool {
         let mut core = self.core.lock();
-        let waits = core.waits();
+        let waits = core.waits() && (write || !self.is_posted);
         if waits {
             core.duties.write |= write;
             core.duties.read |= !write;
@@ -182,9 +262,15 @@ impl Pending {
         if core.phase == Phase::Done
             && let Some(callback) = core.callback.take()
         {
-            let answer = std::mem::take(&mut core.answer);
+            let (answer, is_attended) = (std::mem::take(&mut core.answer), core.is_attended);
             drop(core);
-            callback(answer);
+            if is_attended {
+                self.changed.notify_one();
+            }
+            // A panic here would keep the answers of others from them.
+            if contain(|| callback(answer)).is_err() {
+                log::error!("the callback of a call ended by a panic; please report it");
+            }
         } else {
             drop(core);
             self.changed.notify_one();
@@ -203,17 +289,24 @@ impl Pending {
         }
     }
 
-    /// Takes in a reply; `true` when the call is over by it and is to be woken.
-    pub(crate) fn push(&self, value: Value) -> bool {
+    /// Takes in a reply.
+    pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
         if core.phase != Phase::Written {
-            return false;
+            return Taken::Kept;
+        }
+        if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
+        {
+            core.packed.spell_out();
+            core.phase = Phase::Queued;
+            return Taken::Again;
         }
         core.answer.values.push(value);
-        if core.answer.values.len() == self.replies {
-            core.phase = Phase::Done;
+        if core.answer.values.len() < self.replies {
+            return Taken::Kept;
         }
-        core.phase == Phase::Done
+        core.phase = Phase::Done;
+        Taken::Last
     }
 
     /// Ends the call with a failure; the replies that came stay. `true` when it is to be woken for it.

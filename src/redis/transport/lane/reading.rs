@@ -3,11 +3,13 @@
 use super::super::giving_way::LOOKS;
 use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
+use super::role::Role;
 use super::{Lane, Woken, overdue_by};
 use crate::redis::classify::is_no_master;
 use crate::sync::atomic::Ordering;
-use crate::sync::{mutant, now};
+use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,19 +26,13 @@ struct Look {
 impl Look {
     fn at<H: Hears>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
         let mut replies = Vec::new();
-        let mut result = fill(inbound);
-        if matches!(result, Ok(true)) {
-            loop {
-                match inbound.take_reply() {
-                    Ok(Some(value)) => replies.push(value),
-                    Ok(None) => break,
-                    Err(cause) => {
-                        result = Err(cause);
-                        break;
-                    }
-                }
+        let result = guarded(|| {
+            let more = fill(inbound)?;
+            while more && let Some(value) = inbound.take_reply()? {
+                replies.push(value);
             }
-        }
+            Ok(more)
+        });
         Self { replies, result }
     }
 }
@@ -81,6 +77,7 @@ impl<L: Line> Lane<L> {
             return false;
         };
         drop(state);
+        let role = Role::reading(self, Some(own), epoch);
         loop {
             let overdue = oldest + self.settings.io_timeout;
             let look = Look::at(&mut inbound, |inbound| {
@@ -90,9 +87,13 @@ impl<L: Line> Lane<L> {
                 Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
                 Some((back, _)) => {
                     self.put_down(epoch, back);
+                    role.end();
                     return false;
                 }
-                None => return true,
+                None => {
+                    role.end();
+                    return true;
+                }
             }
         }
     }
@@ -116,9 +117,11 @@ impl<L: Line> Lane<L> {
             }
             let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
             drop(state);
+            let role = Role::reading(self, None, epoch);
             let look = Look::at(&mut inbound, Hears::fill_now);
             let more = matches!(look.result, Ok(true));
             self.take_in(epoch, inbound, look, None);
+            role.end();
             if !more {
                 return;
             }
@@ -135,7 +138,7 @@ impl<L: Line> Lane<L> {
         reader: Option<(&Arc<Pending>, Instant)>,
     ) -> Option<(L::In, Instant)> {
         let at = now();
-        let mut woken = Woken::new();
+        let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = self.state.lock();
         // Without it, the connection was cut meanwhile, and all is said.
         let session = state.session_of(epoch)?;
@@ -144,8 +147,13 @@ impl<L: Line> Lane<L> {
             // Before later replies are delivered: no number of this epoch is believed any more.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        let mut result = session.deliver(look.replies, reader.map(|(own, _)| own), &mut woken).and(look.result);
+        let own = reader.map(|(own, _)| own);
+        let mut result = session.deliver(look.replies, own, &mut woken, &mut again).and(look.result);
         let oldest = session.due.front().map(|due| due.since);
+        let repeats = !again.is_empty();
+        if !mutant!(RepeatsLate) {
+            state.queue.append(&mut again);
+        }
         if let (Ok(false), Some(since)) = (&result, oldest)
             && at >= since + self.settings.io_timeout
         {
@@ -156,18 +164,27 @@ impl<L: Line> Lane<L> {
             woken.iter().for_each(|call| call.wake());
             return None;
         }
+        if repeats && !state.writing {
+            state = self.write_left_over(state);
+        }
         let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
-        if let (true, Some(since)) = (read_on, oldest) {
-            drop(state);
-            woken.iter().for_each(|call| call.wake());
-            return Some((inbound, since));
-        }
-        session.inbound = Some(inbound);
-        if !mutant!(ReaderLeavesAlone) {
-            state.appoint_reader(&mut woken);
-        }
+        let back = match oldest {
+            Some(since) if read_on => Some((inbound, since)),
+            _ => {
+                if let Some(session) = state.session_of(epoch) {
+                    session.inbound = Some(inbound);
+                }
+                if !mutant!(ReaderLeavesAlone) {
+                    state.appoint_reader(&mut woken);
+                }
+                None
+            }
+        };
         drop(state);
         woken.iter().for_each(|call| call.wake());
-        None
+        if mutant!(RepeatsLate) {
+            self.state.lock().queue.append(&mut again);
+        }
+        back
     }
 }

@@ -1,9 +1,9 @@
 //! One connection of a lane, and the calls whose replies are due on it.
 
 use super::super::line::{Cuts, Hears, Line, Open};
-use super::super::pending::Pending;
+use super::super::pending::{Pending, Taken};
 use super::IDLE;
-use crate::sync::now;
+use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -28,6 +28,8 @@ pub(super) struct Session<L: Line> {
     pub(super) away: usize,
     /// Room for what is to be written.
     pub(super) bytes: Vec<u8>,
+    /// Posted calls of which bytes may be left to write.
+    unsent: Vec<Arc<Pending>>,
 }
 
 /// A call that was written.
@@ -52,6 +54,7 @@ impl<L: Line> Session<L> {
             last_use: now(),
             away: 0,
             bytes: Vec::new(),
+            unsent: Vec::new(),
         }
     }
 
@@ -66,31 +69,50 @@ impl<L: Line> Session<L> {
     ) {
         for call in calls {
             call.write_to(bytes, epoch, slack);
+            if call.is_posted {
+                self.unsent.push(Arc::clone(&call));
+            } else {
+                // Those who wait for posts are no callers that come back.
+                self.away = 0;
+            }
             self.due.push_back(Due { left: call.replies, call, since });
         }
     }
 
-    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own.
+    /// All bytes of the calls that were taken into the order are written.
+    pub(super) fn all_sent(&mut self) {
+        self.unsent.drain(..).for_each(|call| call.mark_sent());
+    }
+
+    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own, and
+    /// those that are to be sent once more are to be queued before the state is unlocked: what is called after an answer that came
+    /// later is executed later, too.
     pub(super) fn deliver(
         &mut self,
         replies: Vec<Value>,
         own: Option<&Arc<Pending>>,
         over: &mut Vec<Arc<Pending>>,
+        again: &mut VecDeque<Arc<Pending>>,
     ) -> io::Result<()> {
         for value in replies {
             let Some(oldest) = self.due.front_mut() else {
                 return Err(unasked());
             };
             oldest.left -= 1;
-            let is_over = oldest.call.push(value);
-            if oldest.left == 0
-                && let Some(due) = self.due.pop_front()
-                && is_over
-            {
-                self.away += usize::from(!due.call.is_posted);
-                if own.is_none_or(|own| !Arc::ptr_eq(own, &due.call)) {
-                    over.push(due.call);
+            let taken = oldest.call.push(value);
+            if oldest.left > 0 {
+                continue;
+            }
+            let Some(due) = self.due.pop_front() else { continue };
+            match taken {
+                Taken::Kept => {}
+                Taken::Last => {
+                    self.away += usize::from(!due.call.is_posted);
+                    if own.is_none_or(|own| !Arc::ptr_eq(own, &due.call)) {
+                        over.push(due.call);
+                    }
                 }
+                Taken::Again => again.push_back(due.call),
             }
         }
         Ok(())
@@ -113,8 +135,14 @@ impl<L: Line> Session<L> {
 
     /// Ends the connection; the calls that were written to it.
     pub(super) fn abort(self) -> Vec<Arc<Pending>> {
-        self.cut.cut();
-        self.due.into_iter().map(|due| due.call).collect()
+        let Self { outbound, inbound, cut, due, .. } = self;
+        // Whatever becomes of the connection, the calls are told.
+        let _ = guarded(|| {
+            cut.cut();
+            drop((outbound, inbound, cut));
+            Ok(())
+        });
+        due.into_iter().map(|due| due.call).collect()
     }
 }
 

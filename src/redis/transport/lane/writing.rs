@@ -2,31 +2,35 @@
 
 use super::super::line::{Line, Speaks};
 use super::super::pending::Pending;
+use super::role::Role;
 use super::session::Session;
-use super::{Guard, Lane, QUIET, State, fail_all, overdue_by};
+use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::one_line::OneLine;
 use crate::redis::link::KEPT;
 use crate::sync::atomic::Ordering;
-use crate::sync::{mutant, now};
+use crate::sync::{guarded, mutant, now};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 impl<L: Line> Lane<L> {
-    /// Writes what has gathered, unless somebody does; with `appointed`, the caller has the role already. Before that, others
-    /// who are about to call may do so, and the last of them may write in its place. The role is over when nothing is left,
-    /// with the caller's time, or with its own answer if somebody waits who can go on.
+    /// Writes what has gathered, unless somebody does. Before that, others who are about to call may do so, and the last of them
+    /// may write in its place. The role is over when nothing is left, with the caller's time, or, if somebody waits who
+    /// can go on, when the caller has what it came for.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, L>,
         own: &Arc<Pending>,
         deadline: Instant,
-        appointed: bool,
+        claim: Claim,
     ) -> Guard<'a, L> {
-        if state.writing && !appointed {
+        if state.writing && claim != Claim::Appointed {
             // Who gives way is waiting for no more than those that are here by now.
-            if state.lacks_callers() || !std::mem::take(&mut state.gathering) {
+            let is_enough = claim == Claim::AtOnce || !state.lacks_callers();
+            if !is_enough || !std::mem::take(&mut state.gathering) {
                 return state;
             }
             if mutant!(TakesOverAndLeaves) {
@@ -34,7 +38,22 @@ impl<L: Line> Lane<L> {
             }
         }
         state.writing = true;
-        if self.load() > 1 && state.lacks_callers() {
+        let role = Role::writing(self, Some(own));
+        let state = self.write_all(state, own, deadline, claim);
+        role.end();
+        state
+    }
+
+    /// Has the role of writing, until it is over.
+    fn write_all<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+        claim: Claim,
+    ) -> Guard<'a, L> {
+        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
+        if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all that were answered together costs both sides less.
             state.gathering = true;
             drop(state);
@@ -65,7 +84,7 @@ impl<L: Line> Lane<L> {
                     }
                 },
             };
-            if state.has_work() && (now() >= deadline || (own.is_done() && state.has_other_writer())) {
+            if state.has_work() && (now() >= deadline || (own.is_over() && state.has_other_writer())) {
                 state.writing = false;
                 return state;
             }
@@ -76,6 +95,7 @@ impl<L: Line> Lane<L> {
     /// there to go on. Without a connection they fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
+        let role = Role::writing(self, None);
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
         let mut state = match idle {
@@ -93,6 +113,7 @@ impl<L: Line> Lane<L> {
             }
         };
         state.writing = false;
+        role.end();
         self.hand_on(state, true);
         self.state.lock()
     }
@@ -143,7 +164,6 @@ impl<L: Line> Lane<L> {
     fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
-        session.away = 0;
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         let quiet = since.saturating_duration_since(session.last_write);
         if quiet > QUIET || self.is_deposed(epoch) {
@@ -158,7 +178,10 @@ impl<L: Line> Lane<L> {
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
-        let written = if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) };
+        let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
+        if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
+            return self.state.lock();
+        }
         bytes.clear();
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
@@ -170,6 +193,9 @@ impl<L: Line> Lane<L> {
         match written {
             Ok(all) => {
                 session.has_backlog = !all && !mutant!(ForgetsBacklog);
+                if all {
+                    session.all_sent();
+                }
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
                 }

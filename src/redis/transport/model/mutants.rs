@@ -16,7 +16,7 @@ caught_each! {
     forgets_backlog: ForgetsBacklog, NARROW, &["deadlock", "exceeded max_steps", "without a reason", "without an answer"];
     leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
     gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
-    forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, UNHEARD;
+    forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, &["deadlock", "nobody waits for the answer", "closed without an answer"];
     leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
     posts_unread: PostsUnread, POSTS, LEFT;
     writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
@@ -25,5 +25,8 @@ caught_each! {
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
+    posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
+    repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
+    keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
 }

@@ -3,11 +3,13 @@
 use super::super::line::{Cuts, Hears, Line, Open, Speaks};
 use crate::error::{BackendFailure, Error};
 use crate::model::time;
+use crate::model::twins::Injected;
 use crate::sync::{Condvar, Mutex, now, thread};
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ pub(super) const SLACK_AT: usize = 5;
 /// How long a reply is: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
 
-pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0 };
+pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0 };
 
 /// What may go wrong in one execution, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub(super) struct Faults {
     pub(super) refusals: u32,
     /// The server stands still for a while.
     pub(super) stalls: u32,
+    /// A step of a connection panics.
+    pub(super) panics: u32,
+    /// The server does not know the script of a posted command.
+    pub(super) unknown: u32,
 }
 
 /// A command that was executed.
@@ -40,6 +46,10 @@ pub(super) struct Arrival {
     pub(super) place: u8,
     pub(super) connection: usize,
 }
+
+/// What a posted command begins with, and its refusal.
+pub(super) const POSTED: u8 = b'!';
+const UNKNOWN: u8 = b'-';
 
 /// The packed form of a command.
 pub(super) fn command(call: u16, place: u8, key: u8) -> [u8; COMMAND] {
@@ -64,6 +74,8 @@ pub(super) struct Network {
 struct Net {
     wires: Vec<Wire>,
     log: Vec<Arrival>,
+    /// The calls whose script was unknown.
+    unknown: Vec<u16>,
     faults: Faults,
     is_over: bool,
 }
@@ -98,7 +110,7 @@ impl Net {
 
 impl Network {
     pub(super) fn new(faults: Faults, room: usize, stall: Duration) -> Self {
-        let net = Net { wires: Vec::new(), log: Vec::new(), faults, is_over: false };
+        let net = Net { wires: Vec::new(), log: Vec::new(), unknown: Vec::new(), faults, is_over: false };
         Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall }
     }
 
@@ -119,14 +131,21 @@ impl Network {
             let n = ready[thread_rng().gen_range(0..ready.len())];
             log::trace!("{:?}: {n}: a command", time::now());
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
-            assert_eq!(bytes[0], b'#', "the server is sent garbage");
+            assert!([b'#', POSTED].contains(&bytes[0]), "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
-            net.log.push(Arrival { call, place: bytes[3], connection: n });
+            let is_unknown =
+                bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
+            if is_unknown {
+                net.unknown.push(call);
+            } else {
+                net.log.push(Arrival { call, place: bytes[3], connection: n });
+            }
             if net.strikes(|faults| &mut faults.breaks) {
                 net.break_wire(n);
             }
             if !net.wires[n].is_broken {
-                net.wires[n].back.extend([b'+', bytes[1], bytes[2], bytes[3]]);
+                let kind = if is_unknown { UNKNOWN } else { b'+' };
+                net.wires[n].back.extend([kind, bytes[1], bytes[2], bytes[3]]);
             }
             let stalls = net.strikes(|faults| &mut faults.stalls);
             changed.notify_all();
@@ -148,6 +167,31 @@ impl Network {
 
     pub(super) fn log(&self) -> Vec<Arrival> {
         self.net.0.lock().log.clone()
+    }
+
+    /// The calls whose script was unknown.
+    pub(super) fn unknown(&self) -> Vec<u16> {
+        self.net.0.lock().unknown.clone()
+    }
+
+    /// Whether the first command of a call was handed to a connection.
+    pub(super) fn was_given(&self, call: u16) -> bool {
+        let net = self.net.0.lock();
+        let [high, low] = call.to_be_bytes();
+        let is_out = |wire: &Wire| {
+            let bytes: Vec<u8> = wire.out.iter().copied().collect();
+            bytes.chunks(COMMAND).any(|command| command.len() == COMMAND && command[1..4] == [high, low, 0])
+        };
+        net.unknown.contains(&call) || net.log.iter().any(|a| a.call == call) || net.wires.iter().any(is_out)
+    }
+
+    /// Panics, if the scenario asks for it.
+    fn may_panic(&self) {
+        let strikes = self.net.0.lock().strikes(|faults| &mut faults.panics);
+        if strikes {
+            // Without the hook, which would print the schedule.
+            resume_unwind(Box::new(Injected));
+        }
     }
 
     /// Which connections have ended.
@@ -207,6 +251,7 @@ impl Line for Network {
 
 impl Speaks for Out {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+        self.network.may_panic();
         self.unsent.extend(bytes);
         self.flush(deadline)
     }
@@ -258,6 +303,7 @@ impl In {
 
 impl Hears for In {
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        self.network.may_panic();
         let network = self.network.clone();
         let mut net = network.net.0.lock();
         loop {
@@ -281,6 +327,9 @@ impl Hears for In {
             return Ok(None);
         }
         let bytes: Vec<u8> = self.read.drain(..REPLY).collect();
+        if bytes[0] == UNKNOWN {
+            return Ok(::redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n").ok());
+        }
         assert_eq!(bytes[0], b'+', "the client reads garbage");
         Ok(Some(Value::Int(reply_to(u16::from_be_bytes([bytes[1], bytes[2]]), bytes[3]))))
     }

@@ -1,7 +1,7 @@
 //! One execution: callers, what they were told, and what must be true in the end.
 
 use super::super::{Answer, Batch, Mark, Transport};
-use super::network::{Faults, NO_FAULTS, Network, SLACK_AT, command, reply_to};
+use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
 use crate::error::{BackendFailure, Error};
 use crate::model::time::{self, FOR_GOOD, Pace};
 use crate::sync::thread;
@@ -65,8 +65,9 @@ struct Entry {
     is_long: bool,
     /// What came of each command.
     answers: Vec<Result<(), Option<BackendFailure>>>,
-    /// How often it was answered.
+    /// How often it was answered, and when.
     answered: u32,
+    answered_at: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +83,8 @@ pub(super) struct Party {
     transport: Transport<Network>,
     this: Weak<Self>,
     book: Mutex<Book>,
+    network: Network,
+    faults: Faults,
 }
 
 impl Limit {
@@ -108,6 +111,8 @@ impl Scenario {
             transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
             this: Weak::clone(this),
             book: Mutex::default(),
+            network: network.clone(),
+            faults: self.faults,
         });
         let timer = thread::spawn(move || time::run(pace, || {}));
         let server = network.clone();
@@ -186,6 +191,7 @@ impl Party {
         let call = self.enter(key, 1, limit);
         let mut packed = crate::redis::script::Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
+        packed.bytes[0] = POSTED;
         packed.slack_at.push(SLACK_AT);
         packed.replies = 1;
         let this = Weak::clone(&self.this);
@@ -198,6 +204,10 @@ impl Party {
         };
         self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
+        let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
+        if limit == Limit::Long && harmless && !self.network.was_given(call) && !self.with(|book| book.is_closed) {
+            self.object(format!("call {call} is not sent when its poster goes on"));
+        }
     }
 
     /// All callers are through: the answers to posted calls come, or the closing ends them.
@@ -231,7 +241,7 @@ impl Party {
 
     /// Looks whether all that was told can be true.
     fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
-        let log = network.log();
+        let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
             let mut faults = Vec::new();
             let arrival = |call: u16, place: u8| log.iter().position(|a| (a.call, a.place) == (call, place));
@@ -261,6 +271,17 @@ impl Party {
                     if entry.key != later.key || entry.end.is_none_or(|end| end > later.begin) {
                         continue;
                     }
+                    // What was under way when the script turned out unknown comes before the repetition. What is
+                    // called after an answer to that comes behind it.
+                    let followed = |one: &Entry| {
+                        let behind = one.key == entry.key && entry.end.is_some_and(|end| end <= one.begin);
+                        behind
+                            && one.answers.iter().all(Result::is_ok)
+                            && one.answered_at.is_some_and(|at| at <= later.begin)
+                    };
+                    if unknown.contains(&entry.call) && !book.entries.iter().any(followed) {
+                        continue;
+                    }
                     let (Some(first), Some(second)) = (arrival(entry.call, 0), arrival(later.call, 0)) else {
                         continue;
                     };
@@ -285,7 +306,7 @@ impl Party {
             let answers = vec![Err(Some(BackendFailure::Unknown)); usize::from(replies)];
             let begin = book.tick();
             let is_long = limit == Limit::Long;
-            book.entries.push(Entry { call, key, begin, end: None, is_long, answers, answered: 0 });
+            book.entries.push(Entry { call, key, begin, end: None, is_long, answers, answered: 0, answered_at: None });
             call
         })
     }
@@ -309,7 +330,12 @@ impl Party {
     }
 
     fn answered(&self, call: u16) {
-        self.with(|book| book.entries[usize::from(call)].answered += 1);
+        self.with(|book| {
+            let at = book.tick();
+            let entry = &mut book.entries[usize::from(call)];
+            entry.answered += 1;
+            entry.answered_at = Some(at);
+        });
     }
 
     fn object(&self, what: impl Into<String>) {

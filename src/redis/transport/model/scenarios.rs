@@ -6,7 +6,7 @@ use super::party::Limit::{Long, None, Short};
 use super::party::Scenario;
 use crate::model::scenarios::explore_both;
 
-const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1 };
+const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, ..NO_FAULTS };
 
 /// Callers with all the time they want.
 pub(super) const CALLS: Scenario = Scenario {
@@ -28,6 +28,26 @@ pub(super) const POSTS: Scenario = Scenario {
 };
 
 pub(super) const POSTS_FAULTY: Scenario = Scenario { faults: SOME, ..POSTS };
+
+/// Steps of connections panic.
+pub(super) const PANICS: Scenario = Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
+
+/// Several post on one connection and go on, while others call.
+pub(super) const POSTING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
+        &[Call(0, 2, Long)],
+    ],
+    ..CALLS
+};
+
+/// The server does not know the scripts of some of them.
+pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
+
+pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
+
+pub(super) const POSTING_NARROW: Scenario = Scenario { is_narrow: true, ..POSTING };
 
 /// Some post, others leave, and who collects may be the one who reads.
 pub(super) const LEAVING: Scenario = Scenario {
@@ -89,7 +109,7 @@ pub(super) const COMING_AGAIN: Scenario = Scenario {
         &[Call(1, 1, Long), Call(1, 1, Short), Call(1, 1, Short), Call(1, 1, Long)],
         &[Call(2, 1, Long), Call(2, 1, Short), Post(2, Long)],
     ],
-    faults: Faults { breaks: 0, refusals: 0, stalls: 2 },
+    faults: Faults { stalls: 2, ..NO_FAULTS },
     ..CALLS
 };
 
@@ -150,6 +170,11 @@ holds! {
     callers_share_connections_that_break: CALLS_FAULTY;
     some_do_not_wait: POSTS;
     some_do_not_wait_and_connections_break: POSTS_FAULTY;
+    a_panic_of_a_connection_leaves_no_role_behind: PANICS;
+    who_posts_goes_on_when_it_is_sent: POSTING;
+    a_posted_script_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
+    a_posted_script_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
+    who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING_NARROW;
     callers_leave: LEAVING;
     callers_leave_and_connections_break: LEAVING_FAULTY;
     callers_leave_full_connections: NARROW;

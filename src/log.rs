@@ -1,0 +1,105 @@
+//! The macros of the crate `log`, whose panics reach no caller.
+//!
+//! A logger is the program's own code and may panic: one that prints does so when its pipe is closed. The crate logs
+//! in destructors, in callbacks and while a thread does work that others wait for, so a panic there would end more than
+//! the calling thread's request. A module that logs says `use crate::log;` and then `log::warn!(…)`; a test looks that all of them
+//! do.
+
+use ::log::{Metadata, Record};
+use std::fmt::Arguments;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub(crate) use ::log::Level;
+
+/// Where a line comes from: module, file, line.
+pub(crate) type Place = (&'static str, &'static str, u32);
+
+/// Writes a line, unless its level is switched off. A panic of the logger is dropped.
+pub(crate) fn write(level: Level, (module, file, line): Place, text: Arguments<'_>) {
+    if level > ::log::STATIC_MAX_LEVEL || level > ::log::max_level() {
+        return;
+    }
+    let written = catch_unwind(AssertUnwindSafe(|| {
+        let logger = ::log::logger();
+        let metadata = Metadata::builder().level(level).target(module).build();
+        if logger.enabled(&metadata) {
+            logger.log(
+                &Record::builder()
+                    .metadata(metadata)
+                    .args(text)
+                    .module_path_static(Some(module))
+                    .file_static(Some(file))
+                    .line(Some(line))
+                    .build(),
+            );
+        }
+    }));
+    if let Err(panic) = written {
+        // Its destructor is the logger's code, too.
+        std::mem::forget(panic);
+    }
+}
+
+macro_rules! line {
+    ($level:expr, $($text:tt)+) => {
+        $crate::log::write($level, (module_path!(), file!(), line!()), format_args!($($text)+))
+    };
+}
+
+macro_rules! error_line {
+    ($($text:tt)+) => { $crate::log::log!($crate::log::Level::Error, $($text)+) };
+}
+
+macro_rules! warn_line {
+    ($($text:tt)+) => { $crate::log::log!($crate::log::Level::Warn, $($text)+) };
+}
+
+macro_rules! info_line {
+    ($($text:tt)+) => { $crate::log::log!($crate::log::Level::Info, $($text)+) };
+}
+
+macro_rules! debug_line {
+    ($($text:tt)+) => { $crate::log::log!($crate::log::Level::Debug, $($text)+) };
+}
+
+macro_rules! trace_line {
+    ($($text:tt)+) => { $crate::log::log!($crate::log::Level::Trace, $($text)+) };
+}
+
+pub(crate) use {
+    debug_line as debug, error_line as error, info_line as info, line as log, trace_line as trace, warn_line as warn,
+};
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// The source files below a directory, but for those of the models, which are tests.
+    fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() && !entry.ends_with("model") {
+                sources(&entry, files);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                files.push(entry);
+            }
+        }
+    }
+
+    #[test]
+    fn every_module_logs_by_the_macros_that_contain_a_panic() {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        let logs = |text: &str| {
+            let macros = ["error", "warn", "info", "debug", "trace", "log"];
+            macros.iter().any(|name| text.contains(&format!("log::{name}!(")))
+        };
+        let own = files.iter().filter(|file| !file.ends_with("log.rs"));
+        let texts: Vec<_> = own.map(|file| (file, fs::read_to_string(file).expect("a text"))).collect();
+        let loud: Vec<_> = texts.iter().filter(|(_, text)| logs(text)).collect();
+        assert!(loud.len() > 10, "the search finds too little");
+        for (file, text) in loud {
+            assert!(text.contains("use crate::log;") && !text.contains("::log::"), "{}", file.display());
+        }
+    }
+}
