@@ -93,6 +93,12 @@ pub(crate) enum Mutant {
     KeepsTheRole,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
+    /// A caller connects within its own time, and throws a half-made connection away.
+    ThrowsConnectsAway,
+    /// A caller that goes takes the connect with it that it has waited for.
+    TakesConnectAlong,
+    /// Callers that wait for a connect are not told of its end.
+    ConnectsUnheard,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

@@ -26,4 +26,7 @@ caught_each! {
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
+    throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain"];
+    takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
+    connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
 }

@@ -61,6 +61,8 @@ pub(super) struct Link {
     late: [Duration; 2],
     /// The lots of the replies that are due.
     due: VecDeque<Option<Lot>>,
+    /// Whether the server has answered on it.
+    is_answered: bool,
     is_inbox: bool,
     /// It ends by RST, so nothing may send FIN.
     reset: bool,
@@ -75,6 +77,7 @@ impl Link {
             held: [false; 2],
             late: [Duration::ZERO; 2],
             due: VecDeque::new(),
+            is_answered: false,
             is_inbox: false,
             reset: false,
         }
@@ -110,6 +113,8 @@ pub(super) struct Toxics {
     /// By number, the first is number 1; `None` when it is over.
     links: Vec<Option<Link>>,
     delay: [Duration; 2],
+    /// The first answer of each connection comes later by so much.
+    first_answer: Duration,
     /// By way: bytes of all connections are lost for now.
     lossy: [bool; 2],
     lose_messages: bool,
@@ -137,6 +142,10 @@ impl Toxics {
 
     pub(super) fn set_delay(&mut self, way: Way, delay: Duration) {
         self.delay[way as usize] = delay;
+    }
+
+    pub(super) fn delay_first_answers(&mut self, delay: Duration) {
+        self.first_answer = delay;
     }
 
     pub(super) fn set_lossy(&mut self, way: Way, on: bool) {
@@ -198,8 +207,12 @@ impl Toxics {
     }
 
     fn judge_reply(&mut self, number: usize, frame: &[u8]) -> Fate {
-        let (general, lose_messages) = (self.delay[Way::ToClient as usize], self.lose_messages);
+        let (mut general, lose_messages) = (self.delay[Way::ToClient as usize], self.lose_messages);
+        let first_answer = self.first_answer;
         let Some(link) = self.link(number) else { return Fate::IsLost };
+        if !std::mem::replace(&mut link.is_answered, true) {
+            general += first_answer;
+        }
         if resp::is_message(frame) {
             return if lose_messages { Fate::IsLost } else { Fate::Goes(general) };
         }
