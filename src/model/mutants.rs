@@ -99,6 +99,8 @@ pub(crate) enum Mutant {
     TakesConnectAlong,
     /// Callers that wait for a connect are not told of its end.
     ConnectsUnheard,
+    /// Nobody waits for the callbacks that a thread runs whose connect has ended.
+    LeavesTellersBehind,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

@@ -199,7 +199,7 @@ impl<L: Line> Lane<L> {
         if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
             state = self.write_left_over(state);
         }
-        state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
+        state.connector.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
 
     /// Closes the connection; calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its
@@ -208,7 +208,6 @@ impl<L: Line> Lane<L> {
         let mut state = self.state.lock();
         state.closed = true;
         self.connected.notify_all();
-        let connector = Self::ended_connector(&mut state);
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
             state = self.fail(state, epoch, &closed_by_us());
@@ -216,9 +215,7 @@ impl<L: Line> Lane<L> {
         drop(state);
         let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
         fail_all(told, &Error::ShutDown, false);
-        if let Some(connector) = connector {
-            let _ = connector.join();
-        }
+        self.end_connector();
     }
 
     /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.

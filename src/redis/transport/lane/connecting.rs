@@ -27,8 +27,17 @@ use std::time::Instant;
 pub(super) struct Connector {
     /// Whether a connect is under way on that thread.
     pub(super) is_busy: bool,
-    /// The last thread. It ends when its connect has ended.
+    /// The last thread. It ends when it has told what came of its connect.
     thread: Option<thread::JoinHandle<()>>,
+    /// The threads whose connect has ended, and which may still be about to run the callbacks of posted calls.
+    tellers: Vec<thread::ThreadId>,
+}
+
+impl Connector {
+    /// Whether callbacks may still be about to run on a thread that has connected.
+    pub(super) fn is_telling(&self) -> bool {
+        !self.tellers.is_empty() && !mutant!(LeavesTellersBehind)
+    }
 }
 
 impl<L: Line> Lane<L> {
@@ -44,8 +53,9 @@ impl<L: Line> Lane<L> {
             drop(state);
             return self.connect_here(own, deadline);
         }
-        if !self.begin_connect(&mut state) {
+        if let Err(cause) = self.begin_connect(&mut state) {
             drop(state);
+            log::debug!("the operating system refused the thread dlock-connect: {cause}");
             return self.connect_here(own, deadline);
         }
         while own.waits() || own.is_posted {
@@ -61,11 +71,14 @@ impl<L: Line> Lane<L> {
         state
     }
 
-    /// Starts a connect on a thread of its own, unless one is under way. Returns `false` if the operating system refuses the
-    /// thread. Does not block.
-    pub(super) fn begin_connect(&self, state: &mut State<L>) -> bool {
+    /// Starts a connect on a thread of its own, unless one is under way. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the thread.
+    pub(super) fn begin_connect(&self, state: &mut State<L>) -> io::Result<()> {
         if state.connector.is_busy {
-            return true;
+            return Ok(());
         }
         let (lane, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
         let deadline = start + settings.connect_timeout;
@@ -76,22 +89,28 @@ impl<L: Line> Lane<L> {
                 lane.end_connect(opened, start);
             }
         };
-        match self.spawn(connect) {
-            Ok(thread) => {
-                state.connector = Connector { is_busy: true, thread: Some(thread) };
-                true
-            }
-            Err(cause) => {
-                log::debug!("the operating system refused the thread dlock-connect: {cause}");
-                false
-            }
-        }
+        state.connector.thread = Some(self.spawn(connect)?);
+        state.connector.is_busy = true;
+        Ok(())
     }
 
-    /// The last thread that connected, if it is about to end by itself and is not the calling thread: for joining it.
-    pub(super) fn ended_connector(state: &mut State<L>) -> Option<thread::JoinHandle<()>> {
-        let is_busy = state.connector.is_busy;
-        state.connector.thread.take_if(|handle| !is_busy && handle.thread().id() != thread::current().id())
+    /// At the closing: waits until no thread of a connect that has ended runs callbacks, and for its end. Such a thread itself
+    /// does not wait. A connect that is under way is not waited for.
+    pub(super) fn end_connector(&self) {
+        let me = thread::current().id();
+        let mut state = self.state.lock();
+        if state.connector.tellers.contains(&me) {
+            return;
+        }
+        while state.connector.is_telling() {
+            self.connected.wait(&mut state);
+        }
+        let thread = if state.connector.is_busy { None } else { state.connector.thread.take() };
+        drop(state);
+        if let Some(thread) = thread {
+            // A panic was caught there.
+            let _ = thread.join();
+        }
     }
 
     fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
@@ -131,13 +150,27 @@ impl<L: Line> Lane<L> {
         if mutant!(TakesConnectAlong) && !state.connector.is_busy {
             return;
         }
+        let me = thread::current().id();
         state.connector.is_busy = false;
+        state.connector.tellers.push(me);
         if !mutant!(ConnectsUnheard) {
             self.connected.notify_all();
         }
-        let state = self.take_up(state, opened, start);
-        if !state.writing && state.has_work() {
-            drop(self.write_left_over(state));
+        // Callbacks and the log may panic.
+        let told = contain(|| {
+            let state = self.take_up(state, opened, start);
+            if !state.writing && state.has_work() {
+                drop(self.write_left_over(state));
+            }
+        });
+        let mut state = self.state.lock();
+        state.connector.tellers.retain(|teller| *teller != me);
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
+        }
+        drop(state);
+        if told.is_err() {
+            log::error!("the thread dlock-connect has caught a panic; please report it");
         }
     }
 

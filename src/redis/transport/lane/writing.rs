@@ -83,7 +83,7 @@ impl<L: Line> Lane<L> {
         let mut state = match idle {
             Some((_, Ok(()))) => self.write_once(state, at, at),
             Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
-            None if self.begin_connect(&mut state) => state,
+            None if self.begin_connect(&mut state).is_ok() => state,
             None => {
                 let queue = std::mem::take(&mut state.queue);
                 let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);

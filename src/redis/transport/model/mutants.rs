@@ -28,5 +28,6 @@ caught_each! {
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
     throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain"];
     takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
+    leaves_tellers_behind: LeavesTellersBehind, CONNECTING_FAULTY, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
 }
