@@ -18,7 +18,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 	if (!file || fscanf(file, "%ld", &millis) != 1)
 		abort();
 	fclose(file);
-	struct timespec delay = { millis / 1000, millis % 1000 * 1000000 };
+	const struct timespec delay = { millis / 1000, millis % 1000 * 1000000 };
 	nanosleep(&delay, NULL);
 	*(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
 	return real(node, service, hints, found);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// The variable that names the file with the delay.
 const FILE: &str = "RESOLVER_SHIM";
 
-/// See the module. The resolver is as fast as ever at first.
+/// See the module. The resolver is not delayed at first.
 pub(crate) struct ResolverShim(TempDir);
 
 impl ResolverShim {

@@ -113,6 +113,12 @@ impl<L: Line> Lane<L> {
         }
     }
 
+    /// Whether a thread connects, or is about to.
+    #[cfg(all(test, dlock_shuttle))]
+    pub(in super::super) fn is_connecting(&self) -> bool {
+        self.state.lock().connector.is_busy
+    }
+
     fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
         if !self.settings.line.may_spawn() {
             return Err(io::ErrorKind::WouldBlock.into());

@@ -131,6 +131,10 @@ impl Scenario {
             party.object(format!("{connects} connects in vain, but for {LANES}"));
         }
         let broken = party.end(&network);
+        // Time goes on until the last connect has ended.
+        while party.transport.lanes.iter().any(|lane| lane.is_connecting()) {
+            thread::sleep(LOOK_AGAIN);
+        }
         network.settle();
         network.end();
         let _ = server.join();

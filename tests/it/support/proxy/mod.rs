@@ -135,6 +135,12 @@ impl Proxy {
         self.shared.toxics.lock().hold(number, Way::ToClient, true);
     }
 
+    /// Keeps what the server sends on connections to come, so that no connect ends, until it is switched off.
+    pub(crate) fn hold_back_new(&self, on: bool) {
+        self.shared.toxics.lock().hold_new(on);
+        self.shared.released.notify_all();
+    }
+
     /// Delivers what was held back on a connection, and goes on.
     pub(crate) fn let_through(&self, number: usize) {
         self.shared.toxics.lock().hold(number, Way::ToClient, false);

@@ -115,6 +115,8 @@ pub(super) struct Toxics {
     delay: [Duration; 2],
     /// The first answer of each connection comes later by so much.
     first_answer: Duration,
+    /// What the server sends on new connections is kept.
+    hold_new: bool,
     /// By way: bytes of all connections are lost for now.
     lossy: [bool; 2],
     lose_messages: bool,
@@ -123,7 +125,8 @@ pub(super) struct Toxics {
 }
 
 impl Toxics {
-    pub(super) fn add(&mut self, link: Link) -> usize {
+    pub(super) fn add(&mut self, mut link: Link) -> usize {
+        link.held[Way::ToClient as usize] = self.hold_new;
         self.links.push(Some(link));
         self.links.len()
     }
@@ -163,6 +166,14 @@ impl Toxics {
     pub(super) fn hold(&mut self, number: usize, way: Way, on: bool) {
         if let Some(link) = self.link(number) {
             link.held[way as usize] = on;
+        }
+    }
+
+    /// Holds what the server sends on connections to come; those that there are go on when it is switched off.
+    pub(super) fn hold_new(&mut self, on: bool) {
+        self.hold_new = on;
+        if !on {
+            self.live().for_each(|link| link.held[Way::ToClient as usize] = false);
         }
     }
 
