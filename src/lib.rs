@@ -184,7 +184,8 @@
 //! They end with [`DLockGenerator::close`] and the last hold, or when the generator
 //! and all its locks are gone; they are joined. They have no part in an uncontended lock shorter than lease/6. A thread `dlock-lost` runs
 //! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share up to four connections (renewals have one more), and
-//! `dlock-listen` has one of its own.
+//! `dlock-listen` has one of its own. A caller that has less time than a connect may take starts a thread `dlock-connect`, which opens one
+//! connection and ends; it is not joined while it connects.
 //!
 //! A child made by `fork` has none of them: it must make a generator of its own ([`Error::Forked`]).
 //!

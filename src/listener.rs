@@ -23,8 +23,8 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The longest pause between two tries to subscribe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long subscribing may take.
-const OPEN_LIMIT: Duration = Duration::from_secs(3);
+/// How long subscribing may take: as long as the store lets it. A limit that is shorter than a connect would throw away each connect.
+const OPEN_LIMIT: Duration = Duration::from_secs(2 * 86_400);
 
 /// The listener thread of a client, started when a thread first has to wait.
 #[derive(Debug)]

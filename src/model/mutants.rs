@@ -107,6 +107,14 @@ pub(crate) enum Mutant {
     RepeatsLate,
     /// A panic of a connection keeps the role of writing.
     KeepsRoleInPanic,
+    /// A caller connects within its own time, and throws a half-made connection away.
+    ThrowsConnectsAway,
+    /// A caller that goes takes the connect with it that it has waited for.
+    TakesConnectAlong,
+    /// Callers that wait for a connect are not told of its end.
+    ConnectsUnheard,
+    /// Nobody waits for the callbacks that a thread runs whose connect has ended.
+    LeavesTellersBehind,
     // Of the tests with real servers: tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

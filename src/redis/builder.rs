@@ -32,6 +32,11 @@ impl RedisBuilder {
     }
 
     /// How long a connect may take in all: name, all addresses, TLS, login. From 1 ms to one day; defaults to two seconds.
+    ///
+    /// A connect has this time whoever needs it. A call with a shorter limit (`try_lock_for(1 ms)`, or any call when
+    /// [`io_timeout`](Self::io_timeout) is shorter) waits until its limit ends and fails, not executed; the connect goes on, on a thread
+    /// `dlock-connect`, for the calls that follow. [`DLockGenerator::close`](crate::DLockGenerator::close) waits at most this time and
+    /// `io_timeout` for a subscription that is being made.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -39,7 +44,7 @@ impl RedisBuilder {
     }
 
     /// How long a reply may take before the connection is given up, and how long a command may take when nobody sets
-    /// another limit. From 1 ms to one day; defaults to one second.
+    /// another limit. From 1 ms to one day; defaults to one second. It may be shorter than a connect.
     #[must_use]
     pub fn io_timeout(mut self, timeout: Duration) -> Self {
         self.io_timeout = timeout;

@@ -40,7 +40,8 @@ impl InboxBreaker for Arc<Socket> {
 }
 
 impl RedisInbox {
-    /// Connects and subscribes; returns when the server has confirmed it.
+    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`.
+    /// Returns when the server has confirmed the subscription.
     ///
     /// # Errors
     ///
@@ -51,8 +52,10 @@ impl RedisInbox {
         limit: Duration,
         io_timeout: Duration,
     ) -> Result<Self, Error> {
-        let deadline = Instant::now() + limit.min(endpoint.connect_timeout);
-        let mut link = Link::open(endpoint, deadline)?;
+        let start = Instant::now();
+        let end = start.checked_add(limit).unwrap_or_else(|| start + endpoint.connect_timeout + io_timeout);
+        let mut link = Link::open(endpoint, end.min(start + endpoint.connect_timeout))?;
+        let deadline = end.min(Instant::now() + io_timeout);
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
         let mut packed = Packed::default();
         packed.words(&["SUBSCRIBE", &channel]);

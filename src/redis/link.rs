@@ -6,6 +6,7 @@
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::address::Place;
+use super::dial::dial;
 use super::frame::Framer;
 use super::handshake;
 use super::socket::{Progress, Socket, Timeout};
@@ -76,7 +77,7 @@ impl Link {
     /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
     /// database that does not exist.
     pub(crate) fn open(endpoint: &Endpoint, deadline: Instant) -> Result<Self, Error> {
-        let socket = Socket::connect(&endpoint.address, deadline)?;
+        let socket = dial(&endpoint.address, deadline)?;
         #[cfg(feature = "tls")]
         let tls = match (&endpoint.tls, &endpoint.address.place) {
             (Some(tls), Place::Tcp { host, .. }) => Some(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   processor ─ request ─▶ script ─▶ transport ─▶ call  (who waits for what)
-//!       │  └─── reply, classify ◀──────┘    └────▶ link ─▶ frame, stream, tls, handshake
+//!       │  └─── reply, classify ◀──────┘    └────▶ link ─▶ frame, dial, socket, tls, handshake
 //!     inbox ─ message ───────────────────────────▶ link
 //! ```
 //!
@@ -11,6 +11,7 @@
 mod address;
 mod builder;
 mod classify;
+mod dial;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;

@@ -1,19 +1,14 @@
-//! One socket to the server, plain or local: connected, read and written with deadlines, by two threads at once if need be.
+//! One socket to the server, plain or local: read and written with deadlines, by two threads at once if need be.
 
-use super::address::{Address, Place};
-use crate::error::{BackendFailure, Error};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// The shortest socket time-out that is set; zero would mean "none".
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
-
-/// After so long a silence the system asks whether the other side is still there: an inbox may hear nothing for days.
-const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A connected socket. It is shared: one thread may read, another write, and any thread cut it.
 #[derive(Debug)]
@@ -38,28 +33,6 @@ pub(crate) enum Progress {
 }
 
 impl Socket {
-    /// Connects.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`], not executed, with the address and the words of the operating system.
-    pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Self, Error> {
-        let failed =
-            |e: io::Error| Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {e}"));
-        match &address.place {
-            #[cfg(unix)]
-            Place::Unix(path) => UnixStream::connect(path).map(Self::Unix).map_err(failed),
-            #[cfg(not(unix))]
-            Place::Unix(_) => Err(failed(ErrorKind::Unsupported.into())),
-            Place::Tcp { host, port, .. } => {
-                let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
-                socket.set_nodelay(true).map_err(failed)?;
-                SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
-                Ok(Self::Tcp(socket))
-            }
-        }
-    }
-
     /// Reads what is there, waiting for the first byte until `deadline`.
     ///
     /// # Errors
@@ -229,36 +202,4 @@ fn closed() -> io::Error {
 /// A socket time-out is `WouldBlock` on Unix and `TimedOut` elsewhere.
 fn is_timeout(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
-
-/// Tries every address of a host until the deadline.
-fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-    for address in resolve(host, port, deadline)? {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::Error::new(ErrorKind::TimedOut, "connection timed out"));
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(socket) => return Ok(socket),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
-/// Resolves a name on a thread of its own: the system's resolver knows no deadline.
-fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(ip) = host.parse() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
-    }
-    let (send, receive) = crossbeam_channel::bounded(1);
-    let name = host.to_owned();
-    std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
-        // Nobody listens any more after the deadline.
-        let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
-    })?;
-    receive
-        .recv_deadline(deadline)
-        .unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, "resolving the host name took too long")))
 }

@@ -5,6 +5,7 @@
 mod acl;
 mod bad_input;
 mod conformance;
+mod connecting;
 mod counts;
 mod denied;
 mod dropping;

@@ -1,13 +1,15 @@
 //! TLS, with a certificate authority, a server and a client certificate made for the test.
 #![cfg(feature = "tls")]
 
-use crate::support::RedisServer;
+use crate::connecting::heals_within_one_connect;
 use crate::support::crew::{HANG, eventually};
+use crate::support::{Proxy, RedisServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis_dlock::{DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 
 fn named(name: &str) -> CertificateParams {
@@ -32,6 +34,10 @@ pub(crate) fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn at(port: &str) -> RedisBuilder {
+    RedisLockProcessor::builder(&format!("rediss://localhost:{port}/")).unwrap()
 }
 
 /// A server that asks its clients for a certificate of the authority, and has one for this host name.
@@ -62,13 +68,18 @@ impl TlsServer {
     }
 
     fn builder(&self) -> RedisBuilder {
-        RedisLockProcessor::builder(&format!("rediss://localhost:{}/", self.port)).unwrap()
+        at(&self.port)
     }
 
     /// A client that trusts the server, and shows it a certificate of this authority.
     fn client_of(&self, issuer: &CertifiedIssuer<'static, KeyPair>) -> RedisBuilder {
+        self.client_at(&self.port, issuer)
+    }
+
+    /// The same, by another port.
+    fn client_at(&self, port: &str, issuer: &CertifiedIssuer<'static, KeyPair>) -> RedisBuilder {
         let (chain, key) = certificate(issuer, "client");
-        self.builder().tls_root_certificates(self.authority.pem()).tls_client_certificate(chain, key)
+        at(port).tls_root_certificates(self.authority.pem()).tls_client_certificate(chain, key)
     }
 
     pub(crate) fn client_of_its_authority(&self) -> RedisBuilder {
@@ -106,6 +117,14 @@ fn locks_work_over_tls_and_are_handed_over() {
         guard.unlock().unwrap();
         assert!(first < waiting.join().unwrap());
     });
+}
+
+#[test]
+fn a_cut_heals_within_one_connect_over_tls() {
+    let server = TlsServer::start("localhost");
+    let proxy = Proxy::to(server.port.parse().unwrap(), Duration::ZERO);
+    let client = server.client_at(&proxy.port().to_string(), &server.authority);
+    heals_within_one_connect(&proxy, client);
 }
 
 #[test]

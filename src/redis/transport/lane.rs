@@ -1,4 +1,4 @@
-//! One connection shared by any number of callers: full duplex, without a thread of its own.
+//! One connection shared by any number of callers: full duplex, without a thread of its own but while it connects (`connecting`).
 //!
 //! Two roles, each in at most one caller's hands. Who finds nobody writing writes what has gathered, for all; who waits
 //! for an answer and finds nobody reading reads for all, until its own answer is there. Before it sleeps for that, it looks
@@ -15,7 +15,7 @@
 //! 2. Replies belong to calls in the order of writing. A caller that leaves keeps its place; its replies are dropped.
 //! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut, never used again; every
 //!    call written to it fails once, `Unknown`. Calls not yet written go on the next one.
-//! 4. While a call is queued somebody writes, or is about to, and while somebody waits for a reply somebody reads, looks and
+//! 4. While a call is queued somebody writes, or is about to, or a thread connects and then writes, and while somebody waits for a reply somebody reads, looks and
 //!    comes again, or has been woken to: who leaves a role for good, or leaves with a duty not done, appoints the next.
 //! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip, unless somebody
 //!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
@@ -27,6 +27,7 @@
 //! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
 //!    (`role.rs`).
 
+mod connecting;
 mod reading;
 mod role;
 mod session;
@@ -39,11 +40,12 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, mutant, now};
+use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
+use connecting::Connector;
 use session::Session;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// After so long a silence a connection is looked at before it is written to: the server may have closed it.
@@ -69,7 +71,11 @@ pub(crate) struct Settings<L> {
 /// See the module.
 pub(crate) struct Lane<L: Line> {
     settings: Arc<Settings<L>>,
+    /// For the thread that connects.
+    this: Weak<Self>,
     state: Mutex<State<L>>,
+    /// Notified when a connect on a thread of its own has ended, and at the closing.
+    connected: Condvar,
     /// How many callers are between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
     load: AtomicUsize,
     is_connected: AtomicBool,
@@ -88,6 +94,7 @@ struct State<L: Line> {
     /// Not written yet.
     queue: VecDeque<Arc<Pending>>,
     session: Option<Session<L>>,
+    connector: Connector,
     /// Whether somebody writes, connects or gives way first, or has been woken to.
     writing: bool,
     /// Whether who is to write gives way to others first. Whoever takes this back has the role.
@@ -116,19 +123,22 @@ type Woken = Vec<Arc<Pending>>;
 
 impl<L: Line> Lane<L> {
     /// A lane that connects with its first call, with epochs of its own: `first`, `first + step`, …
-    pub(crate) fn new(settings: &Arc<Settings<L>>, first: u64, step: u64) -> Self {
+    pub(crate) fn new(settings: &Arc<Settings<L>>, first: u64, step: u64) -> Arc<Self> {
         let state = State {
             queue: VecDeque::new(),
             session: None,
+            connector: Connector::default(),
             writing: false,
             gathering: false,
             next_epoch: first,
             epoch_step: step,
             closed: false,
         };
-        Self {
+        Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
+            this: Weak::clone(this),
             state: Mutex::new(state),
+            connected: Condvar::new(),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
@@ -136,7 +146,7 @@ impl<L: Line> Lane<L> {
             since: now(),
             numbered: AtomicU64::new(0),
             deposed: AtomicU64::new(0),
-        }
+        })
     }
 
     /// How many callers write to it or wait for it.
@@ -176,8 +186,8 @@ impl<L: Line> Lane<L> {
     }
 
     /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
-    /// deadline has come or the connection broke. Blocks until then: while a connection is opened, while it takes no more bytes,
-    /// and for a moment while another caller writes.
+    /// deadline has come or the connection broke. Blocks until then: while a connection is being opened, while it takes no more
+    /// bytes, and for a moment while another caller writes.
     pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
         let mut state = self.state.lock();
         if state.closed {
@@ -276,13 +286,15 @@ impl<L: Line> Lane<L> {
         if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
             state = self.write_left_over(state);
         }
-        state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
+        state.connector.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
 
-    /// Closes the connection; calls that wait fail, and so does every later one.
+    /// Closes the connection; calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its
+    /// thread closes what it gets.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
+        self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
             state = self.fail(state, epoch, &closed_by_us());
@@ -290,6 +302,7 @@ impl<L: Line> Lane<L> {
         drop(state);
         let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
         fail_all(told, &Error::ShutDown, false);
+        self.end_connector();
     }
 
     /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
@@ -344,7 +357,8 @@ impl<L: Line> Lane<L> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let message = format!("{server}: not sent within {limit:?}");
+                let why = if state.connector.is_busy { ": the connect goes on" } else { "" };
+                let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
             Phase::Written => {
@@ -361,7 +375,9 @@ impl<L: Line> Lane<L> {
         {
             session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
-        let epoch = state.session.as_ref().map(|session| session.epoch);
+        // One that was opened within the caller's time is a fresh one.
+        let is_old = |session: &&Session<L>| now().saturating_duration_since(session.opened) >= limit;
+        let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
         let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
         let is_late = phase == Phase::Queued || is_due;
         // Also for a call that was not even sent: whoever writes has not got on all this time, if there was any.

@@ -16,6 +16,11 @@ pub(crate) trait Line: Send + Sync + 'static {
 
     /// Opens one; blocks until the deadline at most.
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
+
+    /// Whether the operating system will have a thread for opening one. Only the model says no.
+    fn may_spawn(&self) -> bool {
+        true
+    }
 }
 
 /// An open connection.

@@ -70,7 +70,7 @@ pub(crate) type Reply = Result<(Value, u64), Error>;
 /// See the module.
 pub(crate) struct Transport<L: Line = Endpoint> {
     settings: Arc<Settings<L>>,
-    lanes: [Lane<L>; LANES],
+    lanes: [Arc<Lane<L>>; LANES],
     routes: Arc<Routes>,
     proofs: Proofs,
     /// Until when no connection is opened besides the first.
@@ -249,7 +249,7 @@ impl<L: Line> Transport<L> {
     /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
     /// issued numbers since; or the fence was lost.
     pub(crate) fn mark_unnumbered(&self) {
-        self.proofs.end(|| self.lanes.iter().for_each(Lane::mark_unnumbered));
+        self.proofs.end(|| self.lanes.iter().for_each(|lane| lane.mark_unnumbered()));
     }
 
     /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
@@ -286,20 +286,21 @@ impl<L: Line> Transport<L> {
             // In a child the sockets are the parent's, too, and ending the connections would end the parent's.
             return;
         }
-        self.lanes.iter().for_each(Lane::close);
+        self.lanes.iter().for_each(|lane| lane.close());
     }
 
-    /// The lane for a caller that is free to choose: the first that nobody uses, else the one with the fewest callers. One that has
-    /// to be connected first only for who has time for that.
+    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. A lane without
+    /// a connection is only for callers that have time for a connect, unless no lane has one.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
         for (n, lane) in self.lanes[..CALLERS].iter().enumerate() {
             let load = lane.load();
-            let is_ready = || n == 0 || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+            let may_open = || self.has_time_to_connect(limit) && (n == 0 || self.may_open());
+            let is_ready = || lane.is_connected() || may_open();
             if load < least && is_ready() {
                 (best, least) = (n, load);
             }
-            if load == 0 {
+            if least == 0 {
                 break;
             }
         }

@@ -17,14 +17,7 @@ pub(crate) struct ClockShim {
 impl ClockShim {
     pub(crate) fn build() -> Self {
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/clock_shim.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-            .arg(dir.path().join("shim.so"))
-            .arg(source)
-            .status()
-            .unwrap();
-        assert!(built.success(), "cc: {built}");
+        compile("clock_shim.c", &dir.path().join("shim.so"));
         fs::write(dir.path().join("offset"), 0_i64.to_ne_bytes()).unwrap();
         Self { dir }
     }
@@ -41,4 +34,17 @@ impl ClockShim {
         let file = OpenOptions::new().write(true).open(self.dir.path().join("offset")).unwrap();
         file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).unwrap();
     }
+}
+
+/// Builds the library that stands in a file beside this one.
+pub(super) fn compile(name: &str, library: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support").join(name);
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .arg(library)
+        .arg(source)
+        .args(["-ldl"])
+        .status()
+        .unwrap();
+    assert!(built.success(), "cc: {built}");
 }

@@ -12,6 +12,11 @@ const ALONE: &str = "DLOCK_TEST_ALONE";
 
 /// Runs `body`, the body of the test at `path` (`it::module::name`), in a process that runs nothing else.
 pub(crate) fn alone(path: &str, body: impl FnOnce()) {
+    alone_in(path, Vec::new, body);
+}
+
+/// As [`alone`], with environment variables that are made in the parent process.
+pub(crate) fn alone_in(path: &str, variables: impl FnOnce() -> Vec<(String, String)>, body: impl FnOnce()) {
     let name = path.split_once("::").expect("the crate's name comes first").1;
     if env::var_os(ALONE).is_some_and(|alone| alone == name) {
         return body();
@@ -19,6 +24,7 @@ pub(crate) fn alone(path: &str, body: impl FnOnce()) {
     let child = Command::new(env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture"])
         .env(ALONE, name)
+        .envs(variables())
         .output()
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));

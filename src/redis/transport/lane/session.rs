@@ -23,6 +23,7 @@ pub(super) struct Session<L: Line> {
     pub(super) due: VecDeque<Due>,
     /// Whether bytes were handed to the outbound half that it could not write.
     pub(super) has_backlog: bool,
+    pub(super) opened: Instant,
     pub(super) last_use: Instant,
     /// How many callers were answered since the last write and have not called again, about: whoever calls may be another one.
     pub(super) away: usize,
@@ -43,6 +44,7 @@ pub(super) struct Due {
 impl<L: Line> Session<L> {
     pub(super) fn new(epoch: u64, open: Open<L>) -> Self {
         let Open { outbound, inbound, cut } = open;
+        let opened = now();
         Self {
             epoch,
             last_write: now(),
@@ -51,7 +53,8 @@ impl<L: Line> Session<L> {
             cut,
             due: VecDeque::new(),
             has_backlog: false,
-            last_use: now(),
+            opened,
+            last_use: opened,
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),

@@ -1,9 +1,8 @@
-//! The role of writing: opening a connection, and sending what has gathered.
+//! The role of writing: sending what has gathered.
 
 use super::super::line::{Line, Speaks};
 use super::super::pending::Pending;
 use super::role::Role;
-use super::session::Session;
 use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -11,7 +10,6 @@ use crate::one_line::OneLine;
 use crate::redis::link::KEPT;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -72,8 +70,12 @@ impl<L: Line> Lane<L> {
             let at = now();
             state = match &mut state.session {
                 None => {
-                    drop(state);
-                    self.connect(own, deadline)
+                    state = self.connect(state, own, deadline);
+                    if state.connector.is_busy {
+                        state.writing = false;
+                        return state;
+                    }
+                    state
                 }
                 Some(session) => match session.check_idle(at) {
                     Ok(()) => self.write_once(state, at, deadline),
@@ -92,7 +94,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Writes, without waiting, what was left by a caller whose time was over, when only posted calls are left: nobody was
-    /// there to go on. Without a connection they fail.
+    /// there to go on. Without a connection they wait for one, which is begun; they fail if no thread is to be had for that.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
         let role = Role::writing(self, None);
@@ -101,6 +103,7 @@ impl<L: Line> Lane<L> {
         let mut state = match idle {
             Some((_, Ok(()))) => self.write_once(state, at, at),
             Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
+            None if self.begin_connect(&mut state).is_ok() => state,
             None => {
                 let queue = std::mem::take(&mut state.queue);
                 let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
@@ -118,42 +121,8 @@ impl<L: Line> Lane<L> {
         self.state.lock()
     }
 
-    /// Opens a connection. When there is none to be had, every queued call gets to know, instead of trying one after
-    /// another; a caller whose own time was too short fails alone.
-    fn connect<'a>(&'a self, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, L> {
-        let start = now();
-        let patience = start + self.settings.connect_timeout;
-        let opened = self.settings.line.open(patience.min(deadline));
-        let mut state = self.state.lock();
-        match opened {
-            Ok(open) => {
-                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
-                self.settings.connect_took.store(took, Ordering::Relaxed);
-                if !state.closed {
-                    let step = state.epoch_step;
-                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
-                    state.session = Some(Session::new(epoch, open));
-                    self.is_connected.store(true, Ordering::Relaxed);
-                }
-                state
-            }
-            Err(error) => {
-                let alone = deadline < patience && now() >= deadline;
-                let failed: VecDeque<_> = if alone {
-                    let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
-                    at.and_then(|at| state.queue.remove(at)).into_iter().collect()
-                } else {
-                    std::mem::take(&mut state.queue)
-                };
-                drop(state);
-                fail_all(&failed, &error, true);
-                self.state.lock()
-            }
-        }
-    }
-
     /// Begins an epoch, in which no fence number was read yet.
-    fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
+    pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
         self.epoch.store(epoch, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! | part | is | in |
 //! |---|---|---|
 //! | the callers | two to four threads with a short script each: call, post, collect, close | `scenarios`, `party` |
-//! | the network | bytes each way. It may take only part of a write, bring replies cut anywhere, refuse a connection or let one hang, and break one at any point; the server executes what it was sent, or part of it, also on a connection that is cut | `network` |
+//! | the network | bytes each way. It may take only part of a write, bring replies cut anywhere, refuse a connection or let one hang, let a connect take longer than a caller has, and break one at any point; the server executes what it was sent, or part of it, also on a connection that is cut | `network` |
 //! | time | virtual, as ever: every limit and time-out ends when the scheduler likes | |
 //!
 //! # What must hold
@@ -16,6 +16,7 @@
 //! 3. No command arrives twice. One that failed with "not executed", or for the closing, never arrives.
 //! 4. Of two calls of a key of which one was sent, or given up, before the other, that one arrives first, unless its connection broke.
 //! 5. Without faults nobody's call fails but of those whose time was short.
+//!    Each connection is opened once then, however short the limits of the callers are.
 //! 6. In the end no call is under way, for the lanes and for the routes.
 //!
 //! What a callback may do, and what the sockets themselves do, is not modelled.

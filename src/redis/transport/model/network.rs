@@ -22,7 +22,7 @@ pub(super) const SLACK_AT: usize = 5;
 /// How long a reply is: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
 
-pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0 };
+pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0 };
 
 /// What may go wrong in one execution, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct Faults {
     pub(super) panics: u32,
     /// The server does not know the script of a posted command.
     pub(super) unknown: u32,
+    /// The operating system refuses a thread.
+    pub(super) threads: u32,
 }
 
 /// A command that was executed.
@@ -69,10 +71,15 @@ pub(super) struct Network {
     room: usize,
     /// The longest that the server stands still.
     stall: Duration,
+    /// How long a connect takes.
+    connect: Duration,
 }
 
 struct Net {
     wires: Vec<Wire>,
+    /// How many connects were begun, and how many of them are under way.
+    connects: usize,
+    connecting: usize,
     log: Vec<Arrival>,
     /// The calls whose script was unknown.
     unknown: Vec<u16>,
@@ -109,9 +116,30 @@ impl Net {
 }
 
 impl Network {
-    pub(super) fn new(faults: Faults, room: usize, stall: Duration) -> Self {
-        let net = Net { wires: Vec::new(), log: Vec::new(), unknown: Vec::new(), faults, is_over: false };
-        Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall }
+    pub(super) fn new(faults: Faults, room: usize, stall: Duration, connect: Duration) -> Self {
+        let net = Net {
+            wires: Vec::new(),
+            connects: 0,
+            connecting: 0,
+            log: Vec::new(),
+            unknown: Vec::new(),
+            faults,
+            is_over: false,
+        };
+        Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall, connect }
+    }
+
+    /// How many connects were begun.
+    pub(super) fn connects(&self) -> usize {
+        self.net.0.lock().connects
+    }
+
+    /// Waits until no connect is under way.
+    pub(super) fn settle(&self) {
+        let mut net = self.net.0.lock();
+        while net.connecting > 0 {
+            self.net.1.wait(&mut net);
+        }
     }
 
     /// The server, until the end.
@@ -232,10 +260,32 @@ impl Line for Network {
     type In = In;
     type Cut = Cut;
 
+    fn may_spawn(&self) -> bool {
+        !self.net.0.lock().strikes(|faults| &mut faults.threads)
+    }
+
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
         let mut net = self.net.0.lock();
+        net.connects += 1;
+        net.connecting += 1;
+        let opened = self.open_wire(&mut net, deadline);
+        net.connecting -= 1;
+        self.net.1.notify_all();
+        opened
+    }
+}
+
+impl Network {
+    fn open_wire(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> Result<Open<Self>, Error> {
+        let until = now() + self.connect;
+        // It is open when its time is over, however late its thread goes on.
+        while now() < until {
+            if !self.pause(net, until.min(deadline)) {
+                return Err(Error::backend(BackendFailure::NotExecuted, "it takes too long"));
+            }
+        }
         if net.strikes(|faults| &mut faults.refusals) {
-            while thread_rng().gen_bool(0.5) && self.pause(&mut net, deadline) {}
+            while thread_rng().gen_bool(0.5) && self.pause(net, deadline) {}
             log::trace!("{:?}: refused", time::now());
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }

@@ -1,6 +1,6 @@
 //! One execution: callers, what they were told, and what must be true in the end.
 
-use super::super::{Answer, Batch, Mark, Transport};
+use super::super::{Answer, Batch, LANES, Mark, Transport};
 use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
 use crate::error::{BackendFailure, Error};
 use crate::model::time::{self, FOR_GOOD, Pace};
@@ -51,6 +51,8 @@ pub(super) struct Scenario {
     pub(super) faults: Faults,
     /// Whether a connection may be full.
     pub(super) is_narrow: bool,
+    /// Whether a connect takes longer than a short limit.
+    pub(super) is_far: bool,
 }
 
 /// What is known of the commands of one call about one key.
@@ -104,7 +106,8 @@ impl Scenario {
         let mut rng = thread_rng();
         let pace = Pace { steps: [1, 6, 24, 96][rng.gen_range(0..4)], leaps: 0, leap: IO_TIMEOUT };
         let room = if self.is_narrow { [10, 15, 25][rng.gen_range(0..3)] } else { usize::MAX };
-        let network = Network::new(self.faults, room, IO_TIMEOUT * 2);
+        let connect = if self.is_far { CONNECT_TIMEOUT / 10 } else { Duration::ZERO };
+        let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
         // Time passes whether or not the server gets on: without faults nobody is to take that for one.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let party = Arc::new_cyclic(|this| Party {
@@ -128,7 +131,16 @@ impl Scenario {
         for caller in callers {
             let _ = caller.join();
         }
+        let connects = network.connects();
+        if self.faults == NO_FAULTS && connects > LANES && !party.with(|book| book.is_closed) {
+            party.object(format!("{connects} connects in vain, but for {LANES}"));
+        }
         let broken = party.end(&network);
+        // Time goes on until the last connect has ended.
+        while party.transport.lanes.iter().any(|lane| lane.is_connecting()) {
+            thread::sleep(LOOK_AGAIN);
+        }
+        network.settle();
         network.end();
         let _ = server.join();
         time::stop();

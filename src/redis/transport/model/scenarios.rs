@@ -6,13 +6,14 @@ use super::party::Limit::{Long, None, Short};
 use super::party::Scenario;
 use crate::model::scenarios::explore_both;
 
-const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, ..NO_FAULTS };
+const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
 
 /// Callers with all the time they want.
 pub(super) const CALLS: Scenario = Scenario {
     callers: &[&[Call(0, 2, Long), Call(1, 1, Long)], &[Call(1, 1, Long)], &[Call(2, 3, Long)]],
     faults: NO_FAULTS,
     is_narrow: false,
+    is_far: false,
 };
 
 pub(super) const CALLS_FAULTY: Scenario = Scenario { faults: SOME, ..CALLS };
@@ -156,6 +157,40 @@ pub(super) const IDLE: Scenario = Scenario {
     ..CALLS
 };
 
+/// A connect takes longer than most callers have. One of them has time, and some post and leave.
+pub(super) const CONNECTING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Call(0, 1, Short), Post(0, Short), Call(0, 1, Short)],
+        &[Call(0, 1, Short), Post(0, Short), Collect, Call(0, 2, Short)],
+        &[Call(0, 1, Short), Call(0, 1, Short), Post(0, Long), Call(0, 1, Long)],
+    ],
+    is_far: true,
+    ..CALLS
+};
+
+pub(super) const CONNECTING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONNECTING };
+
+/// Several connections are opened, for commands that go several ways, and for renewals.
+pub(super) const CONNECTING_PAIRS: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Pair(0, 1), Post(1, Short)],
+        &[Renew(1, 1, Short), Renew(1, 1, Short), Pair(1, 2)],
+        &[Call(2, 1, Short), Pair(2, 0), Renew(2, 1, Short)],
+    ],
+    faults: SOME,
+    ..CONNECTING
+};
+
+/// Closed while a connect is under way.
+pub(super) const CONNECTING_AT_THE_CLOSING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Post(0, Short), Call(0, 1, Long)],
+        &[Call(1, 1, Short), Call(0, 1, Long)],
+        &[Call(2, 1, Short), Close],
+    ],
+    ..CONNECTING
+};
+
 macro_rules! holds {
     ($($name:ident: $scenario:ident;)*) => {
         $(#[test]
@@ -193,4 +228,8 @@ holds! {
     callers_are_there_at_the_closing: CLOSING;
     callers_are_there_at_the_closing_and_connections_break: CLOSING_FAULTY;
     connections_are_idle_for_a_while: IDLE;
+    a_connect_outlasts_its_callers: CONNECTING;
+    a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
+    several_connects_outlast_their_callers: CONNECTING_PAIRS;
+    a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
 }

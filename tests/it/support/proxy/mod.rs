@@ -93,6 +93,11 @@ impl Proxy {
         self.shared.toxics.lock().set_delay(way, delay);
     }
 
+    /// Delivers the first answer of each connection so much later, from now on: a connect takes so long.
+    pub(crate) fn delay_first_answers(&self, delay: Duration) {
+        self.shared.toxics.lock().delay_first_answers(delay);
+    }
+
     /// Loses everything that goes one way, on all connections, until it is switched off.
     pub(crate) fn lose(&self, way: Way, on: bool) {
         self.shared.toxics.lock().set_lossy(way, on);
@@ -128,6 +133,12 @@ impl Proxy {
     /// Keeps what the server sends on the connections that have subscribed, or on the others, new ones included.
     pub(crate) fn hold_back(&self, inboxes: bool) {
         self.shared.toxics.lock().hold(inboxes, true);
+    }
+
+    /// Keeps what the server sends on connections to come, so that no connect ends, until it is switched off.
+    pub(crate) fn hold_back_new(&self, on: bool) {
+        self.shared.toxics.lock().hold_new(on);
+        self.shared.released.notify_all();
     }
 
     /// Delivers what was held back on the connections that have subscribed, or on the others, and goes on.
@@ -175,10 +186,15 @@ impl Shared {
     /// Reads frames, and decides on each. What is no frame goes on as it comes.
     fn read(&self, number: usize, way: Way, mut from: &TcpStream, to: &Sender<Freight>) {
         let (mut chunk, mut bytes) = ([0; 16 * 1024], Vec::new());
+        let mut is_tls = None;
         while let Ok(n @ 1..) = from.read(&mut chunk) {
             bytes.extend_from_slice(&chunk[..n]);
+            // A TLS session begins with a record of this type; there are no frames to be found in it.
+            let is_tls = *is_tls.get_or_insert(bytes[0] == 0x16);
             loop {
                 let length = match resp::frame(&bytes) {
+                    _ if is_tls && !bytes.is_empty() => bytes.len(),
+                    _ if is_tls => break,
                     Ok(Some(length)) => length,
                     Err(()) if !bytes.is_empty() => bytes.len(),
                     _ => break,

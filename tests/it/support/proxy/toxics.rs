@@ -55,10 +55,14 @@ pub(super) struct Link {
     pub(super) server: Arc<TcpStream>,
     /// By way: nothing goes this way any more, and its end does not either.
     dead: [bool; 2],
+    /// Nothing goes to the client for now.
+    is_held: bool,
     /// By way: later by so much.
     late: [Duration; 2],
     /// The lots of the replies that are due.
     due: VecDeque<Option<Lot>>,
+    /// Whether the server has answered on it.
+    is_answered: bool,
     is_inbox: bool,
     /// It ends by RST, so nothing may send FIN.
     reset: bool,
@@ -70,8 +74,10 @@ impl Link {
             client,
             server,
             dead: [false; 2],
+            is_held: false,
             late: [Duration::ZERO; 2],
             due: VecDeque::new(),
+            is_answered: false,
             is_inbox: false,
             reset: false,
         }
@@ -107,6 +113,10 @@ pub(super) struct Toxics {
     /// By number, the first is number 1; `None` when it is over.
     links: Vec<Option<Link>>,
     delay: [Duration; 2],
+    /// The first answer of each connection comes later by so much.
+    first_answer: Duration,
+    /// What the server sends on new connections is kept.
+    hold_new: bool,
     /// By way: bytes of all connections are lost for now.
     lossy: [bool; 2],
     lose_messages: bool,
@@ -117,7 +127,8 @@ pub(super) struct Toxics {
 }
 
 impl Toxics {
-    pub(super) fn add(&mut self, link: Link) -> usize {
+    pub(super) fn add(&mut self, mut link: Link) -> usize {
+        link.is_held = self.hold_new;
         self.links.push(Some(link));
         self.links.len()
     }
@@ -138,6 +149,10 @@ impl Toxics {
         self.delay[way as usize] = delay;
     }
 
+    pub(super) fn delay_first_answers(&mut self, delay: Duration) {
+        self.first_answer = delay;
+    }
+
     pub(super) fn set_lossy(&mut self, way: Way, on: bool) {
         self.lossy[way as usize] = on;
     }
@@ -154,12 +169,21 @@ impl Toxics {
         self.held[usize::from(inboxes)] = on;
     }
 
+    /// Holds what the server sends on connections to come; those that there are go on when it is switched off.
+    pub(super) fn hold_new(&mut self, on: bool) {
+        self.hold_new = on;
+        if !on {
+            self.live().for_each(|link| link.is_held = false);
+        }
+    }
+
     pub(super) fn reset(&mut self) {
         self.live().for_each(Link::reset);
     }
 
     pub(super) fn close(&mut self) {
         self.held = [false; 2];
+        self.hold_new(false);
         self.live().for_each(|link| link.close());
     }
 
@@ -193,8 +217,12 @@ impl Toxics {
     }
 
     fn judge_reply(&mut self, number: usize, frame: &[u8]) -> Fate {
-        let (general, lose_messages) = (self.delay[Way::ToClient as usize], self.lose_messages);
+        let (mut general, lose_messages) = (self.delay[Way::ToClient as usize], self.lose_messages);
+        let first_answer = self.first_answer;
         let Some(link) = self.link(number) else { return Fate::IsLost };
+        if !std::mem::replace(&mut link.is_answered, true) {
+            general += first_answer;
+        }
         if resp::is_message(frame) {
             return if lose_messages { Fate::IsLost } else { Fate::Goes(general) };
         }
@@ -227,7 +255,7 @@ impl Toxics {
     /// Whether a frame that is to be written must wait.
     pub(super) fn is_held(&mut self, number: usize, way: Way) -> bool {
         let held = self.held;
-        way == Way::ToClient && self.link(number).is_some_and(|link| held[usize::from(link.is_inbox)])
+        way == Way::ToClient && self.link(number).is_some_and(|link| link.is_held || held[usize::from(link.is_inbox)])
     }
 
     /// Whether a frame that is to be written is lost.

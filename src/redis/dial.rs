@@ -1,0 +1,139 @@
+//! Connecting a socket before a deadline, by TCP or on this machine.
+
+use super::address::{Address, Place};
+use super::socket::Socket;
+use crate::error::{BackendFailure, Error};
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+#[cfg(unix)]
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// After so long a silence the system asks whether the other side is still there: an inbox may hear nothing for days.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The pauses between two tries to get into a local server's full queue of connections: from the first to the longest.
+#[cfg(unix)]
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+
+/// Connects.
+///
+/// # Errors
+///
+/// [`Error::Backend`], not executed, with the address and the words of the operating system.
+pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error> {
+    let failed =
+        |e: io::Error| Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {e}"));
+    match &address.place {
+        #[cfg(unix)]
+        Place::Unix(path) => connect_unix(path.as_ref(), deadline).map(Socket::Unix).map_err(failed),
+        #[cfg(not(unix))]
+        Place::Unix(_) => Err(failed(ErrorKind::Unsupported.into())),
+        Place::Tcp { host, port, .. } => {
+            let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
+            socket.set_nodelay(true).map_err(failed)?;
+            SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
+            Ok(Socket::Tcp(socket))
+        }
+    }
+}
+
+/// Connects to a local socket. `UnixStream::connect` knows no deadline, and blocks while the server's queue of connections is full.
+/// Without blocking, Linux answers `EAGAIN` then, and has no event for a free place; so it is tried again.
+#[cfg(unix)]
+fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net::UnixStream> {
+    use socket2::{Domain, SockAddr, Type};
+    let address = SockAddr::unix(path)?;
+    let (mut pause, longest) = PAUSES;
+    loop {
+        let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Puts the socket back to blocking. A system that goes on in the background is waited for.
+        let tried = if left.is_zero() { Err(timed_out()) } else { socket.connect_timeout(&address, left) };
+        match tried {
+            Ok(()) => return Ok(std::os::fd::OwnedFd::from(socket).into()),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(pause.min(left));
+                pause = (pause * 2).min(longest);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Tries every address of a host until the deadline.
+fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for address in resolve(host, port, deadline)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(timed_out());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => return Ok(socket),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+/// Resolves a name on a thread of its own: the system's resolver knows no deadline.
+fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let (send, receive) = crossbeam_channel::bounded(1);
+    let name = host.to_owned();
+    std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
+        // Nobody listens any more after the deadline.
+        let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
+    })?;
+    receive
+        .recv_deadline(deadline)
+        .unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, "resolving the host name took too long")))
+}
+
+fn timed_out() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "connection timed out")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use socket2::{Domain, SockAddr, Type};
+
+    /// Longer than anything takes.
+    const HANG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_full_local_server_is_waited_for_until_the_deadline() {
+        let dir = std::env::temp_dir().join(format!("redis-dlock-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("full");
+        let server = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        server.bind(&SockAddr::unix(&path).expect("an address")).expect("a name");
+        server.listen(0).expect("a listener");
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let mut waiting = Vec::new();
+        let full = loop {
+            match connect_unix(&path, soon()) {
+                Ok(socket) => waiting.push(socket),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::TimedOut);
+        assert!(!waiting.is_empty());
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| connect_unix(&path, Instant::now() + HANG));
+            std::thread::sleep(Duration::from_millis(30));
+            let accepted = server.accept().expect("one that waits");
+            assert!(late.join().expect("no panic").is_ok(), "it takes the place that is free now");
+            drop(accepted);
+        });
+        std::fs::remove_dir_all(&dir).expect("it is ours");
+        let refused = connect_unix(&path, soon()).expect_err("no such server");
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
+    }
+}

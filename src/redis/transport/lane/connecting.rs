@@ -1,0 +1,210 @@
+//! Opening a connection.
+//!
+//! A connect has the whole `connect_timeout`, whoever needs it. A caller's deadline bounds only how long that caller waits.
+//!
+//! * A caller whose deadline leaves that much time opens the connection itself.
+//! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it
+//!   with their own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the
+//!   connection in the lane, and writes the queue if no caller has the role of writing by then, so a posted call whose poster has left
+//!   is sent.
+//!
+//! The thread holds its lane weakly: a connection that comes after the lane has gone is closed at once.
+
+use super::super::line::{Line, Open};
+use super::super::pending::Pending;
+use super::session::Session;
+use super::{Guard, Lane, State, fail_all};
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::sync::atomic::Ordering;
+use crate::sync::{contain, mutant, now, thread};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// What a lane knows of the thread that connects for it.
+#[derive(Default)]
+pub(super) struct Connector {
+    /// Whether a connect is under way on that thread.
+    pub(super) is_busy: bool,
+    /// The last thread. It ends when it has told what came of its connect.
+    thread: Option<thread::JoinHandle<()>>,
+    /// The threads whose connect has ended, and which may still be about to run the callbacks of posted calls.
+    tellers: Vec<thread::ThreadId>,
+}
+
+impl Connector {
+    /// Whether callbacks may still be about to run on a thread that has connected.
+    pub(super) fn is_telling(&self) -> bool {
+        !self.tellers.is_empty() && !mutant!(LeavesTellersBehind)
+    }
+}
+
+impl<L: Line> Lane<L> {
+    /// Gets the lane a connection. The caller has the role of writing, and waits at most until its deadline; one that does not
+    /// attend to its call does not wait. If the connect fails, every queued call fails instead of trying again one after another.
+    pub(super) fn connect<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+    ) -> Guard<'a, L> {
+        if !state.connector.is_busy && self.has_time_to_connect(deadline) {
+            drop(state);
+            return self.connect_here(own, deadline);
+        }
+        if let Err(cause) = self.begin_connect(&mut state) {
+            drop(state);
+            log::debug!("the operating system refused the thread dlock-connect: {cause}");
+            return self.connect_here(own, deadline);
+        }
+        while own.waits() || own.is_posted {
+            let left = deadline.saturating_duration_since(now());
+            if !state.connector.is_busy || state.closed || left.is_zero() {
+                break;
+            }
+            self.connected.wait_for(&mut state, left);
+        }
+        if mutant!(TakesConnectAlong) && now() >= deadline {
+            state.connector.is_busy = false;
+        }
+        state
+    }
+
+    /// Starts a connect on a thread of its own, unless one is under way. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the thread.
+    pub(super) fn begin_connect(&self, state: &mut State<L>) -> io::Result<()> {
+        if state.connector.is_busy {
+            return Ok(());
+        }
+        let (lane, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
+        let deadline = start + settings.connect_timeout;
+        let connect = move || {
+            // The log may panic, in TLS for one: the lane must learn that this connect has ended.
+            let opened = contain(|| settings.line.open(deadline)).unwrap_or_else(|_| Err(panicked()));
+            if let Some(lane) = lane.upgrade() {
+                lane.end_connect(opened, start);
+            }
+        };
+        state.connector.thread = Some(self.spawn(connect)?);
+        state.connector.is_busy = true;
+        Ok(())
+    }
+
+    /// At the closing: waits until no thread of a connect that has ended runs callbacks, and for its end. Such a thread itself
+    /// does not wait. A connect that is under way is not waited for.
+    pub(super) fn end_connector(&self) {
+        let me = thread::current().id();
+        let mut state = self.state.lock();
+        if state.connector.tellers.contains(&me) {
+            return;
+        }
+        while state.connector.is_telling() {
+            self.connected.wait(&mut state);
+        }
+        let thread = if state.connector.is_busy { None } else { state.connector.thread.take() };
+        drop(state);
+        if let Some(thread) = thread {
+            // A panic was caught there.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether a thread connects, or is about to.
+    #[cfg(all(test, dlock_shuttle))]
+    pub(in super::super) fn is_connecting(&self) -> bool {
+        self.state.lock().connector.is_busy
+    }
+
+    fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+        if !self.settings.line.may_spawn() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect)
+    }
+
+    fn has_time_to_connect(&self, deadline: Instant) -> bool {
+        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout || mutant!(ThrowsConnectsAway)
+    }
+
+    /// Connects on the calling thread, until its deadline at most.
+    fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, L> {
+        let start = now();
+        let patience = start + self.settings.connect_timeout;
+        let opened = self.settings.line.open(patience.min(deadline));
+        // The caller's own time was too short, so the failure says nothing to the others.
+        let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
+        let mut state = self.state.lock();
+        match opened {
+            Err(error) if fails_alone => {
+                let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
+                let own = at.and_then(|at| state.queue.remove(at));
+                drop(state);
+                fail_all(&own, &error, true);
+                self.state.lock()
+            }
+            opened => self.take_up(state, opened, start),
+        }
+    }
+
+    /// The end of a connect on a thread of its own.
+    fn end_connect(&self, opened: Result<Open<L>, Error>, start: Instant) {
+        let mut state = self.state.lock();
+        if mutant!(TakesConnectAlong) && !state.connector.is_busy {
+            return;
+        }
+        let me = thread::current().id();
+        state.connector.is_busy = false;
+        state.connector.tellers.push(me);
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
+        }
+        // Callbacks and the log may panic.
+        let told = contain(|| {
+            let state = self.take_up(state, opened, start);
+            if !state.writing && state.has_work() {
+                drop(self.write_left_over(state));
+            }
+        });
+        let mut state = self.state.lock();
+        state.connector.tellers.retain(|teller| *teller != me);
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
+        }
+        drop(state);
+        if told.is_err() {
+            log::error!("the thread dlock-connect has caught a panic; please report it");
+        }
+    }
+
+    /// Installs a connection, or fails every queued call.
+    fn take_up<'a>(&'a self, mut state: Guard<'a, L>, opened: Result<Open<L>, Error>, start: Instant) -> Guard<'a, L> {
+        match opened {
+            Ok(open) => {
+                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
+                self.settings.connect_took.store(took, Ordering::Relaxed);
+                if !state.closed {
+                    let step = state.epoch_step;
+                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
+                    state.session = Some(Session::new(epoch, open));
+                    self.is_connected.store(true, Ordering::Relaxed);
+                }
+                state
+            }
+            Err(error) => {
+                let failed: VecDeque<_> = std::mem::take(&mut state.queue);
+                drop(state);
+                fail_all(&failed, &error, true);
+                self.state.lock()
+            }
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::backend(BackendFailure::NotExecuted, "opening a connection ended by a panic")
+}
