@@ -23,7 +23,7 @@ fn busy_threads_of_low_priority_lose_nobody_a_lease() {
     let over = AtomicBool::new(false);
     let lost: usize = thread::scope(|scope| {
         for n in 0..12 {
-            let lock = low.generate("LOW", &n.to_string()).unwrap();
+            let lock = low.generate("LOW", n.to_string()).unwrap();
             let over = &over;
             scope.spawn(move || {
                 // They run when no other thread wants a core.
