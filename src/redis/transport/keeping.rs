@@ -108,7 +108,8 @@ impl Cuts for End {
 
 fn command() -> Packed {
     let mut packed = Packed::default();
-    packed.words(&["PING"]);
+    packed.bytes.push(b'x');
+    packed.replies = 1;
     packed
 }
 
