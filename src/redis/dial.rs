@@ -40,27 +40,31 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
 }
 
 /// Connects to a local socket. `UnixStream::connect` knows no deadline, and blocks while the server's queue of connections is full.
-/// Without blocking, Linux answers `EAGAIN` then, and has no event for a free place; so it is tried again.
+/// Without blocking, Linux answers `EAGAIN` then, and has no event for a free place; so it is tried again. (`socket2`'s `connect_timeout`
+/// takes that answer for the beginning of a connect, and fails.)
 #[cfg(unix)]
 fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net::UnixStream> {
+    use rustix::io::Errno;
     use socket2::{Domain, SockAddr, Type};
     let address = SockAddr::unix(path)?;
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
     let (mut pause, longest) = PAUSES;
     loop {
-        let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Puts the socket back to blocking. A system that goes on in the background is waited for.
-        let tried = if left.is_zero() { Err(timed_out()) } else { socket.connect_timeout(&address, left) };
-        match tried {
-            Ok(()) => return Ok(std::os::fd::OwnedFd::from(socket).into()),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                std::thread::sleep(pause.min(left));
-                pause = (pause * 2).min(longest);
-            }
-            Err(e) => return Err(e),
+        match socket.connect(&address).map_err(|e| (Errno::from_io_error(&e), e)) {
+            Ok(()) | Err((Some(Errno::ISCONN), _)) => break,
+            Err((Some(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY | Errno::INTR), _)) => {}
+            Err((_, e)) => return Err(e),
         }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(timed_out());
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(longest);
     }
+    socket.set_nonblocking(false)?;
+    Ok(std::os::fd::OwnedFd::from(socket).into())
 }
 
 /// Tries every address of a host until the deadline.
