@@ -331,7 +331,8 @@ fn frames(data: &[u8], piece: usize) -> (Vec<usize>, bool) {
     (ends, false)
 }
 
-/// Whatever follows the words of an error that is known, it stays that error; what it says is shown, on one line.
+/// An error that is known stays that error whatever follows its words, unless they end in the position at which a script raised it:
+/// then the outcome is unknown. What the error says is shown, on one line.
 fn error(data: &[u8]) {
     let line = String::from_utf8_lossy(data).replace("\r\n", " ");
     let parsed = |line: &str| match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
@@ -349,11 +350,15 @@ fn error(data: &[u8]) {
         assert!(shown.contains(&OneLine(detail).to_string()), "{shown} lacks {detail:?}");
     }
     if !detail.is_empty() {
-        let longer = parsed(&format!("{line} on @user_script:2.")).expect("an error, too");
+        let longer = parsed(&format!("{line} and more")).expect("an error, too");
         assert_eq!(class(&classify(&longer, "")), class(&error));
+        let raised = classify(&parsed(&format!("{line} script: 5e3e, on @user_script:2.")).expect("an error, too"), "");
+        assert!(matches!(raised, Error::Backend { failure: BackendFailure::Unknown, .. }), "{raised:?}");
     }
     let value = Value::ServerError(reply);
-    if is_noscript(&value) || is_no_master(&value) {
+    if line.contains(", on @user_script:") {
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
+    } else if is_noscript(&value) || is_no_master(&value) {
         assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
     }
     read(&value);
