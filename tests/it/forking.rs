@@ -65,7 +65,7 @@ fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
         let lock = generator.generate_with(config("held")).unwrap();
         let other = generator.generate_with(config("other")).unwrap();
         let mut copies = (Some(generator), Some(lock.lock().unwrap()));
-        // All threads and connections are there.
+        // All threads and connections are there: for commands, for messages and, from the first probe on, for renewals.
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(lock.try_lock_for(Duration::from_millis(50)).unwrap().is_none()));
         });
@@ -74,6 +74,7 @@ fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
             let named = list.lines().filter(|line| line.contains("name=redis-dlock"));
             named.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
         };
+        eventually("three connections", || ids(&clients()).len() == 3);
         let before = ids(&clients());
         let url = server.url();
         // The child takes out of its own copy of the memory.

@@ -138,11 +138,14 @@ impl<L: Line> Transport<L> {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_keeping: false }
     }
 
-    /// Room for renewals and probes. They go on the connection that callers do not use, unless the limit is too short for
-    /// opening it. They need no order with other commands about their keys: a late one finds another locker, or none, and
-    /// changes nothing.
+    /// Room for renewals and probes. They go on the connection that callers do not use. Where the limit is too short for opening it,
+    /// this begins to open it for later batches, and this batch goes with the callers' commands. Renewals need no order with other
+    /// commands about their keys: a late one finds another locker, or none, and changes nothing.
     pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
         let is_keeping = self.lanes[KEEPER].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+        if !is_keeping && self.has_answered() && self.may_open() {
+            self.lanes[KEEPER].connect_ahead();
+        }
         Batch { is_keeping, ..self.batch(limit) }
     }
 

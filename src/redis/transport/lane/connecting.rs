@@ -72,6 +72,18 @@ impl<L: Line> Lane<L> {
         state
     }
 
+    /// Starts a connect for calls to come, unless there is a connection or one is being opened. Does not block.
+    pub(in super::super) fn connect_ahead(&self) {
+        let mut state = self.state.lock();
+        if state.closed || state.session.is_some() {
+            return;
+        }
+        if let Err(cause) = self.begin_connect(&mut state) {
+            drop(state);
+            log::debug!("the operating system refused the thread dlock-connect: {cause}");
+        }
+    }
+
     /// Starts a connect on a thread of its own, unless one is under way. Does not block.
     ///
     /// # Errors
