@@ -151,7 +151,7 @@ fn a_limit_that_is_too_short_for_a_connect_sends_a_renewal_with_the_callers() {
     let (_, transport) = transport();
     let took = Duration::from_secs(1);
     assert!(!transport.keeping_batch(LONG).is_keeping, "how long a connect takes is not known yet");
-    transport.settings.connect_took.store(1_000_000_000, std::sync::atomic::Ordering::Relaxed);
-    assert!(!transport.keeping_batch(took * 3).is_keeping);
-    assert!(transport.keeping_batch(took * 5).is_keeping);
+    transport.settings.quickest_connect.store(1_000_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert!(!transport.keeping_batch(took * 3 / 2).is_keeping);
+    assert!(transport.keeping_batch(took * 2).is_keeping);
 }

@@ -120,6 +120,7 @@ impl<L: Line> Transport<L> {
             connect_timeout,
             io_timeout,
             connect_took: AtomicU64::new(0),
+            quickest_connect: AtomicU64::new(u64::MAX),
             giving_way: GivingWay::new(),
         });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
@@ -142,11 +143,15 @@ impl<L: Line> Transport<L> {
     /// this begins to open it for later batches, and this batch goes with the callers' commands. Renewals need no order with other
     /// commands about their keys: a late one finds another locker, or none, and changes nothing.
     pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
-        let is_keeping = self.lanes[KEEPER].is_connected() || (self.has_time_to_connect(limit) && self.may_open());
-        if !is_keeping && self.has_answered() && self.may_open() {
+        let connect = Duration::from_nanos(self.settings.quickest_connect.load(Ordering::Relaxed));
+        if self.lanes[KEEPER].is_connected() || limit >= connect.saturating_mul(2) {
+            // No lock that callers take, too, is touched on this way.
+            return Batch { parts: Vec::new(), preferred: KEEPER, order: Vec::new(), is_keeping: true };
+        }
+        if self.has_answered() && self.may_open() {
             self.lanes[KEEPER].connect_ahead();
         }
-        Batch { is_keeping, ..self.batch(limit) }
+        self.batch(limit)
     }
 
     /// Sends one command about a key and waits for its reply, at most `limit`.
@@ -219,8 +224,11 @@ impl<L: Line> Transport<L> {
             && answer.failure.is_some()
             && let Some((packed, mut passage)) = call.unconnected()
         {
-            *self.only_one_until.lock() = Some(now() + NO_MORE);
-            if passage.turn(0) {
+            if lane != KEEPER {
+                *self.only_one_until.lock() = Some(now() + NO_MORE);
+            }
+            // Without time there is nothing to gain, and the first lane may be where a caller stands still.
+            if now() < deadline && passage.turn(0) {
                 let again = Arc::new(Pending::new(packed, passage));
                 self.lanes[0].begin(&again, now(), deadline, true);
                 return self.lanes[0].finish(&again, deadline, limit, or_break);

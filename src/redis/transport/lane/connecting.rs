@@ -199,6 +199,7 @@ impl<L: Line> Lane<L> {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 self.settings.connect_took.store(took, Ordering::Relaxed);
+                self.settings.quickest_connect.fetch_min(took, Ordering::Relaxed);
                 if !state.closed {
                     let step = state.epoch_step;
                     let epoch = self.begin_epoch(&mut state.next_epoch, step);
