@@ -8,7 +8,7 @@ use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
 use super::keys::{inbox_channel, queue_key};
 use super::link::Endpoint;
-use super::plain::{self, Calm, Found, GivenUp};
+use super::plain::{Calm, GivenUp};
 use super::reply;
 use super::request::{self, Texts};
 use super::script::{Call, Packed};
@@ -16,9 +16,8 @@ use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inbox, Inspection, LockProcessor,
-    Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest,
-    Request,
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
+    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
 };
 use ::redis::Value;
 use std::fmt;
@@ -26,25 +25,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A second question is sent in the same call where so many round trips of the first one fit into what is left of its limit.
-const ROOM: u32 = 4;
-
 /// Locks kept by one Redis server, 7.0 or newer.
 ///
 /// All threads share up to four connections: what gathers goes out in one write, while replies to earlier commands come in.
 /// Renewals of leases have one more for themselves. A connection is opened when it is first needed, and again whenever it was
 /// lost.
 pub struct RedisLockProcessor {
-    transport: Transport,
+    pub(super) transport: Transport,
     /// What is not shown of the server's words.
-    address: Arc<Address>,
-    io_timeout: Duration,
+    pub(super) address: Arc<Address>,
+    pub(super) io_timeout: Duration,
     /// Whether the server knows the script of release, by what was last heard.
-    knows_release: Arc<AtomicBool>,
+    pub(super) knows_release: Arc<AtomicBool>,
     /// Whether the answer to a posted release said that the server is no master.
-    is_demoted: Arc<AtomicBool>,
-    calm: Arc<Calm>,
-    given_up: GivenUp,
+    pub(super) is_demoted: Arc<AtomicBool>,
+    pub(super) calm: Arc<Calm>,
+    pub(super) given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
@@ -179,7 +175,7 @@ impl RedisLockProcessor {
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
-    fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+    pub(super) fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let mut outcomes = self.run_requests(&[request], limit, false);
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
@@ -214,89 +210,6 @@ impl RedisLockProcessor {
         self.calm.note(Mark::of(request::key_of(request)), &outcome);
         Ok(outcome)
     }
-
-    /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
-    /// the script must be asked.
-    fn acquire_plainly(
-        &self,
-        request: &AcquireRequest<'_>,
-        start: Instant,
-        limit: Duration,
-    ) -> Result<Option<AcquireOutcome>, Error> {
-        let mark = Mark::of(request.key);
-        if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.transport.mark_unnumbered();
-        }
-        if !self.calm.has(mark) {
-            return Ok(None);
-        }
-        let Some(way) = self.transport.proved_way(mark, limit) else { return Ok(None) };
-        let proof = way.proof;
-        let (replies, epoch) = self.transport.call_on(way, plain::pack(request), limit)?;
-        if replies.iter().any(is_no_master) {
-            self.transport.mark_unnumbered();
-        }
-        match plain::read(&replies, request).map_err(|e| self.address.hide(e))? {
-            Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
-                return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
-            }
-            Found::Busy(holder) => {
-                self.calm.note_busy(mark);
-                let busy = Busy { holder, remaining: None };
-                return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
-            }
-            Found::Refused => return Ok(None),
-            Found::Taken(_) | Found::Doubtful => {}
-        }
-        self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
-    }
-
-    /// Asks for a place in the queue of a key that a plain attempt found busy, if the asker waits and its limit leaves time for
-    /// the answer. That the key is busy is known in any case.
-    fn acquire_place(
-        &self,
-        request: &AcquireRequest<'_>,
-        busy: Busy,
-        trip: Duration,
-        limit: Duration,
-    ) -> Result<AcquireOutcome, Error> {
-        if !request.wait {
-            return Ok(AcquireOutcome::Busy(busy));
-        }
-        let left = limit.saturating_sub(trip);
-        if left < trip * ROOM {
-            return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
-        }
-        match self.run_one(Request::Acquire(*request), left) {
-            Ok(Outcome::Acquire(outcome)) => Ok(outcome),
-            Ok(_) => Err(mismatch()),
-            Err(Error::Backend { failure, .. }) => {
-                Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes sure that nothing of a plain attempt stays in the store.
-    fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
-        let start = Instant::now();
-        let AcquireRequest { key, locker, lease, .. } = *request;
-        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
-        if matches!(result, Err(Error::Conflict { .. })) {
-            // There is no queue to look into, nobody to hand over to. A lease that ends at once frees the key.
-            let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
-            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
-        }
-        match result {
-            Ok(()) => Ok(()),
-            Err(Error::ShutDown) => Err(Error::ShutDown),
-            // Whatever it was, the key may be the locker's, and a release may come late.
-            Err(error) => {
-                self.given_up.add(locker);
-                Err(Error::backend(BackendFailure::Unknown, error.to_string()))
-            }
-        }
-    }
 }
 
 /// Reads the answer to a posted release.
@@ -313,7 +226,7 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
 }
 
 /// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
-fn mismatch() -> Error {
+pub(super) fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
 }
 

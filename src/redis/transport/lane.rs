@@ -28,9 +28,11 @@
 //!    (`role.rs`).
 
 mod connecting;
+mod posting;
 mod reading;
 mod role;
 mod session;
+mod state;
 mod writing;
 
 use super::giving_way::GivingWay;
@@ -43,6 +45,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
 use connecting::Connector;
 use session::Session;
+use state::State;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -90,21 +93,6 @@ pub(crate) struct Lane<L: Line> {
     numbered: AtomicU64,
     /// The last epoch in which the server said that it is no master, also to a caller that had left.
     deposed: AtomicU64,
-}
-
-struct State<L: Line> {
-    /// Not written yet.
-    queue: VecDeque<Arc<Pending>>,
-    session: Option<Session<L>>,
-    connector: Connector,
-    /// Whether somebody writes, connects or gives way first, or has been woken to.
-    writing: bool,
-    /// Whether who is to write gives way to others first. Whoever takes this back has the role.
-    gathering: bool,
-    /// The next epoch; no two of a transport are the same.
-    next_epoch: u64,
-    epoch_step: u64,
-    closed: bool,
 }
 
 /// By what right a caller writes.
@@ -185,60 +173,6 @@ impl<L: Line> Lane<L> {
 
     pub(crate) fn mark_unnumbered(&self) {
         self.numbered.store(0, Ordering::Relaxed);
-    }
-
-    /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
-    /// deadline has come or the connection broke. Blocks until then: while a connection is being opened, while it takes no more
-    /// bytes, and for a moment while another caller writes.
-    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
-        let mut state = self.state.lock();
-        if state.closed {
-            drop(state);
-            return fail_all([call], &Error::ShutDown, false);
-        }
-        state.queue.push_back(Arc::clone(call));
-        // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
-        // were written with it need a reader.
-        self.hand_on(self.write(state, call, deadline, Claim::Free), !mutant!(PostsUnread));
-        if !call.is_over() && !mutant!(PostsAndLeaves) {
-            self.see_sent(call, deadline);
-        }
-        if call.leave_sent() {
-            let mut state = self.state.lock();
-            state.writing = false;
-            self.hand_on(state, true);
-        }
-    }
-
-    /// Waits until somebody else has written a posted call, or writes it.
-    fn see_sent(&self, call: &Arc<Pending>, deadline: Instant) {
-        let at = now();
-        if at < deadline && self.load() > 1 {
-            // Others that were answered by now may call or post meanwhile: then one write is for all of them.
-            let _ = self.settings.giving_way.give_way(at, self.load());
-        }
-        let mut claim = Claim::AtOnce;
-        // Also when the call is sent by now: a duty has to be done.
-        while claim == Claim::Appointed || !call.is_over() {
-            let state = self.state.lock();
-            let writes = claim == Claim::Appointed || call.is_queued();
-            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
-            if now() >= deadline {
-                // As long as it is here it might be appointed again, and again.
-                if call.leave_sent() {
-                    state.writing = false;
-                }
-                return self.hand_on(state, true);
-            }
-            self.hand_on(state, true);
-            claim = match call.wait_sent(deadline) {
-                Wake::Done | Wake::TimedOut => return,
-                Wake::Duty => {
-                    call.take_duties();
-                    Claim::Appointed
-                }
-            };
-        }
     }
 
     /// Sends a call, unless its time is over `at` this moment; [`finish`](Self::finish) must follow, at once or after
@@ -405,69 +339,6 @@ impl<L: Line> Lane<L> {
         }
         drop(state);
         heirs.iter().for_each(|heir| heir.wake());
-    }
-}
-
-impl<L: Line> State<L> {
-    fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
-        self.session.as_mut().filter(|session| session.epoch == epoch)
-    }
-
-    /// The calls whose replies are due, in order.
-    fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
-        self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call))
-    }
-
-    /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
-    fn will_read(&self, call: &Pending) -> bool {
-        self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
-    }
-
-    /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.
-    fn has_other_writer(&self) -> bool {
-        if self.queue.is_empty() {
-            self.due_calls().any(|call| call.waits())
-        } else {
-            self.queue.iter().any(|call| call.waits())
-        }
-    }
-
-    /// Whether something is to be written.
-    fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
-    }
-
-    /// One of those that were answered of late calls again.
-    fn is_back(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.away = session.away.saturating_sub(1);
-        }
-    }
-
-    /// Whether others that were answered of late may be about to call.
-    fn lacks_callers(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.away > 0)
-    }
-
-    /// Finds a caller that writes, if nobody does.
-    fn appoint_writer(&mut self, heirs: &mut Woken) {
-        if !self.writing && self.has_work() {
-            let heir = self.queue.iter().chain(self.due_calls()).find(|call| call.appoint(true)).cloned();
-            if let Some(heir) = heir {
-                heirs.push(heir);
-                self.writing = true;
-            }
-        }
-    }
-
-    /// Finds a caller that reads, if nobody does: the one whose reply comes last.
-    fn appoint_reader(&mut self, heirs: &mut Woken) {
-        if let Some(session) = &self.session
-            && session.inbound.is_some()
-            && let Some(heir) = self.due_calls().rev().find(|call| call.appoint(false))
-        {
-            heirs.push(Arc::clone(heir));
-        }
     }
 }
 

@@ -29,6 +29,8 @@
 //! time for that; and without an answer the key is busy all the same. Where a key was busy of late, the script asks at once,
 //! and no second round trip is necessary.
 
+mod attempt;
+
 use super::classify::classify;
 use super::keys::{FENCE, queue_key};
 use super::reply::HIGHEST_NUMBER;

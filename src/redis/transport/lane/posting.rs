@@ -1,0 +1,65 @@
+//! Calls that nobody waits for.
+
+use super::super::line::Line;
+use super::super::pending::{Pending, Wake};
+use super::{Claim, Lane, fail_all};
+use crate::error::Error;
+use crate::sync::{mutant, now};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl<L: Line> Lane<L> {
+    /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
+    /// deadline has come or the connection broke. Blocks until then: while a connection is being opened, while it takes no more
+    /// bytes, and for a moment while another caller writes.
+    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return fail_all([call], &Error::ShutDown, false);
+        }
+        state.queue.push_back(Arc::clone(call));
+        // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
+        // were written with it need a reader.
+        self.hand_on(self.write(state, call, deadline, Claim::Free), !mutant!(PostsUnread));
+        if !call.is_over() && !mutant!(PostsAndLeaves) {
+            self.see_sent(call, deadline);
+        }
+        if call.leave_sent() {
+            let mut state = self.state.lock();
+            state.writing = false;
+            self.hand_on(state, true);
+        }
+    }
+
+    /// Waits until somebody else has written a posted call, or writes it.
+    fn see_sent(&self, call: &Arc<Pending>, deadline: Instant) {
+        let at = now();
+        if at < deadline && self.load() > 1 {
+            // Others that were answered by now may call or post meanwhile: then one write is for all of them.
+            let _ = self.settings.giving_way.give_way(at, self.load());
+        }
+        let mut claim = Claim::AtOnce;
+        // Also when the call is sent by now: a duty has to be done.
+        while claim == Claim::Appointed || !call.is_over() {
+            let state = self.state.lock();
+            let writes = claim == Claim::Appointed || call.is_queued();
+            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
+            if now() >= deadline {
+                // As long as it is here it might be appointed again, and again.
+                if call.leave_sent() {
+                    state.writing = false;
+                }
+                return self.hand_on(state, true);
+            }
+            self.hand_on(state, true);
+            claim = match call.wait_sent(deadline) {
+                Wake::Done | Wake::TimedOut => return,
+                Wake::Duty => {
+                    call.take_duties();
+                    Claim::Appointed
+                }
+            };
+        }
+    }
+}
