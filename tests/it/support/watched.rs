@@ -10,6 +10,7 @@ use redis_dlock::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// What was asked of the store.
@@ -74,6 +75,7 @@ pub(crate) struct Watch {
     heard: AtomicUsize,
     inbox_panics: AtomicBool,
     panics: Mutex<Vec<Kind>>,
+    panicked: Condvar,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -114,6 +116,7 @@ impl Watch {
             heard: AtomicUsize::new(0),
             inbox_panics: AtomicBool::new(false),
             panics: Mutex::new(Vec::new()),
+            panicked: Condvar::new(),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -161,15 +164,21 @@ impl Watch {
         self.inbox_panics.store(true, Ordering::SeqCst);
     }
 
-    /// The next call of a kind makes the store panic.
+    /// The next call of a kind by a thread of the program makes the store panic. Threads of the crate wait with such calls until
+    /// then: else one of them might do what the program's thread is to do.
     pub(crate) fn panic_at_next(&self, kind: Kind) {
         self.panics.lock().push(kind);
     }
 
     fn panic_if_told(&self, requests: &[(Kind, &str, &str)]) {
+        let is_told =
+            |panics: &Vec<Kind>| panics.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked)));
         let mut panics = self.panics.lock();
-        if let Some(place) = panics.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked))) {
+        if thread::current().name().is_some_and(|name| name.starts_with("dlock-")) {
+            self.panicked.wait_while(&mut panics, |panics| is_told(panics).is_some());
+        } else if let Some(place) = is_told(&panics) {
             panics.remove(place);
+            self.panicked.notify_all();
             drop(panics);
             panic!("the test wants it so");
         }
