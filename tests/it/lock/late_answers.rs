@@ -63,6 +63,8 @@ fn a_passed_deadline_is_seen_by_whoever_looks_first() {
     ];
     for look in looks {
         let scene = scene();
+        // The lease thread, which the clock wakes, does not renew the lease.
+        let _bar = scene.watch.bar(Kind::Extend);
         let guard = scene.lock.lock().unwrap();
         let lost = guard.lost();
         scene.clock.advance(LEASE - LEASE / 100 - Duration::from_nanos(1));
@@ -90,6 +92,8 @@ fn unlocking_after_the_deadline_says_so_even_if_nobody_looked() {
 fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
     for (age, waits) in [(LEASE / 3, false), (LEASE * 2 / 3, true)] {
         let scene = scene();
+        // The lease thread would extend it, too.
+        let _bar = scene.watch.bar(Kind::Extend);
         let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
         let extending = scene.watch.stop_next(Kind::Extend, When::Going);
         let lock = scene.lock.clone();
@@ -110,6 +114,7 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
 #[test]
 fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
     let scene = scene();
+    let _bar = scene.watch.bar(Kind::Extend);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     scene.watch.panic_at_next(Kind::Extend);
     let lock = scene.lock.clone();

@@ -75,7 +75,8 @@ pub(crate) struct Watch {
     heard: AtomicUsize,
     inbox_panics: AtomicBool,
     panics: Mutex<Vec<Kind>>,
-    panicked: Condvar,
+    barred: Mutex<Vec<Kind>>,
+    unbarred: Condvar,
     fault: Mutex<Fault>,
     healed: Condvar,
 }
@@ -106,6 +107,17 @@ impl Gate {
     pub(crate) fn open(self) {}
 }
 
+/// Keeps threads of the crate from calls of a kind.
+#[must_use]
+pub(crate) struct Bar(Arc<Watch>);
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.barred.lock().clear();
+        self.0.unbarred.notify_all();
+    }
+}
+
 impl Watch {
     fn new() -> Self {
         Self {
@@ -116,7 +128,8 @@ impl Watch {
             heard: AtomicUsize::new(0),
             inbox_panics: AtomicBool::new(false),
             panics: Mutex::new(Vec::new()),
-            panicked: Condvar::new(),
+            barred: Mutex::new(Vec::new()),
+            unbarred: Condvar::new(),
             fault: Mutex::new(Fault::None),
             healed: Condvar::new(),
         }
@@ -164,23 +177,33 @@ impl Watch {
         self.inbox_panics.store(true, Ordering::SeqCst);
     }
 
-    /// The next call of a kind by a thread of the program makes the store panic. Threads of the crate wait with such calls until
-    /// then: else one of them might do what the program's thread is to do.
+    /// The next call of a kind makes the store panic.
     pub(crate) fn panic_at_next(&self, kind: Kind) {
         self.panics.lock().push(kind);
     }
 
     fn panic_if_told(&self, requests: &[(Kind, &str, &str)]) {
-        let is_told =
-            |panics: &Vec<Kind>| panics.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked)));
         let mut panics = self.panics.lock();
-        if thread::current().name().is_some_and(|name| name.starts_with("dlock-")) {
-            self.panicked.wait_while(&mut panics, |panics| is_told(panics).is_some());
-        } else if let Some(place) = is_told(&panics) {
+        if let Some(place) = panics.iter().position(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked))) {
             panics.remove(place);
-            self.panicked.notify_all();
             drop(panics);
             panic!("the test wants it so");
+        }
+    }
+
+    /// Lets threads of the crate wait before calls of a kind until the bar is dropped: what a thread of the program is to do is not
+    /// done for it.
+    pub(crate) fn bar(self: &Arc<Self>, kind: Kind) -> Bar {
+        self.barred.lock().push(kind);
+        Bar(Arc::clone(self))
+    }
+
+    fn wait_at_bar(&self, requests: &[(Kind, &str, &str)]) {
+        if thread::current().name().is_some_and(|name| name.starts_with("dlock-")) {
+            let is_barred = |barred: &mut Vec<Kind>| {
+                barred.iter().any(|kind| requests.iter().any(|(asked, ..)| kind.covers(*asked)))
+            };
+            self.unbarred.wait_while(&mut self.barred.lock(), is_barred);
         }
     }
 
@@ -298,6 +321,7 @@ impl Watched {
         let Some(watch) = &self.watch else { return work() };
         watch.record(requests, limit);
         watch.pass_gates(requests, When::Going);
+        watch.wait_at_bar(requests);
         watch.panic_if_told(requests);
         watch.fail_if_told(limit)?;
         let result = work();
