@@ -49,8 +49,8 @@ mod imp {
     use super::Client;
     use crate::sync::contain;
     use std::cell::{Cell, RefCell};
-    use std::sync::Weak;
     use std::sync::atomic::Ordering;
+    use std::sync::{Arc, Weak};
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ mod imp {
     /// No end is delayed for longer.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// So many times the limit of a command is waited for: a cut connection is noticed, and the release repeated on another one.
+    /// So many times the longest limit of a command is waited for: a cut connection is noticed, and the release repeated on another one.
     const COMMANDS: u32 = 2;
 
     /// The clients that the main thread has used; other threads note none.
@@ -80,11 +80,30 @@ mod imp {
 
     impl Drop for Used {
         fn drop(&mut self) {
-            for client in self.clients.get_mut().drain(..).filter_map(|client| client.upgrade()) {
-                // A panic here would abort the program.
-                let _ = contain(|| client.await_answers());
+            let clients = self.clients.get_mut().drain(..).filter_map(|client| client.upgrade());
+            let clients: Vec<_> = clients.filter(|client| !client.is_forked()).collect();
+            // A panic here would abort the program.
+            let _ = contain(|| await_answers(&clients));
+            for client in clients {
                 let _ = contain(|| drop(client));
             }
+        }
+    }
+
+    /// Waits for the answers of all clients side by side: a server that does not answer takes no time from the others.
+    fn await_answers(clients: &[Arc<Client>]) {
+        let limit = clients.iter().map(|client| client.processor.command_limit()).max().unwrap_or_default();
+        let until = Instant::now() + limit.saturating_mul(COMMANDS).min(LONGEST);
+        let mut waits: Vec<_> = clients.iter().map(|client| (client, client.unanswered.turn_over())).collect();
+        loop {
+            waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
+            if waits.is_empty() || Instant::now() >= until {
+                return;
+            }
+            for (client, _) in &waits {
+                let _ = contain(|| client.processor.collect());
+            }
+            thread::sleep(LOOK_AGAIN);
         }
     }
 
@@ -99,18 +118,6 @@ mod imp {
                     clients.push(Weak::clone(&self.this));
                 }
             });
-        }
-
-        fn await_answers(&self) {
-            if self.is_forked() {
-                return;
-            }
-            let unanswered = self.unanswered.turn_over();
-            let until = Instant::now() + self.processor.command_limit().saturating_mul(COMMANDS).min(LONGEST);
-            while unanswered.load(Ordering::SeqCst) > 0 && Instant::now() < until {
-                self.processor.collect();
-                thread::sleep(LOOK_AGAIN);
-            }
         }
     }
 }

@@ -106,6 +106,7 @@ impl Client {
 
     /// Releases a tenure without waiting for the answer: what comes of it is seen to when it is heard.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
+        self.note_use();
         let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
         let request = ReleaseRequest { key, locker: &locker, lease, next: None, gap };
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
@@ -119,7 +120,6 @@ impl Client {
         };
         let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
         if self.processor.post_release(&request, limit, done) {
-            self.note_use();
             self.collect_soon();
         }
     }
@@ -136,7 +136,8 @@ impl Client {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
-        self.cleanup.add(key, &tenure.locker, tenure.lease(), Ending::ReleaseUnanswered(tenure.deadline()));
+        let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
+        self.cleanup.add_awaited(key, &tenure.locker, tenure.lease(), ending, Some(ticket));
         self.wake_cleanup();
     }
 

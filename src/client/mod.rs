@@ -214,6 +214,7 @@ impl Client {
     /// [`Error::Denied`] when messages may not be sent, [`Error::Backend`] when the operating system refuses a thread. That the
     /// store cannot be reached is not looked at here.
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
+        self.note_use();
         self.start_lease_thread()?;
         if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
             return Ok(());

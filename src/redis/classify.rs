@@ -53,6 +53,8 @@ const TABLE: &[(&str, &str, Class)] = &[
     // A command renamed away, or a server that calls itself Redis and is none.
     ("ERR", "unknown command", Class::Unsupported),
     ("ERR", "Unknown Redis command", Class::Unsupported),
+    // Valkey inside scripts.
+    ("ERR", "Unknown command", Class::Unsupported),
 ];
 
 /// What the server adds to the words of an error that a script raised, before the number of the line.
@@ -203,6 +205,9 @@ mod tests {
         assert!(
             matches!(of("ERR unknown command 'evalsha'"), Error::Unsupported { message } if message.contains("evalsha"))
         );
+        for line in ["ERR Unknown Redis command called from script", "ERR Unknown command called from script"] {
+            assert!(matches!(of(line), Error::Unsupported { message } if message.contains(line)), "{line}");
+        }
         assert!(matches!(of("WRONGTYPE Operation"), Error::Conflict { key, .. } if key == "DLOCK_a_b"));
         assert!(matches!(of("CONFLICT queue: x"), Error::Conflict { message, .. } if message == "queue: x"));
     }
