@@ -170,7 +170,9 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
-        let keeping = requests.iter().all(|request| matches!(request, Request::Extend(_) | Request::Probe(_)));
+        // A caller's own extension stays off the connection of the renewals.
+        let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
+        let keeping = or_break && requests.iter().all(is_renewal);
         let replies = self.run(&calls, limit, or_break, keeping);
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::line::{Cuts, Hears, Line, Open, Speaks};
 use super::{CALLERS, KEEPER, Mark, Transport};
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::redis::script::Packed;
 use ::redis::Value;
 use parking_lot::{Condvar, Mutex};
@@ -17,12 +17,31 @@ const LONG: Duration = Duration::from_secs(20);
 #[derive(Clone, Default)]
 struct Crowded(Arc<(Mutex<State>, Condvar)>);
 
-#[derive(Default)]
+/// What becomes of a connect.
+#[derive(Clone, Copy, Default)]
+enum Opening {
+    #[default]
+    Works,
+    Fails,
+    /// Until all is let go.
+    Hangs,
+}
+
 struct State {
+    opens: usize,
+    opening: Opening,
+    /// Whether writers stand still.
+    stands: bool,
     /// For each connection, how many commands were written to it, and how many are not answered.
     connections: Vec<(usize, usize)>,
     standing: usize,
     is_let_go: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { opens: 0, opening: Opening::Works, stands: true, connections: Vec::new(), standing: 0, is_let_go: false }
+    }
 }
 
 struct End {
@@ -54,6 +73,15 @@ impl Line for Crowded {
     type Cut = End;
 
     fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
+        let opening = self.with(|state| {
+            state.opens += 1;
+            state.opening
+        });
+        match opening {
+            Opening::Works => {}
+            Opening::Fails => return Err(Error::backend(BackendFailure::NotExecuted, "no room")),
+            Opening::Hangs => self.wait_until(|state| state.is_let_go),
+        }
         let n = self.with(|state| {
             state.connections.push((0, 0));
             state.connections.len() - 1
@@ -64,7 +92,7 @@ impl Line for Crowded {
 
 impl Speaks for End {
     fn send(&mut self, bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
-        if self.connection < CALLERS {
+        if self.connection < CALLERS && self.crowded.with(|state| state.stands) {
             self.crowded.with(|state| state.standing += 1);
             self.crowded.wait_until(|state| state.is_let_go);
         }
@@ -129,6 +157,10 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
             scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
+        // Nobody waits for it, and no caller opens it.
+        while !transport.keeping_batch(LONG).is_keeping {
+            std::thread::yield_now();
+        }
         // Also of a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.keeping_batch(LONG);
@@ -146,12 +178,63 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
     });
 }
 
+/// A transport with one open connection, on which callers are answered; the next connects end as told.
+fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
+    let (crowded, transport) = transport();
+    assert!(!transport.keeping_batch(LONG).is_keeping);
+    assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
+    crowded.with(|state| state.stands = false);
+    transport.call(Mark::of("a"), command(), LONG).expect("an answer");
+    crowded.with(|state| state.opening = opening);
+    (crowded, transport)
+}
+
+fn renew(transport: &Transport<Crowded>) {
+    let mut batch = transport.keeping_batch(LONG);
+    assert!(!batch.is_keeping);
+    batch.push(transport, Mark::of("a"), |packed| *packed = command());
+    assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
+}
+
 #[test]
-fn a_limit_that_is_too_short_for_a_connect_sends_a_renewal_with_the_callers() {
-    let (_, transport) = transport();
-    let took = Duration::from_secs(1);
-    assert!(!transport.keeping_batch(LONG).is_keeping, "how long a connect takes is not known yet");
-    transport.settings.quickest_connect.store(1_000_000_000, std::sync::atomic::Ordering::Relaxed);
-    assert!(!transport.keeping_batch(took * 3 / 2).is_keeping);
-    assert!(transport.keeping_batch(took * 2).is_keeping);
+fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
+    let (crowded, transport) = with_one_connection(Opening::Hangs);
+    for _ in 0..100 {
+        renew(&transport);
+    }
+    crowded.wait_until(|state| state.opens == 2);
+    crowded.with(|state| state.is_let_go = true);
+    while !transport.keeping_batch(LONG).is_keeping {
+        std::thread::yield_now();
+    }
+    assert_eq!(crowded.with(|state| state.opens), 2);
+}
+
+#[test]
+fn a_refused_connect_of_the_renewals_is_not_repeated_with_each_of_them() {
+    let (crowded, transport) = with_one_connection(Opening::Fails);
+    let begin = Instant::now();
+    for _ in 0..100 {
+        renew(&transport);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pauses = begin.elapsed().as_secs() as usize + 1;
+    let opens = crowded.with(|state| state.opens) - 1;
+    assert!((1..=pauses + 1).contains(&opens), "{opens} connects in {pauses} s");
+}
+
+#[test]
+fn a_connect_that_hangs_costs_callers_one_call() {
+    let (crowded, transport) = with_one_connection(Opening::Hangs);
+    crowded.with(|state| state.stands = true);
+    std::thread::scope(|scope| {
+        let standing = scope.spawn(|| transport.call(Mark::of("a"), command(), LONG));
+        crowded.wait_until(|state| state.standing == 1);
+        transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
+        let short = Duration::from_millis(20);
+        transport.call(Mark::of("b"), command(), short).expect_err("its connect hangs");
+        assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
+        crowded.with(|state| state.is_let_go = true);
+        standing.join().expect("no panic").expect("answered in the end");
+    });
 }

@@ -68,8 +68,6 @@ pub(crate) struct Settings<L> {
     pub(crate) io_timeout: Duration,
     /// How long the last connect took, in nanoseconds; zero before the first, when the server has never answered.
     pub(crate) connect_took: AtomicU64,
-    /// How long the quickest connect took, in nanoseconds. A caller that was put off meanwhile has no part in it.
-    pub(crate) quickest_connect: AtomicU64,
     pub(super) giving_way: GivingWay,
 }
 

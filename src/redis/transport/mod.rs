@@ -73,7 +73,7 @@ pub(crate) struct Transport<L: Line = Endpoint> {
     lanes: [Arc<Lane<L>>; LANES],
     routes: Arc<Routes>,
     proofs: Proofs,
-    /// Until when no connection is opened besides the first.
+    /// Until when no connection is opened where there is one.
     only_one_until: Mutex<Option<Instant>>,
     /// The process that opened it.
     pid: u32,
@@ -120,7 +120,6 @@ impl<L: Line> Transport<L> {
             connect_timeout,
             io_timeout,
             connect_took: AtomicU64::new(0),
-            quickest_connect: AtomicU64::new(u64::MAX),
             giving_way: GivingWay::new(),
         });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
@@ -139,17 +138,16 @@ impl<L: Line> Transport<L> {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_keeping: false }
     }
 
-    /// Room for renewals and probes. They go on the connection that callers do not use. Where the limit is too short for opening it,
-    /// this begins to open it for later batches, and this batch goes with the callers' commands. Renewals need no order with other
-    /// commands about their keys: a late one finds another locker, or none, and changes nothing.
+    /// Room for renewals and probes. They go on the connection that callers do not use once it is open. Until then they go with the
+    /// callers' commands, and this begins to open it: a connect that hangs or is refused costs no renewal. Renewals need no order
+    /// with other commands about their keys: a late one finds another locker, or none, and changes nothing.
     pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
-        let connect = Duration::from_nanos(self.settings.quickest_connect.load(Ordering::Relaxed));
-        if self.lanes[KEEPER].is_connected() || limit >= connect.saturating_mul(2) {
+        if self.lanes[KEEPER].is_connected() {
             // No lock that callers take, too, is touched on this way.
             return Batch { parts: Vec::new(), preferred: KEEPER, order: Vec::new(), is_keeping: true };
         }
-        if self.has_answered() && self.may_open() {
-            self.lanes[KEEPER].connect_ahead();
+        if self.has_answered() {
+            self.lanes[KEEPER].connect_ahead(NO_MORE);
         }
         self.batch(limit)
     }
@@ -220,13 +218,13 @@ impl<L: Line> Transport<L> {
     /// Waits for the answer to a call that was begun; when there was no connection to be had on its lane, it goes on the first one.
     fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
         let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
+        if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
+            self.note_unsent(lane);
+        }
         if lane > 0
             && answer.failure.is_some()
             && let Some((packed, mut passage)) = call.unconnected()
         {
-            if lane != KEEPER {
-                *self.only_one_until.lock() = Some(now() + NO_MORE);
-            }
             // Without time there is nothing to gain, and the first lane may be where a caller stands still.
             if now() < deadline && passage.turn(0) {
                 let again = Arc::new(Pending::new(packed, passage));
@@ -243,6 +241,16 @@ impl<L: Line> Transport<L> {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let call = Arc::new(Pending::posted(packed, passage, callback));
         self.lanes[lane].post(&call, deadline_in(limit, now()));
+        self.note_unsent(lane);
+    }
+
+    /// A call may not have been sent. If its lane has no connection, and another lane has one, calls keep to the connections that are
+    /// there for a while: a connect that hangs or is refused costs one call, and not every one.
+    fn note_unsent(&self, lane: usize) {
+        let is_connected = |lane: &Arc<Lane<L>>| lane.is_connected();
+        if lane != KEEPER && !is_connected(&self.lanes[lane]) && self.lanes[..CALLERS].iter().any(is_connected) {
+            *self.only_one_until.lock() = Some(now() + NO_MORE);
+        }
     }
 
     /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
@@ -306,8 +314,7 @@ impl<L: Line> Transport<L> {
         let (mut best, mut least) = (0, usize::MAX);
         for (n, lane) in self.lanes[..CALLERS].iter().enumerate() {
             let load = lane.load();
-            let may_open = || self.has_time_to_connect(limit) && (n == 0 || self.may_open());
-            let is_ready = || lane.is_connected() || may_open();
+            let is_ready = || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
             if load < least && is_ready() {
                 (best, least) = (n, load);
             }

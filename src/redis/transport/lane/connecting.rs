@@ -21,7 +21,7 @@ use crate::sync::{contain, mutant, now, thread};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a lane knows of the thread that connects for it.
 #[derive(Default)]
@@ -32,12 +32,15 @@ pub(super) struct Connector {
     thread: Option<thread::JoinHandle<()>>,
     /// The threads whose connect has ended, and which may still be about to run the callbacks of posted calls.
     tellers: Vec<thread::ThreadId>,
+    /// When the last connect failed.
+    failed_at: Option<Instant>,
 }
 
 impl Connector {
-    /// Whether callbacks may still be about to run on a thread that has connected.
+    /// Whether callbacks may still be about to run on another thread, which has connected.
     pub(super) fn is_telling(&self) -> bool {
-        !self.tellers.is_empty() && !mutant!(LeavesTellersBehind)
+        let me = thread::current().id();
+        self.tellers.iter().any(|teller| *teller != me) && !mutant!(LeavesTellersBehind)
     }
 }
 
@@ -72,10 +75,13 @@ impl<L: Line> Lane<L> {
         state
     }
 
-    /// Starts a connect for calls to come, unless there is a connection or one is being opened. Does not block.
-    pub(in super::super) fn connect_ahead(&self) {
+    /// Starts a connect for calls to come, unless there is a connection, one is being opened, or the last connect failed within this
+    /// pause. Does not block.
+    pub(in super::super) fn connect_ahead(&self, pause: Duration) {
         let mut state = self.state.lock();
-        if state.closed || state.session.is_some() {
+        let failed_at = state.connector.failed_at;
+        let rests = failed_at.is_some_and(|at| now().saturating_duration_since(at) < pause);
+        if state.closed || state.session.is_some() || rests {
             return;
         }
         if let Err(cause) = self.begin_connect(&mut state) {
@@ -147,7 +153,8 @@ impl<L: Line> Lane<L> {
     fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, L> {
         let start = now();
         let patience = start + self.settings.connect_timeout;
-        let opened = self.settings.line.open(patience.min(deadline));
+        let deadline_of_connect = patience.min(deadline);
+        let opened = contain(|| self.settings.line.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
         // The caller's own time was too short, so the failure says nothing to the others.
         let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
         let mut state = self.state.lock();
@@ -199,7 +206,6 @@ impl<L: Line> Lane<L> {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 self.settings.connect_took.store(took, Ordering::Relaxed);
-                self.settings.quickest_connect.fetch_min(took, Ordering::Relaxed);
                 if !state.closed {
                     let step = state.epoch_step;
                     let epoch = self.begin_epoch(&mut state.next_epoch, step);
@@ -209,6 +215,7 @@ impl<L: Line> Lane<L> {
                 state
             }
             Err(error) => {
+                state.connector.failed_at = Some(now());
                 let failed: VecDeque<_> = std::mem::take(&mut state.queue);
                 drop(state);
                 fail_all(&failed, &error, true);

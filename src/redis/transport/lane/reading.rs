@@ -160,7 +160,11 @@ impl<L: Line> Lane<L> {
             result = Err(overdue_by(self.settings.io_timeout));
         }
         if let Err(cause) = result {
-            drop(self.fail(state, epoch, &cause));
+            state = self.fail(state, epoch, &cause);
+            if repeats && !state.writing {
+                state = self.write_left_over(state);
+            }
+            drop(state);
             woken.iter().for_each(|call| call.wake());
             return None;
         }

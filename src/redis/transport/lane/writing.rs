@@ -80,9 +80,10 @@ impl<L: Line> Lane<L> {
                 Some(session) => match session.check_idle(at) {
                     Ok(()) => self.write_once(state, at, deadline),
                     Err(cause) => {
-                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
                         let epoch = session.epoch;
-                        self.fail(state, epoch, &cause)
+                        drop(state);
+                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
+                        self.fail(self.state.lock(), epoch, &cause)
                     }
                 },
             };
