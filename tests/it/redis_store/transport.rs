@@ -4,7 +4,7 @@ use super::outcomes::{acquire, extend, poll, release, setup};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Busy, Error, LockProcessor, PollOutcome, ProbeOutcome, ProbeRequest,
-    RedisLockProcessor, ReleaseOutcome, Request,
+    RedisLockProcessor, ReleaseOutcome, ReleaseRequest, Request,
 };
 use rustix::process::Signal;
 use std::fmt::Debug;
@@ -147,7 +147,8 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
     let store = RedisLockProcessor::builder(&url).unwrap().build().unwrap();
     let probe = ProbeRequest { key: "k", locker: "a-1" };
     assert_eq!(failure(store.probe(&probe, LONG)), BackendFailure::Unknown);
-    let mut both = store.batch(&[Request::Probe(probe), Request::Probe(probe)], LONG).into_iter();
+    let release = ReleaseRequest { key: "k", locker: "a-1", lease: LONG, next: None, gap: None };
+    let mut both = store.batch(&[Request::Probe(probe), Request::Release(release)], LONG).into_iter();
     assert!(both.next().unwrap().is_ok());
     assert_eq!(failure(both.next().unwrap()), BackendFailure::Unknown);
     assert_eq!(failure(store.probe(&probe, LONG)), BackendFailure::Unknown);
