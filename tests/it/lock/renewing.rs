@@ -59,7 +59,8 @@ fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
             Kind::Probe => probes += 1,
             Kind::Extend => {
                 let after = call.at.since(start);
-                assert!(after >= LEASE * 3 / 4 && after < LEASE, "{after:?}");
+                // The lease counts from before the call that set it, which is noted somewhat later.
+                assert!(after + LEASE / 50 >= LEASE * 3 / 4 && after < LEASE, "{after:?}");
                 // Every sixth: four of them, or three on a busy machine.
                 assert!((3..=4).contains(&probes), "{calls:?}");
                 (start, probes) = (call.at, 0);
