@@ -76,8 +76,8 @@
 //! | three, plain | 1, 1, 1 | 1 | none | 1 | plain attempts, no extends but for confirming | 493,000 |
 //! | two, plain, deleted key | 1, 1 | 2 | 1 deleted key | 1 | plain attempts, no extends but for confirming | 227,000 |
 //! | two twice, plain, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | plain attempts under a proof that lasts a tick, else as below | 3,008,000 |
-//! | two twice, refusals | 2, 1 | 2 | 1 refused command | 1 | no extends but for confirming | 0 |
-//! | three, refusals | 1, 1, 1 | 1 | 1 refused command | 1 | no extends but for confirming | 0 |
+//! | two twice, refusals | 2, 1 | 2 | 1 refused command | 1 | no extends but for confirming | 303,000 |
+//! | three, refusals | 1, 1, 1 | 1 | 1 refused command | 1 | no extends but for confirming | 267,000 |
 //! | two twice, lost fence | 2, 1 | 2 | 2 of FLUSHALL, fail-over | 1 | two ticks, numbers by a fine clock, no next lockers | 1,966,000 |
 //!
 //! Together 15.1 million states, about 110 s on two processors. A locker more in "two twice, drops", or a fault more anywhere but in
