@@ -182,7 +182,28 @@ impl Client {
     /// this tenure and for every other one that this thread keeps.
     pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
-        let at_least = (self.trip() * KEEP_TRIPS).min(deadline.since(now) / KEEP_MOST_PART);
-        (most_urgent / KEEP_PART).max(at_least).min(self.processor.command_limit()).max(Duration::from_millis(1))
+        attempt_limit(most_urgent, self.trip()).min(self.processor.command_limit()).max(Duration::from_millis(1))
+    }
+}
+
+/// How long one attempt may take where the most urgent tenure has `left` and a round trip takes `trip`. Never so long that no
+/// other attempt is left for that tenure, however slow the last ones were: they may have met a connection that fell silent.
+fn attempt_limit(left: Duration, trip: Duration) -> Duration {
+    (left / KEEP_PART).max((trip * KEEP_TRIPS).min(left / KEEP_MOST_PART))
+}
+
+#[cfg(all(test, not(dlock_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_leaves_time_for_the_next_one_of_the_most_urgent_tenure() {
+        let millis = Duration::from_millis;
+        for trip in [0, 1, 10, 100, 1_000, 100_000] {
+            assert!(attempt_limit(millis(900), millis(trip)) <= millis(450), "{trip} ms a round trip");
+        }
+        assert_eq!(attempt_limit(millis(900), millis(1)), millis(300));
+        // Four trips, where they fit.
+        assert_eq!(attempt_limit(millis(900), millis(100)), millis(400));
     }
 }
