@@ -103,6 +103,8 @@ pub(crate) enum Mutant {
     BreaksWithoutTime,
     /// Who posts leaves the writing to whoever writes, and goes on.
     PostsAndLeaves,
+    /// Who writes goes when its own answer is there, although only calls are queued that their posters have left.
+    LeavesLeftCalls,
     /// A posted script that turns out unknown is queued again after those were woken whose answers came behind it.
     RepeatsLate,
     /// A panic of a connection keeps the role of writing.

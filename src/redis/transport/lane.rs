@@ -19,11 +19,12 @@
 //!    comes again, or has been woken to: who leaves a role for good, or leaves with a duty not done, appoints the next.
 //! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip, unless somebody
 //!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
-//! 6. Who gives way before it writes has the role of writing only if nobody took it over meanwhile: `gathering` is there for
-//!    one of them to take.
-//! 7. A posted call is handed to the system before `post` returns, unless its limit ends or its connection breaks. A poster that
-//!    finds the writer giving way gives way once itself, and then takes the role over if its call is still queued. A
-//!    poster that finds the writer in the middle of a write waits for its end.
+//! 6. The writer that gives way, and the one that is appointed and not awake yet, have the role of writing only if nobody took it
+//!    over meanwhile: `gathering` and `appointed` are there for one caller to take.
+//! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller
+//!    is about to write and the budget of late writes allows to leave the call to it (`deferring`). A poster that finds the
+//!    writer giving way, and may not go, gives way once itself, and then takes the role over if its call is still queued. A poster
+//!    that finds the writer in the middle of a write waits for its end. Whoever leaves the role writes posted calls first, once.
 //! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
 //!    (`role.rs`).
 
@@ -35,6 +36,7 @@ mod session;
 mod state;
 mod writing;
 
+use super::deferring::Deferring;
 use super::giving_way::GivingWay;
 use super::line::Line;
 use super::pending::{Answer, Pending, Phase, Wake};
@@ -59,6 +61,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// while, and nobody saw it.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// A caller that comes this long after the writer began to give way takes the role over: the writer was put off its core.
+const GATHERED: Duration = Duration::from_micros(60);
+
 /// What every lane of a transport has in common.
 pub(crate) struct Settings<L> {
     pub(crate) line: L,
@@ -69,6 +74,7 @@ pub(crate) struct Settings<L> {
     /// How long the last connect took, in nanoseconds; zero before the first, when the server has never answered.
     pub(crate) connect_took: AtomicU64,
     pub(super) giving_way: GivingWay,
+    pub(super) deferring: Deferring,
 }
 
 /// See the module.
@@ -118,6 +124,8 @@ impl<L: Line> Lane<L> {
             connector: Connector::default(),
             writing: false,
             gathering: false,
+            gathers_since: now(),
+            appointed: false,
             next_epoch: first,
             epoch_step: step,
             closed: false,
@@ -189,7 +197,8 @@ impl<L: Line> Lane<L> {
         }
         state.queue.push_back(Arc::clone(call));
         state.is_back();
-        let state = self.write(state, call, deadline, Claim::Free);
+        let claim = state.claim_at(at);
+        let state = self.write(state, call, deadline, claim);
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads && !mutant!(WritesUnread));
     }
@@ -302,7 +311,7 @@ impl<L: Line> Lane<L> {
             Phase::Left | Phase::Done => {}
         }
         if duties.write && !mutant!(DepartsWithDuty) {
-            state.writing = false;
+            state.resign();
         }
         if mutant!(LeavesTheOrder)
             && let Some(session) = &mut state.session

@@ -8,6 +8,7 @@
 //! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
 //! | `giving_way.rs` | when a caller lets other threads run before it sleeps, or before it writes |
+//! | `deferring.rs` | when a poster may go before its call is written |
 //! | `line.rs` | what a lane needs of a connection |
 //! | `keeping.rs` | tests: renewals do not wait for callers |
 //!
@@ -17,6 +18,7 @@
 //! Renewals have a connection of their own, the [`KEEPER`]. A caller that holds the role of writing or reading can be put off by
 //! the operating system for longer than a lease has left, and no renewal may wait for it.
 
+mod deferring;
 mod giving_way;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod keeping;
@@ -35,6 +37,7 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use ::redis::Value;
+use deferring::Deferring;
 use giving_way::GivingWay;
 use lane::{Lane, Settings};
 use line::Line;
@@ -121,6 +124,7 @@ impl<L: Line> Transport<L> {
             io_timeout,
             connect_took: AtomicU64::new(0),
             giving_way: GivingWay::new(),
+            deferring: Deferring::new(),
         });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
         Self {
@@ -235,13 +239,14 @@ impl<L: Line> Transport<L> {
         answer
     }
 
-    /// Sends one command about a key, and returns. Its answer goes to the callback, sooner or later: with the next one that
+    /// Sends one command about a key, and returns; whether it was left to another caller to write it, at once. Its answer goes to the callback, sooner or later: with the next one that
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) {
+    pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let call = Arc::new(Pending::posted(packed, passage, callback));
-        self.lanes[lane].post(&call, deadline_in(limit, now()));
+        let is_left = self.lanes[lane].post(&call, deadline_in(limit, now()));
         self.note_unsent(lane);
+        is_left
     }
 
     /// A call may not have been sent. If its lane has no connection, and another lane has one, calls keep to the connections that are

@@ -73,6 +73,8 @@ struct Core {
     is_sent: bool,
     /// Whether a posted call was queued again, with its full text.
     is_repeated: bool,
+    /// When the poster of a call that was not written left it to another caller.
+    left_at: Option<Instant>,
     answer: Answer,
     /// It failed because there was no connection to be had.
     unconnected: bool,
@@ -140,6 +142,7 @@ impl Pending {
             is_attended,
             is_sent: false,
             is_repeated: false,
+            left_at: None,
             answer,
             unconnected: false,
             callback,
@@ -181,15 +184,29 @@ impl Pending {
         core.phase == Phase::Done || core.is_sent
     }
 
-    /// Notes that the system was given all bytes of a posted call.
-    pub(crate) fn mark_sent(&self) {
+    /// The poster goes, and leaves the call to the caller that is about to write; `false` when the call is not queued any more, or
+    /// its poster has a duty.
+    pub(crate) fn leave_queued(&self, at: Instant) -> bool {
+        let mut core = self.core.lock();
+        let leaves = core.phase == Phase::Queued && !core.duties.any();
+        if leaves {
+            core.is_attended = false;
+            core.left_at = Some(at);
+        }
+        leaves
+    }
+
+    /// Notes that the system was given all bytes of a posted call; when it was left to another caller, if it was.
+    pub(crate) fn mark_sent(&self) -> Option<Instant> {
         let mut core = self.core.lock();
         core.is_sent = true;
+        let left_at = core.left_at.take();
         let is_attended = core.is_attended;
         drop(core);
         if is_attended {
             self.changed.notify_one();
         }
+        left_at
     }
 
     /// Waits until a posted call is sent or has failed, its poster has a duty, or the deadline has come.

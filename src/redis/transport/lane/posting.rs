@@ -10,26 +10,38 @@ use std::time::Instant;
 
 impl<L: Line> Lane<L> {
     /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
-    /// deadline has come or the connection broke. Blocks until then: while a connection is being opened, while it takes no more
-    /// bytes, and for a moment while another caller writes.
-    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
+    /// deadline has come, the connection broke, or the call was left to a caller that is about to write: then this returns `true`.
+    /// Blocks until then: while a connection is being opened, while it takes no more bytes, and for a moment while another caller
+    /// writes.
+    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
-            return fail_all([call], &Error::ShutDown, false);
+            fail_all([call], &Error::ShutDown, false);
+            return false;
         }
         state.queue.push_back(Arc::clone(call));
         // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
         // were written with it need a reader.
-        self.hand_on(self.write(state, call, deadline, Claim::Free), !mutant!(PostsUnread));
+        let at = now();
+        let claim = state.claim_at(at);
+        let state = self.write(state, call, deadline, claim);
+        // Not to a caller that connects: it may take seconds, and fail.
+        let is_about_to = state.writing && state.session.is_some();
+        let is_left = is_about_to && self.settings.deferring.is_allowed() && call.leave_queued(at);
+        self.hand_on(state, !mutant!(PostsUnread));
+        if is_left {
+            return true;
+        }
         if !call.is_over() && !mutant!(PostsAndLeaves) {
             self.see_sent(call, deadline);
         }
         if call.leave_sent() {
             let mut state = self.state.lock();
-            state.writing = false;
+            state.resign();
             self.hand_on(state, true);
         }
+        false
     }
 
     /// Waits until somebody else has written a posted call, or writes it.
@@ -48,7 +60,7 @@ impl<L: Line> Lane<L> {
             if now() >= deadline {
                 // As long as it is here it might be appointed again, and again.
                 if call.leave_sent() {
-                    state.writing = false;
+                    state.resign();
                 }
                 return self.hand_on(state, true);
             }

@@ -40,13 +40,17 @@ impl<L: Line> Drop for Role<'_, L> {
             (None, Some(session)) => session.outbound.is_none().then_some(session.epoch),
             (_, None) => None,
         };
-        let mut is_writer = self.reads.is_none();
+        let is_writer = self.reads.is_none();
+        let mut resigns = false;
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
-            is_writer |= own.leave().1.write;
+            resigns = own.leave().1.write;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
             self.lane.load.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(posted) = self.own {
-            is_writer |= posted.leave_sent();
+            resigns = posted.leave_sent();
+        }
+        if resigns {
+            state.resign();
         }
         if is_writer {
             state.writing = false;

@@ -1,5 +1,6 @@
 //! One connection of a lane, and the calls whose replies are due on it.
 
+use super::super::deferring::{Deferring, time_since};
 use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::{Pending, Taken};
 use super::IDLE;
@@ -82,9 +83,11 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// All bytes of the calls that were taken into the order are written.
-    pub(super) fn all_sent(&mut self) {
-        self.unsent.drain(..).for_each(|call| call.mark_sent());
+    /// All bytes of the calls that were taken into the order are written, by a write that began at this moment.
+    pub(super) fn all_sent(&mut self, deferring: &Deferring, at: Instant) {
+        for call in self.unsent.drain(..) {
+            deferring.note_written(time_since(call.mark_sent(), at));
+        }
     }
 
     /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own, and

@@ -2,11 +2,12 @@
 
 use super::super::line::Line;
 use super::super::pending::Pending;
-use super::Woken;
 use super::connecting::Connector;
 use super::session::Session;
+use super::{Claim, GATHERED, Woken};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What the mutex of a lane protects.
 pub(super) struct State<L: Line> {
@@ -18,6 +19,10 @@ pub(super) struct State<L: Line> {
     pub(super) writing: bool,
     /// Whether who is to write gives way to others first. Whoever takes this back has the role.
     pub(super) gathering: bool,
+    /// Whether who is to write was appointed and is not awake yet. Whoever takes this back has the role.
+    pub(super) appointed: bool,
+    /// Since when somebody gathers.
+    pub(super) gathers_since: Instant,
     /// The next epoch; no two of a transport are the same.
     pub(super) next_epoch: u64,
     pub(super) epoch_step: u64,
@@ -53,6 +58,24 @@ impl<L: Line> State<L> {
         !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
     }
 
+    /// Whether a posted call is queued, whose poster may be gone.
+    pub(super) fn has_posted(&self) -> bool {
+        self.queue.iter().any(|call| call.is_posted)
+    }
+
+    /// By what right a caller that comes at this moment writes.
+    pub(super) fn claim_at(&self, at: Instant) -> Claim {
+        let is_stuck = self.gathering && at.saturating_duration_since(self.gathers_since) > GATHERED;
+        if is_stuck { Claim::AtOnce } else { Claim::Free }
+    }
+
+    /// Gives back the duty to write of a caller that goes, unless somebody else has taken it.
+    pub(super) fn resign(&mut self) {
+        if std::mem::take(&mut self.appointed) {
+            self.writing = false;
+        }
+    }
+
     /// One of those that were answered of late calls again.
     pub(super) fn is_back(&mut self) {
         if let Some(session) = &mut self.session {
@@ -72,6 +95,7 @@ impl<L: Line> State<L> {
             if let Some(heir) = heir {
                 heirs.push(heir);
                 self.writing = true;
+                self.appointed = true;
             }
         }
     }

@@ -25,7 +25,12 @@ impl<L: Line> Lane<L> {
         deadline: Instant,
         claim: Claim,
     ) -> Guard<'a, L> {
-        if state.writing && claim != Claim::Appointed {
+        // Somebody awake takes the role from one that is on its way to it.
+        let was_appointed = std::mem::take(&mut state.appointed);
+        if claim == Claim::Appointed && !was_appointed {
+            return state;
+        }
+        if state.writing && !was_appointed {
             // Who gives way is waiting for no more than those that are here by now.
             let is_enough = claim == Claim::AtOnce || !state.lacks_callers();
             if !is_enough || !std::mem::take(&mut state.gathering) {
@@ -53,15 +58,18 @@ impl<L: Line> Lane<L> {
         let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all that were answered together costs both sides less.
+            let at = now();
             state.gathering = true;
+            state.gathers_since = at;
             drop(state);
             // Late or not: then it is time to write.
-            let _ = self.settings.giving_way.give_way(now(), self.load());
+            let _ = self.settings.giving_way.give_way(at, self.load());
             state = self.state.lock();
             if !std::mem::take(&mut state.gathering) {
                 return state;
             }
         }
+        let mut is_last = false;
         loop {
             if !state.has_work() {
                 state.writing = false;
@@ -87,7 +95,13 @@ impl<L: Line> Lane<L> {
                     }
                 },
             };
-            if state.has_work() && (now() >= deadline || (own.is_over() && state.has_other_writer())) {
+            let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
+            if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
+                // Nobody may wait for posted calls, and whoever is appointed has to wake up first.
+                if now() < deadline && !is_last && state.has_posted() && !mutant!(LeavesLeftCalls) {
+                    is_last = true;
+                    continue;
+                }
                 state.writing = false;
                 return state;
             }
@@ -148,6 +162,7 @@ impl<L: Line> Lane<L> {
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
+        let sent_at = now();
         let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
         if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
             return self.state.lock();
@@ -164,7 +179,7 @@ impl<L: Line> Lane<L> {
             Ok(all) => {
                 session.has_backlog = !all && !mutant!(ForgetsBacklog);
                 if all {
-                    session.all_sent();
+                    session.all_sent(&self.settings.deferring, sent_at);
                 }
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));

@@ -11,7 +11,7 @@ const UNHEARD: &[&str] = &["nobody waits for the answer", "closed without an ans
 caught_each! {
     reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
     writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
-    departs_with_duty: DepartsWithDuty, LEAVING, LEFT;
+    departs_with_duty: DepartsWithDuty, LEFT_BEHIND, LEFT;
     fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
     forgets_backlog: ForgetsBacklog, NARROW, &["deadlock", "exceeded max_steps", "without a reason", "without an answer"];
     leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
@@ -26,6 +26,7 @@ caught_each! {
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
+    leaves_left_calls: LeavesLeftCalls, POSTING_AT_LAST, &["is left, and never sent"];
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];

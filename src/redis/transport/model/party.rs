@@ -79,6 +79,8 @@ struct Book {
     faults: Vec<String>,
     /// Whether somebody closed the transport or broke a connection.
     is_closed: bool,
+    /// Posted calls that were left to another caller.
+    left: Vec<u16>,
 }
 
 pub(super) struct Party {
@@ -130,6 +132,11 @@ impl Scenario {
             .collect();
         for caller in callers {
             let _ = caller.join();
+        }
+        let is_long =
+            |act: &Act| !matches!(act, Act::Call(_, _, l) | Act::Renew(_, _, l) | Act::Post(_, l) if *l != Limit::Long);
+        if self.callers.iter().all(|script| script.iter().all(is_long)) {
+            party.look_for_left_calls();
         }
         let connects = network.connects();
         if self.faults == NO_FAULTS && connects > LANES && !party.with(|book| book.is_closed) {
@@ -214,11 +221,27 @@ impl Party {
             party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
             party.answered(call);
         };
-        self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
+        let is_left = self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
-        let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
-        if limit == Limit::Long && harmless && !self.network.was_given(call) && !self.with(|book| book.is_closed) {
+        if is_left {
+            self.with(|book| book.left.push(call));
+        } else if limit == Limit::Long && !self.is_given(call) {
             self.object(format!("call {call} is not sent when its poster goes on"));
+        }
+    }
+
+    /// Whether a call was handed to a connection, or need not be.
+    fn is_given(&self, call: u16) -> bool {
+        let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
+        !harmless || self.network.was_given(call) || self.with(|book| book.is_closed)
+    }
+
+    /// All callers are through, and none of them was short of time.
+    fn look_for_left_calls(&self) {
+        for call in self.with(|book| std::mem::take(&mut book.left)) {
+            if !self.is_given(call) {
+                self.object(format!("call {call} is left, and never sent"));
+            }
         }
     }
 

@@ -1,0 +1,95 @@
+//! When a poster may go before its call is written.
+//!
+//! A thread that drops a guard mostly locks again at once, and one write can carry both commands, and those of other threads. So a
+//! poster that finds another caller about to write may leave its call to that caller. It mostly has written 20 to 100 µs later.
+//!
+//! The poster's program may rely on the write, so late ones are rationed. The time from the poster's return to the write is measured
+//! for each call that is left, and at most one post of [`POSTS`] may be [`LATE`]. Each post in time adds 1 to a budget, each late one
+//! takes [`POSTS`] from it, and a call is left only while the budget pays for a late one. Where writes come late (a core on which a
+//! process computes, a batch of sixty callers), nearly all posters write for themselves.
+
+use crate::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A write that comes later than this is late.
+const LATE: Duration = Duration::from_micros(200);
+
+/// Of so many posts one may be written late.
+const POSTS: i64 = 500;
+
+/// The largest budget. A larger one would let more writes be late, one after another, after a long time without any.
+const LARGEST: i64 = 2 * POSTS;
+
+/// See the module. One for all connections of a client.
+#[derive(Debug)]
+pub(super) struct Deferring {
+    budget: AtomicI64,
+}
+
+impl Deferring {
+    pub(super) fn new() -> Self {
+        Self { budget: AtomicI64::new(POSTS) }
+    }
+
+    /// Whether a poster may leave its call to the caller that is about to write.
+    pub(super) fn is_allowed(&self) -> bool {
+        may_defer(self.budget.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a posted call is written, and how long after its poster left it to another caller; zero if the poster stayed.
+    pub(super) fn note_written(&self, after: Duration) {
+        // A lost update of two threads at once costs a late write one post of its budget.
+        if after > LATE {
+            self.budget.fetch_sub(POSTS, Ordering::Relaxed);
+        } else if self.budget.load(Ordering::Relaxed) < LARGEST {
+            self.budget.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(not(all(test, dlock_shuttle)))]
+fn may_defer(budget: i64) -> bool {
+    budget >= POSTS
+}
+
+/// In the model time means nothing: some are left, and some are not.
+#[cfg(all(test, dlock_shuttle))]
+fn may_defer(_: i64) -> bool {
+    crate::sync::die(0).is_multiple_of(2)
+}
+
+/// How long after `since` it is, if that was noted.
+pub(super) fn time_since(since: Option<Instant>, at: Instant) -> Duration {
+    since.map_or(Duration::ZERO, |since| at.saturating_duration_since(since))
+}
+
+#[cfg(all(test, not(dlock_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_one_post_of_five_hundred_is_late() {
+        let deferring = Deferring::new();
+        let (mut late, mut posts) = (0, 0);
+        for n in 0..1_000_000 {
+            // Every call that is left is late, in bursts of up to seven that are left at once.
+            let burst = 1 + n % 7;
+            let left = deferring.is_allowed();
+            for _ in 0..burst {
+                deferring.note_written(if left { 2 * LATE } else { Duration::ZERO });
+            }
+            posts += burst;
+            late += if left { burst } else { 0 };
+        }
+        assert!(late > posts / 1000, "{late} of {posts}");
+        assert!(late <= posts / 500 + 7, "{late} of {posts}");
+    }
+
+    #[test]
+    fn a_long_time_without_a_late_write_allows_two_in_a_row() {
+        let deferring = Deferring::new();
+        (0..100_000).for_each(|_| deferring.note_written(LATE));
+        let in_a_row = std::iter::from_fn(|| deferring.is_allowed().then(|| deferring.note_written(2 * LATE))).count();
+        assert_eq!(in_a_row, 2);
+    }
+}
