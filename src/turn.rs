@@ -23,6 +23,9 @@ use std::time::Duration;
 /// The longest pause between two tries to reach a store that does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The shortest pause between two questions about a key whose lease is about to end.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
 /// a store, leaves a key that nobody asks for.
 #[derive(Debug)]
@@ -247,8 +250,8 @@ impl Key {
                 // may have taken it over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
-                // Redis counts a key as gone when its millisecond is over.
-                let ends = busy.remaining.map_or(Duration::MAX, |ttl| ttl.saturating_add(Duration::from_millis(1)));
+                // A store that counts in whole milliseconds may say that nothing remains, and keep the key for another one.
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.max(SHORTEST_PAUSE));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;

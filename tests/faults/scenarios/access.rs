@@ -29,12 +29,14 @@ fn deny(
     begin: impl FnOnce(&mut Scene),
     end: impl FnOnce(&mut Scene),
 ) -> Report {
+    // Nobody waits in silence: every attempt is told, so there are many in a long time.
+    let least = if matches!(length, Length::Long) { 10 } else { 0 };
     let mut denied = 0;
     let report = setup.first_holds(length.holds()).play(bounds(length), |scene| {
         scene.refuse(length, begin, |scene| {
             eventually("somebody is told", || {
                 scene.refresh();
-                scene.failures("access denied", |_| true) > 0
+                scene.failures("access denied", |_| true) > least
             });
             denied = scene.failures("access denied", |_| true);
             assert_eq!(scene.failures(words, |_| true), denied, "by name");
@@ -42,9 +44,7 @@ fn deny(
         });
         scene.sleep(0.5);
     });
-    if matches!(length, Length::Long) {
-        assert!(denied > 10, "at once: {denied}");
-    }
+    assert!(denied > least, "{denied}");
     report
 }
 

@@ -49,6 +49,23 @@ fn the_holder_has_died() {
 }
 
 #[test]
+fn the_last_step_ends_a_lease_to_the_nanosecond() {
+    for round in 0..ROUNDS {
+        let scene = Scene::new();
+        let lock = scene.lock();
+        scene.store.overwrite(lock.key(), "somebody elsewhere", Some(LEASE));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
+        // After the first step the waiter may ask once more. What is left then is less than its usual pause.
+        scene.clock.advance(LEASE * 97 / 100);
+        let_sleep(round);
+        scene.clock.advance(LEASE * 3 / 100);
+        waiter.join();
+    }
+}
+
+#[test]
 fn a_wait_is_over_for_a_holder_in_the_same_process() {
     for _ in 0..ROUNDS {
         let scene = Scene::new();
