@@ -9,6 +9,7 @@ use crate::support::crew::{HANG, eventually};
 use crate::support::dice::{Dice, seed};
 use crate::support::lab::{Lab, alone_on_both_stores, builder, config};
 use crate::support::process::{descriptors, threads, threads_named};
+use crate::support::stalls::Stalls;
 use parking_lot::Mutex;
 use redis_dlock::{
     CancelToken, Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment, SystemClock,
@@ -35,7 +36,8 @@ fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     eventually("its end", || threads_named("dlock-") == 0);
     let (open, running, expired) = (descriptors(), threads(), lab.expirations());
 
-    let stalls = Stalls::watch();
+    // Longer than the time between an extension and a deadline.
+    let stalls = Stalls::watch(Duration::from_millis(LEASE_MS / 5));
     let run = Arc::new(Run::default());
     let clients: Vec<_> = (0..2).map(|n| Client::new(lab, seed ^ (n << 48))).collect();
     let workers: Vec<_> = (0..THREADS)
@@ -344,33 +346,5 @@ impl Worker {
             }
             Err(error) => self.run.blame(format!("unlocking {} failed with {error:?}", lock.key())),
         }
-    }
-}
-
-/// How often the machine let this process stand still, for longer than the time between an extension and a deadline.
-struct Stalls {
-    is_over: Arc<AtomicBool>,
-    watcher: thread::JoinHandle<usize>,
-}
-
-impl Stalls {
-    fn watch() -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let watcher = thread::spawn(move || {
-            let (mut last, mut stalls) = (Instant::now(), 0);
-            while !over.load(Ordering::SeqCst) {
-                thread::sleep(Duration::from_millis(2));
-                stalls += usize::from(last.elapsed() > Duration::from_millis(LEASE_MS / 5));
-                last = Instant::now();
-            }
-            stalls
-        });
-        Self { is_over, watcher }
-    }
-
-    fn stop(self) -> usize {
-        self.is_over.store(true, Ordering::SeqCst);
-        self.watcher.join().unwrap()
     }
 }

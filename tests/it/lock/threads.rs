@@ -3,6 +3,7 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, threads, threads_named};
+use crate::support::stalls::on_a_running_machine;
 use redis_dlock::{CancelToken, DistributedReentrantLock};
 use std::time::Duration;
 
@@ -52,32 +53,34 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
 }
 
 fn three_serve_hundreds_of_locks(lab: &Lab) {
-    let generator = lab.generator();
-    let make = |name: &str, n: usize| generator.generate_with(config(&format!("{name}{n}"), 3000)).unwrap();
-    let held: Vec<_> = (0..200).map(|n| make("held", n)).collect();
-    let waited_for: Vec<_> = (0..50).map(|n| make("waited", n)).collect();
-    for lock in &waited_for {
-        lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
-    }
-    let before = threads();
-    let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
-    let cancel = CancelToken::new();
-    let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
-    eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
-    // A new thread takes its name only when it runs.
-    eventually("the workers", || workers() == (1, 1));
-    // For longer than a lease, so that all were extended and asked for.
-    let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_millis(3500) {
-        assert_eq!(workers(), (1, 1));
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let listeners = threads_named("dlock-listen");
-    assert_eq!(listeners, usize::from(is_listener_on()));
-    assert_eq!(threads(), before + 2 + listeners + waiters.len());
-    assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
-    cancel.cancel();
-    assert!(!waiters.into_iter().any(Member::join));
+    on_a_running_machine(Duration::from_millis(300), || {
+        let generator = lab.generator();
+        let make = |name: &str, n: usize| generator.generate_with(config(&format!("{name}{n}"), 3000)).unwrap();
+        let held: Vec<_> = (0..200).map(|n| make("held", n)).collect();
+        let waited_for: Vec<_> = (0..50).map(|n| make("waited", n)).collect();
+        for lock in &waited_for {
+            lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
+        }
+        let before = threads();
+        let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
+        let cancel = CancelToken::new();
+        let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
+        eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
+        // A new thread takes its name only when it runs.
+        eventually("the workers", || workers() == (1, 1));
+        // For longer than a lease, so that all were extended and asked for.
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(3500) {
+            assert_eq!(workers(), (1, 1));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let listeners = threads_named("dlock-listen");
+        assert_eq!(listeners, usize::from(is_listener_on()));
+        assert_eq!(threads(), before + 2 + listeners + waiters.len());
+        assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
+        cancel.cancel();
+        assert!(!waiters.into_iter().any(Member::join));
+    });
 }
 
 /// A generator with both threads at work, and a lock of it that nobody holds.

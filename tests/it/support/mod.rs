@@ -15,6 +15,7 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 mod redis_server;
 pub(crate) mod resolver_shim;
+pub(crate) mod stalls;
 pub(crate) mod watched;
 #[allow(dead_code, reason = "tests/faults has more of it")]
 pub(crate) mod worker;

@@ -1,0 +1,54 @@
+//! How often the machine lets the whole process stand still. A lease that is lost then says nothing about its renewal.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a scene is played at most.
+const PLAYS: usize = 10;
+
+/// A thread that sleeps 2 ms again and again, and counts how often that took much longer.
+pub(crate) struct Stalls {
+    is_over: Arc<AtomicBool>,
+    watcher: thread::JoinHandle<usize>,
+}
+
+impl Stalls {
+    /// Counts the stalls that take longer than `shortest`.
+    pub(crate) fn watch(shortest: Duration) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let watcher = thread::spawn(move || {
+            let (mut last, mut stalls) = (Instant::now(), 0);
+            while !over.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(2));
+                stalls += usize::from(last.elapsed() > shortest);
+                last = Instant::now();
+            }
+            stalls
+        });
+        Self { is_over, watcher }
+    }
+
+    pub(crate) fn stop(self) -> usize {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.watcher.join().unwrap()
+    }
+}
+
+/// Plays a scene that needs a machine which runs. If it fails, and the process stood still for longer than `longest` meanwhile, the
+/// scene is played again, a few times at most. A failure without such a stall counts.
+pub(crate) fn on_a_running_machine(longest: Duration, scene: impl Fn()) {
+    for play in 1.. {
+        let stalls = Stalls::watch(longest);
+        let played = catch_unwind(AssertUnwindSafe(&scene));
+        let stalls = stalls.stop();
+        match played {
+            Ok(()) => return,
+            Err(_) if stalls > 0 && play < PLAYS => eprintln!("played again: {stalls} stalls of more than {longest:?}"),
+            Err(failure) => resume_unwind(failure),
+        }
+    }
+}
