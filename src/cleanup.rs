@@ -94,14 +94,17 @@ impl Cleanup {
         ticket: Option<Ticket>,
     ) {
         if ending == Ending::GivenUp {
-            log::debug!("lock {key:?}: locker {locker:?} is given up");
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up");
         } else {
-            log::info!("lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
+            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
         }
         let mut list = self.list.lock();
         if list.schedule.len() >= LONGEST {
             drop(list);
-            log::warn!("lock {key:?}: the clean-up list is full; if the store has {locker:?}, then for a lease");
+            log::warn!(
+                RELEASE,
+                "lock {key:?}: the clean-up list is full; if the store has {locker:?}, then for a lease"
+            );
             return;
         }
         list.last_id += 1;
@@ -128,7 +131,7 @@ impl Cleanup {
                 leftover.failures = 0;
                 let until = *leftover.until.get_or_insert(now + leftover.lease);
                 if leftover.ending != Ending::AcquireUnanswered || now >= until {
-                    log::debug!("lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
+                    log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
                 // What comes late mostly comes soon; and nobody has the lock as long as it is not released again.
@@ -138,11 +141,16 @@ impl Cleanup {
             }
             Err(error) => {
                 leftover.failures = leftover.failures.saturating_add(1);
-                log::debug!("lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
+                log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
                     && now > deadline + leftover.lease
                 {
-                    log::warn!("lock {:?}: {:?} was never released; its lease is over", leftover.key, leftover.locker);
+                    log::warn!(
+                        RELEASE,
+                        "lock {:?}: {:?} was never released; its lease is over",
+                        leftover.key,
+                        leftover.locker
+                    );
                     return;
                 }
                 now + Backoff::capped(leftover.lease.clamp(PAUSE.0, PAUSE.1)).after(leftover.failures)

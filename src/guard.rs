@@ -140,7 +140,7 @@ impl DLockGuard<'_> {
     fn end(&self) {
         if let Err(error) = self.lock.release(Some(self.token), false) {
             // Lost leases and unanswered releases were logged with their causes.
-            log::debug!("lock {:?}: dropping a guard: {error}", self.lock.key());
+            log::debug!(RELEASE, "lock {:?}: dropping a guard: {error}", self.lock.key());
         }
     }
 }

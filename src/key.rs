@@ -110,7 +110,7 @@ impl Key {
         if let Some(token) = token {
             inside.begin_hold();
             owner::hold_begins();
-            log::trace!("lock {:?}: held, token {token}", self.name);
+            log::trace!(ACQUIRE, "lock {:?}: held, token {token}", self.name);
         }
         Ok(token)
     }
@@ -290,7 +290,7 @@ impl Key {
             _ => return true,
         };
         let unconfirmed = Unconfirmed { key: self, client };
-        log::debug!("lock {:?}: granted late, extending before use", self.name);
+        log::debug!(ACQUIRE, "lock {:?}: granted late, extending before use", self.name);
         crate::lease::extend_now(client, self, &worn, false, patience.limit(now, client.processor.command_limit()));
         std::mem::forget(unconfirmed);
         let mut state = self.state();

@@ -146,7 +146,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
             client.keep_until(key, tenure, (from + pause).min(tenure.deadline()));
             drop(state);
             let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
-            log::warn!("lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
+            log::warn!(LEASE, "lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
         }
     }
 }
@@ -183,9 +183,9 @@ pub(crate) fn tell(on_lost: Option<&LossHook>, key: &str, tenure: &Tenure, watch
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
-        _ if !tenure.told => log::debug!("lock {key:?}: lost before its grant was heard: {loss}"),
-        Some(reason) => log::warn!("{error} (held for: {reason})"),
-        None => log::warn!("{error}"),
+        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its grant was heard: {loss}"),
+        Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
+        None => log::warn!(LEASE, "{error}"),
     }
     for watcher in watchers {
         let _ = watcher.try_send(());

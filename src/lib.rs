@@ -191,7 +191,8 @@
 //!
 //! # Log levels
 //!
-//! By the crate `log`, with this crate's modules as targets (`redis_dlock::lease`). WARN: a lease is lost, could not be extended or
+//! By the crate `log`. The targets are `redis_dlock::` and `acquire`, `client`, `config`, `hand_over`, `lease`, `release` or `transport`. They stay the same
+//! when code moves. WARN: a lease is lost, could not be extended or
 //! probed, could not be released; threads wait out a failing store; a connection was dropped. INFO: the subscription broke, the clean-up list. DEBUG: single retries and settled
 //! outcomes. TRACE: every hold. ERROR: a thread could not be started, or panicked. No message carries a login, and each is one line. An orderly life, from connect to close, logs nothing above DEBUG.
 //!

@@ -124,7 +124,7 @@ impl Listener {
         let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
         drop(thread);
         if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!("the thread dlock-listen ended by a panic; please report it");
+            log::error!(CLIENT, "the thread dlock-listen ended by a panic; please report it");
         }
     }
 }
@@ -201,18 +201,18 @@ fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
                     client.retry_all_now();
                 }
                 match broken {
-                    Ok(Some(_)) if desk.is_stopped() => log::debug!("unsubscribed, because the client ends"),
-                    Ok(Some(error)) => log::info!("{error}; subscribing again"),
+                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed, because the client ends"),
+                    Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
                     Ok(None) => {}
                     // Of a store or of the log. What was not heard is asked for when it is subscribed again.
-                    Err(_) => log::error!("the thread dlock-listen has caught a panic; please report it"),
+                    Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
                 }
             }
             Ok(_) => return,
             Err(error) => {
                 failures += 1;
                 if failures == 1 && !desk.is_stopped() {
-                    log::warn!("grants cannot be heard, waiting threads ask for them: {error}");
+                    log::warn!(HAND_OVER, "grants cannot be heard, waiting threads ask for them: {error}");
                 }
                 drop(strong);
             }

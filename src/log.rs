@@ -2,8 +2,8 @@
 //!
 //! A logger is the program's own code and may panic: one that prints does so when its pipe is closed. The crate logs
 //! in destructors, in callbacks and while a thread does work that others wait for, so a panic there would end more than
-//! the calling thread's request. A module that logs says `use crate::log;` and then `log::warn!(…)`; a test looks that all of them
-//! do.
+//! the calling thread's request. A module that logs says `use crate::log;` and then `log::warn!(LEASE, …)` with one of
+//! the [`target`]s; a test looks that all of them do.
 
 use ::log::{Metadata, Record};
 use std::fmt::Arguments;
@@ -11,17 +11,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) use ::log::Level;
 
+/// The targets of all lines. They are part of the public interface, because programs filter by them: a line keeps its target
+/// when its code moves to another module.
+pub(crate) mod target {
+    pub(crate) const ACQUIRE: &str = "redis_dlock::acquire";
+    pub(crate) const CLIENT: &str = "redis_dlock::client";
+    pub(crate) const CONFIG: &str = "redis_dlock::config";
+    pub(crate) const HAND_OVER: &str = "redis_dlock::hand_over";
+    pub(crate) const LEASE: &str = "redis_dlock::lease";
+    pub(crate) const RELEASE: &str = "redis_dlock::release";
+    pub(crate) const TRANSPORT: &str = "redis_dlock::transport";
+
+    #[cfg(test)]
+    pub(super) const ALL: [&str; 7] = [ACQUIRE, CLIENT, CONFIG, HAND_OVER, LEASE, RELEASE, TRANSPORT];
+}
+
 /// Where a line comes from: module, file, line.
 pub(crate) type Place = (&'static str, &'static str, u32);
 
 /// Writes a line, unless its level is switched off. A panic of the logger is dropped.
-pub(crate) fn write(level: Level, (module, file, line): Place, text: Arguments<'_>) {
+pub(crate) fn write(level: Level, target: &str, (module, file, line): Place, text: Arguments<'_>) {
     if level > ::log::STATIC_MAX_LEVEL || level > ::log::max_level() {
         return;
     }
     let written = catch_unwind(AssertUnwindSafe(|| {
         let logger = ::log::logger();
-        let metadata = Metadata::builder().level(level).target(module).build();
+        let metadata = Metadata::builder().level(level).target(target).build();
         if logger.enabled(&metadata) {
             logger.log(
                 &Record::builder()
@@ -41,8 +56,8 @@ pub(crate) fn write(level: Level, (module, file, line): Place, text: Arguments<'
 }
 
 macro_rules! line {
-    ($level:expr, $($text:tt)+) => {
-        $crate::log::write($level, (module_path!(), file!(), line!()), format_args!($($text)+))
+    ($level:expr, $target:ident, $($text:tt)+) => {
+        $crate::log::write($level, $crate::log::target::$target, (module_path!(), file!(), line!()), format_args!($($text)+))
     };
 }
 
@@ -82,6 +97,17 @@ mod tests {
                 sources(&entry, files);
             } else if entry.extension().is_some_and(|extension| extension == "rs") {
                 files.push(entry);
+            }
+        }
+    }
+
+    #[test]
+    fn every_target_is_documented() {
+        for page in ["README.md", "src/lib.rs"] {
+            let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).expect("a text");
+            for target in super::target::ALL {
+                let name = target.strip_prefix("redis_dlock::").expect("a target of this crate");
+                assert!(text.contains(&format!("`{name}`")), "{page} does not name {target}");
             }
         }
     }

@@ -36,14 +36,14 @@ impl LossHook {
                 let spawned =
                     thread::Builder::new().name("dlock-lost".to_owned()).spawn(move || tell_all(&*told, &losses));
                 if let Err(e) = spawned {
-                    log::error!("on_lost is not told: the operating system refused the thread dlock-lost: {e}");
+                    log::error!(LEASE, "on_lost is not told: the operating system refused the thread dlock-lost: {e}");
                     return;
                 }
                 line.insert(sender)
             }
         };
         if let Err(TrySendError::Full(loss)) = sender.try_send(loss) {
-            log::error!("on_lost is {ROOM} losses behind and is not told of lock {:?}", loss.key);
+            log::error!(LEASE, "on_lost is {ROOM} losses behind and is not told of lock {:?}", loss.key);
         }
     }
 }
@@ -58,7 +58,7 @@ impl LossHook {
 fn tell_all(told: &Told, losses: &Receiver<LeaseLoss>) {
     for loss in losses {
         if contain(|| told(&loss)).is_err() {
-            log::error!("on_lost panicked when it was told of lock {:?}", loss.key);
+            log::error!(LEASE, "on_lost panicked when it was told of lock {:?}", loss.key);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Key {
         let left = self.leave_lingering(client, &mut state, Phase::Asking { turn: None, about: None });
         drop(state);
         if let Some(tenure) = left {
-            log::debug!("lock {:?}: lost while nobody held it: {cause}", self.name);
+            log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", self.name);
             client.release_later(&self.name, &tenure);
             drop(Turn::of(self));
         }

@@ -58,6 +58,7 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
         check_lease(lease).map_err(|_| wrong(format!("the lease {lease:?} must be from 20 ms to 2147483647 ms")))?;
         if leases.insert(lock_type.clone(), lease).is_some() {
             log::warn!(
+                CONFIG,
                 "{}, line {number}: the lock type {lock_type:?} stands there twice; the last one counts",
                 OneLine(name)
             );

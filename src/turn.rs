@@ -114,7 +114,7 @@ impl Key {
                         && !client.is_closed()
                         && !patience.is_over(client.clock.now()) =>
                 {
-                    log::debug!("lock {:?}: {error}; asking what became of it", self.name);
+                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking what became of it", self.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
                     if mutant!(AsksAnewWithoutAnswer) {
@@ -358,7 +358,7 @@ impl Settled {
             waiter.parked.notify_one();
         }
         if let Some(warning) = self.warning {
-            log::warn!("{warning}");
+            log::warn!(ACQUIRE, "{warning}");
         }
     }
 }

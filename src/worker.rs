@@ -115,7 +115,7 @@ impl Worker {
         let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
         drop(thread);
         if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!("the thread {} ended by a panic; please report it", self.name);
+            log::error!(CLIENT, "the thread {} ended by a panic; please report it", self.name);
         }
     }
 }
@@ -140,7 +140,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
         let Some(strong) = subject.upgrade() else { return };
         // A panic of a store or of the log. Turns are passed on and held keys are back in the book, so work goes on.
         let next = contain(|| round(&strong, clock.now())).unwrap_or_else(|_| {
-            log::error!("a round of the thread {name} ended by a panic; please report it");
+            log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             clock.now() + PAUSE_AFTER_PANIC
         });
         // This may be the last handle: then the subject's drop runs here, and stops this worker from its own thread.

@@ -83,7 +83,7 @@ impl Client {
             return;
         }
         if let Err(error) = self.start_retry_thread() {
-            log::debug!("answers to releases are heard late: {error}");
+            log::debug!(RELEASE, "answers to releases are heard late: {error}");
             return;
         }
         let at = self.clock.now() + COLLECT;
@@ -110,7 +110,7 @@ impl Client {
         match self.start_retry_thread() {
             Ok(()) => self.retry_thread.wake_by(self.cleanup.next()),
             Err(Error::ShutDown) => {}
-            Err(error) => log::error!("the clean-up list waits: {error}"),
+            Err(error) => log::error!(CLIENT, "the clean-up list waits: {error}"),
         }
     }
 }

@@ -139,9 +139,9 @@ impl Client {
             unanswered = leftovers.len();
         }
         if unanswered > 0 {
-            log::info!("closing: {released} leftovers released, {unanswered} without an answer");
+            log::info!(RELEASE, "closing: {released} leftovers released, {unanswered} without an answer");
         } else if released > 0 {
-            log::debug!("closing: {released} leftovers released");
+            log::debug!(RELEASE, "closing: {released} leftovers released");
         }
     }
 }

@@ -48,7 +48,12 @@ impl Posted {
             }
             Ok(_) => {}
             Err(error) => {
-                log::info!("lock {:?}: release of {:?} not confirmed, repeated: {error}", self.key, tenure.locker);
+                log::info!(
+                    RELEASE,
+                    "lock {:?}: release of {:?} not confirmed, repeated: {error}",
+                    self.key,
+                    tenure.locker
+                );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
                 if let Some(client) = self.client.upgrade() {
@@ -89,7 +94,7 @@ impl Client {
                     failures += 1;
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                     if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
-                        log::warn!("lock {key:?}: {:?} could not be released: {error}", tenure.locker);
+                        log::warn!(RELEASE, "lock {key:?}: {:?} could not be released: {error}", tenure.locker);
                         self.release_later(key, tenure);
                         return Err(error);
                     }

@@ -203,7 +203,7 @@ impl Client {
             return;
         }
         if let Err(error) = self.listener.start(&self.this) {
-            log::error!("grants will not be heard: {error}");
+            log::error!(HAND_OVER, "grants will not be heard: {error}");
         }
     }
 

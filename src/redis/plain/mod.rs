@@ -131,7 +131,7 @@ impl GivenUp {
     pub(super) fn add(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         if lockers.len() >= MOST_GIVEN_UP {
-            log::warn!("too many lockers wait for the answer to their release; {:?} is forgotten", lockers[0]);
+            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {:?} is forgotten", lockers[0]);
             lockers.remove(0);
         }
         lockers.push(locker.to_owned());

@@ -282,7 +282,7 @@ impl<L: Line> Lane<L> {
         let Some(session) = state.session.take() else { return state };
         self.is_connected.store(false, Ordering::Relaxed);
         drop(state);
-        log::log!(level, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
+        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
         let message = format!("no answer from {}: {cause}", self.settings.server);
         let error = Error::backend(BackendFailure::Unknown, message);
         let due = session.abort();

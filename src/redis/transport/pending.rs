@@ -286,7 +286,7 @@ impl Pending {
             }
             // A panic here would keep the answers of others from them.
             if contain(|| callback(answer)).is_err() {
-                log::error!("the callback of a call ended by a panic; please report it");
+                log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
             }
         } else {
             drop(core);

@@ -59,7 +59,7 @@ impl<L: Line> Lane<L> {
         }
         if let Err(cause) = self.begin_connect(&mut state) {
             drop(state);
-            log::debug!("the operating system refused the thread dlock-connect: {cause}");
+            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
             return self.connect_here(own, deadline);
         }
         while own.waits() || own.is_posted {
@@ -86,7 +86,7 @@ impl<L: Line> Lane<L> {
         }
         if let Err(cause) = self.begin_connect(&mut state) {
             drop(state);
-            log::debug!("the operating system refused the thread dlock-connect: {cause}");
+            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
         }
     }
 
@@ -196,7 +196,7 @@ impl<L: Line> Lane<L> {
         }
         drop(state);
         if told.is_err() {
-            log::error!("the thread dlock-connect has caught a panic; please report it");
+            log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
         }
     }
 

@@ -90,7 +90,12 @@ impl<L: Line> Lane<L> {
                     Err(cause) => {
                         let epoch = session.epoch;
                         drop(state);
-                        log::debug!("{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
+                        log::debug!(
+                            TRANSPORT,
+                            "{}: idle connection dropped: {}",
+                            self.settings.server,
+                            OneLine(&cause)
+                        );
                         self.fail(self.state.lock(), epoch, &cause)
                     }
                 },
