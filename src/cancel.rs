@@ -3,8 +3,9 @@
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::mutant;
+use crate::sync::{Mutex, mutant};
 use crate::timer::{Registration, Sleeper, Sleepers};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct CancelToken(Arc<Cancel>);
 struct Cancel {
     cancelled: AtomicBool,
     parked: Arc<Sleepers>,
+    /// Who is told on a channel.
+    watchers: Mutex<Vec<Sender<()>>>,
 }
 
 impl CancelToken {
@@ -54,6 +57,26 @@ impl CancelToken {
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
         self.0.parked.wake();
+        let watchers = std::mem::take(&mut *self.0.watchers.lock());
+        for watcher in watchers {
+            let _ = watcher.try_send(());
+        }
+    }
+
+    /// A channel that receives one message when the token is cancelled, at once if it is cancelled already: for `select!`, beside
+    /// [`DLockGuard::lost`](crate::DLockGuard::lost). When the token and its clones are gone, the channel is disconnected without a
+    /// message. Each call makes a channel of its own, which lives as long as the token. Does not block.
+    #[must_use]
+    pub fn cancelled(&self) -> Receiver<()> {
+        let (sender, receiver) = bounded(1);
+        let mut watchers = self.0.watchers.lock();
+        // Under the mutex: who cancels stores first and then looks for watchers.
+        if self.is_cancelled() {
+            let _ = sender.try_send(());
+        } else {
+            watchers.push(sender);
+        }
+        receiver
     }
 
     /// Whether it was cancelled.
@@ -74,20 +97,40 @@ pub(crate) enum Patience<'a> {
     Forever,
     /// Until cancelled.
     UntilCancelled(&'a CancelToken),
+    /// Until a moment, or until cancelled before.
+    UntilOrCancelled(Moment, &'a CancelToken),
 }
 
-impl Patience<'_> {
+impl Patience<'static> {
+    /// Lets the token end the waiting, too; a single attempt does not wait.
+    pub(crate) fn or_cancelled(self, cancel: &CancelToken) -> Patience<'_> {
+        match self {
+            Self::Until(moment) => Patience::UntilOrCancelled(moment, cancel),
+            Self::Forever => Patience::UntilCancelled(cancel),
+            attempt => attempt,
+        }
+    }
+}
+
+impl<'a> Patience<'a> {
     pub(crate) fn is_one_attempt(self) -> bool {
         matches!(self, Self::OneAttempt)
     }
 
     pub(crate) fn is_cancelled(self) -> bool {
-        matches!(self, Self::UntilCancelled(token) if token.is_cancelled())
+        self.token().is_some_and(CancelToken::is_cancelled)
+    }
+
+    fn token(self) -> Option<&'a CancelToken> {
+        match self {
+            Self::UntilCancelled(token) | Self::UntilOrCancelled(_, token) => Some(token),
+            _ => None,
+        }
     }
 
     pub(crate) fn until(self) -> Option<Moment> {
         match self {
-            Self::Until(moment) if moment < Moment::NEVER => Some(moment),
+            Self::Until(moment) | Self::UntilOrCancelled(moment, _) if moment < Moment::NEVER => Some(moment),
             _ => None,
         }
     }
@@ -120,7 +163,7 @@ impl Patience<'_> {
 
     /// Has the thread woken by the token, if there is one. It looks whether it was cancelled after this.
     pub(crate) fn register(self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
-        let Self::UntilCancelled(token) = self else { return None };
+        let token = self.token()?;
         if mutant!(ParksUnregistered) {
             return None;
         }

@@ -172,8 +172,16 @@ impl DLockConfig {
         self.lease.is_some()
     }
 
-    pub(crate) fn lock_type(&self) -> &str {
+    /// The lock's type.
+    #[must_use]
+    pub fn lock_type(&self) -> &str {
         &self.unique_key[PREFIX.len()..][..self.type_length]
+    }
+
+    /// The lock's target, without the white space around it.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        &self.unique_key[PREFIX.len() + self.type_length + 1..]
     }
 
     pub(crate) fn renew_after(&self) -> Duration {

@@ -167,6 +167,19 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
+    /// Whether the same call may succeed later without anybody's help: the store was unreachable or answered too late. It may have been
+    /// executed all the same, which the next call of the same thread finds out.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. })
+    }
+
+    /// Whether a lease was lost: somebody else may be, or have been, inside.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::LeaseLost(_))
+    }
+
     /// An [`Error::InvalidConfig`].
     pub(crate) fn invalid(what: &'static str, value: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::InvalidConfig { what, value: value.into(), hint: hint.into() }

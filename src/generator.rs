@@ -15,13 +15,13 @@ use std::time::Duration;
 
 /// Makes locks of one store: one client with its identity, and three threads however many locks it makes. JVM: `DLockGenerator`.
 ///
-/// Make one for a program and keep it. Handles of the same key made by the same generator are one lock; those of two
+/// Make one for a program and keep it. A clone is another handle of the same client. Handles of the same key made by the same generator are one lock; those of two
 /// generators, even in one process, exclude each other through the store like two processes. The threads (`dlock-retry`,
-/// `dlock-lease`, `dlock-listen`) start on first need and end with [`close`](Self::close), or when the generator and all its locks are gone.
-#[derive(Debug)]
+/// `dlock-lease`, `dlock-listen`) start on first need and end with [`close`](Self::close), or when the generator, its clones and all its locks are gone.
+#[derive(Clone, Debug)]
 pub struct DLockGenerator {
     client: Arc<Client>,
-    leases: DefaultLeases,
+    leases: Arc<DefaultLeases>,
 }
 
 /// The leases of locks whose configs have none.
@@ -253,7 +253,7 @@ impl GeneratorBuilder {
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
         let client = Client::new(Box::new(processor), self.clock, self.listener, self.on_lost)?;
-        Ok(DLockGenerator { client, leases: self.leases })
+        Ok(DLockGenerator { client, leases: Arc::new(self.leases) })
     }
 }
 

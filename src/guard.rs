@@ -1,8 +1,7 @@
 //! The guard of one hold.
 
-use crate::error::Error;
+use crate::error::{Error, LeaseLoss};
 use crate::lock::DistributedReentrantLock;
-use crate::log;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -50,10 +49,10 @@ pub struct DLockGuard<'a> {
 }
 
 /// `Sync` but not `Send`; the compiler names the trait where a guard would leave its thread.
-type OfThisThread = dyn TheThreadThatLocksMustUnlock + Sync + Unpin + UnwindSafe + RefUnwindSafe;
+pub(crate) type OfThisThread = dyn TheThreadThatLocksMustUnlock + Sync + Unpin + UnwindSafe + RefUnwindSafe;
 
 /// Its name is its only purpose.
-trait TheThreadThatLocksMustUnlock {}
+pub(crate) trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
     #[inline]
@@ -74,13 +73,13 @@ impl<'a> DLockGuard<'a> {
     /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.lock.local_key().is_valid(self.lock.client(), self.token)
+        self.lock.is_valid(self.token)
     }
 
     /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.is_valid() { self.lock.local_key().hold.deadline().since(self.lock.now()) } else { Duration::ZERO }
+        self.lock.remaining(self.token)
     }
 
     /// Fails unless the lease is certainly still ours. Does not block. To be called before each step that must not
@@ -91,7 +90,7 @@ impl<'a> DLockGuard<'a> {
     /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the hold was ended by
     /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock).
     pub fn ensure_valid(&self) -> Result<(), Error> {
-        if self.is_valid() { Ok(()) } else { Err(self.lock.local_key().why_invalid(self.lock.client(), self.token)) }
+        self.lock.ensure_valid(self.token)
     }
 
     /// A channel that receives one message when the lease is lost, at once if it is lost already. When the hold ends
@@ -114,7 +113,14 @@ impl<'a> DLockGuard<'a> {
     /// ```
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.lock.local_key().watch(self.token)
+        self.lock.watch(self.token)
+    }
+
+    /// How the lease was lost; `None` while it is valid, and after a hold that [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended.
+    /// Does not block.
+    #[must_use]
+    pub fn loss(&self) -> Option<LeaseLoss> {
+        self.lock.loss(self.token)
     }
 
     /// Unlocks, waits for the store's answer, and tells what came of it.
@@ -128,28 +134,15 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        if self.lock.local_key().unlock_inner(self.token) {
-            return Ok(());
-        }
-        self.lock.release(Some(self.token), true)
-    }
-}
-
-impl DLockGuard<'_> {
-    /// Ends the hold of a guard that is dropped.
-    fn end(&self) {
-        if let Err(error) = self.lock.release(Some(self.token), false) {
-            // Lost leases and unanswered releases were logged with their causes.
-            log::debug!(RELEASE, "lock {:?}: dropping a guard: {error}", self.lock.key());
-        }
+        self.lock.unlock(self.token)
     }
 }
 
 impl Drop for DLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.done && !self.lock.local_key().unlock_inner(self.token) {
-            self.end();
+        if !self.done {
+            self.lock.unlock_dropped(self.token);
         }
     }
 }

@@ -64,6 +64,10 @@
 //! | [`try_lock`](DistributedReentrantLock::try_lock) | one round trip, two when it finds a lock busy that was free for a while, more only after a lost reply, or 5 ms (or five trips) for a lock that may [linger](DLockConfig::with_linger) | `Ok(None)` |
 //! | [`try_lock_for`](DistributedReentrantLock::try_lock_for), [`try_lock_until`](DistributedReentrantLock::try_lock_until) | for a time | `Ok(None)` |
 //! | [`lock_cancellable`](DistributedReentrantLock::lock_cancellable) | until a [`CancelToken`] is cancelled | `Ok(None)` |
+//! | [`try_lock_cancellable_for`](DistributedReentrantLock::try_lock_cancellable_for), [`…_until`](DistributedReentrantLock::try_lock_cancellable_until) | for a time, or until cancelled | `Ok(None)` |
+//!
+//! [`lock_owned`](DistributedReentrantLock::lock_owned) and its kin return an [`OwnedDLockGuard`], which a function can return and a struct can store.
+//! Locks, generators and tokens are `Send` and `Sync`; guards are `Sync` only, because the thread that locked must unlock.
 //!
 //! Who waits is *given* the lock: by the thread that unlocks, without the store, where both are threads of one generator; else by the script call
 //! that releases it, which names the process that has waited longest and sends it a message. A message is a hint: should it be lost, or be switched off
@@ -238,6 +242,7 @@ mod generator;
 mod guard;
 mod hear;
 mod hold;
+mod holding;
 mod key;
 mod lease;
 mod listener;
@@ -249,6 +254,7 @@ mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod one_line;
+mod owned_guard;
 mod owner;
 mod passing;
 mod processor;
@@ -282,8 +288,9 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
 pub use generator::{DLockGenerator, GeneratorBuilder};
 pub use guard::DLockGuard;
-pub use lock::{DistributedReentrantLock, Holder};
+pub use lock::{DistributedReentrantLock, Holder, LockState};
 pub use memory::MemoryLockProcessor;
+pub use owned_guard::OwnedDLockGuard;
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
     LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone,

@@ -7,8 +7,9 @@ use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::guard::DLockGuard;
 use crate::key::Key;
+use crate::owned_guard::OwnedDLockGuard;
 use crate::owner::current_thread;
-use crate::processor::Busy;
+use crate::processor::{Busy, Inspection};
 use crate::unguarded::UnguardedLock;
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,17 @@ pub struct Holder {
     pub remaining: Option<Duration>,
     /// Whether it is a thread of the generator that was asked.
     pub is_local: bool,
+}
+
+/// What the store says of a lock: [`DistributedReentrantLock::inspect`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockState {
+    /// Who holds the lock; `None` when nobody does.
+    pub holder: Option<Holder>,
+    /// How many processes wait in the store's queue, about: one that has died stays there until its place is looked at. Of the threads
+    /// of one process only one waits there. Processes that only poll are not counted.
+    pub waiting: u64,
 }
 
 impl DistributedReentrantLock {
@@ -112,7 +124,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.patience(deadline.saturating_duration_since(Instant::now())))
+        self.get(&self.patience_until(deadline))
     }
 
     /// Gets the lock, waiting until `cancel` is cancelled: then `None`, also when it was cancelled before. A command
@@ -123,6 +135,79 @@ impl DistributedReentrantLock {
     /// As [`lock`](Self::lock).
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&Patience::UntilCancelled(cancel))
+    }
+
+    /// Gets the lock, waiting no longer than `limit` and no longer than until `cancel` is cancelled; `None` when either ended the
+    /// waiting. A `limit` of zero is [`try_lock`](Self::try_lock), which is not cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_cancellable_for(
+        &self,
+        limit: Duration,
+        cancel: &CancelToken,
+    ) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&self.patience(limit).or_cancelled(cancel))
+    }
+
+    /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_cancellable_until(
+        &self,
+        deadline: Instant,
+        cancel: &CancelToken,
+    ) -> Result<Option<DLockGuard<'_>>, Error> {
+        self.get(&self.patience_until(deadline).or_cancelled(cancel))
+    }
+
+    /// As [`lock`](Self::lock), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
+        // Only a caller's own limit ends the waiting without an error.
+        self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
+    }
+
+    /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&Patience::OneAttempt)
+    }
+
+    /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_owned_for(&self, limit: Duration) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&self.patience(limit))
+    }
+
+    /// As [`try_lock_until`](Self::try_lock_until), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_until`](Self::try_lock_until).
+    pub fn try_lock_owned_until(&self, deadline: Instant) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&self.patience_until(deadline))
+    }
+
+    /// As [`lock_cancellable`](Self::lock_cancellable), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_cancellable`](Self::lock_cancellable).
+    pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&Patience::UntilCancelled(cancel))
     }
 
     /// How often the calling thread holds the lock. Does not block.
@@ -158,18 +243,46 @@ impl DistributedReentrantLock {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub fn holder(&self) -> Result<Option<Holder>, Error> {
+        Ok(self.inspect()?.holder)
+    }
+
+    /// Who holds the lock, and how many processes wait for it. Asks the store, in one round trip; it may be over when this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Self::is_locked).
+    pub fn inspect(&self) -> Result<LockState, Error> {
         self.client.check_process()?;
-        let inspection = self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
-        Ok(inspection.holder.map(|Busy { holder, remaining }| {
+        let Inspection { holder, waiting } =
+            self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
+        let holder = holder.map(|Busy { holder, remaining }| {
             let is_local = self.client.is_ours(&holder);
             Holder { locker: holder, remaining, is_local }
-        }))
+        });
+        Ok(LockState { holder, waiting })
     }
 
     /// The lock's key in the store: `DLOCK_{type}_{target}`.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key.name
+    }
+
+    /// The lock's type, as `ORDER` in the key `DLOCK_ORDER_4711`.
+    #[must_use]
+    pub fn lock_type(&self) -> &str {
+        self.settings.lock_type()
+    }
+
+    /// The lock's target, as `4711` in the key `DLOCK_ORDER_4711`.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        self.settings.target()
+    }
+
+    /// The settings of this handle.
+    pub fn config(&self) -> &DLockConfig {
+        &self.settings
     }
 
     /// The same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
@@ -180,6 +293,14 @@ impl DistributedReentrantLock {
 
     pub(crate) fn patience(&self, limit: Duration) -> Patience<'static> {
         if limit.is_zero() { Patience::OneAttempt } else { Patience::Until(self.now() + limit) }
+    }
+
+    pub(crate) fn patience_until(&self, deadline: Instant) -> Patience<'static> {
+        self.patience(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn get_owned(&self, patience: &Patience<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
+        Ok(self.acquire(patience)?.map(|token| OwnedDLockGuard::new(self.clone(), token)))
     }
 
     fn get(&self, patience: &Patience<'_>) -> Result<Option<DLockGuard<'_>>, Error> {

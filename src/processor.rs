@@ -6,6 +6,7 @@
 //! conformance suite (`tests/it/conformance`) checks, on every store alike.
 
 mod inbox;
+mod pointers;
 
 use crate::error::{Error, LossCause};
 use std::fmt;

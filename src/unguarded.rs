@@ -1,9 +1,10 @@
 //! The JVM's way to lock: pairs of calls, without a guard.
 
-use crate::cancel::Patience;
+use crate::cancel::{CancelToken, Patience};
 use crate::error::Error;
 use crate::lock::DistributedReentrantLock;
-use std::time::Duration;
+use crossbeam_channel::{Receiver, bounded};
+use std::time::{Duration, Instant};
 
 /// A lock whose holds are ended by [`unlock`](Self::unlock), for code ported from JVM DLock.
 ///
@@ -60,6 +61,24 @@ impl UnguardedLock {
         Ok(self.lock.acquire(&self.lock.patience(limit))?.is_some())
     }
 
+    /// Gets the lock, waiting no longer than until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DistributedReentrantLock::try_lock_until`].
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<bool, Error> {
+        Ok(self.lock.acquire(&self.lock.patience_until(deadline))?.is_some())
+    }
+
+    /// Gets the lock, waiting until `cancel` is cancelled: then `false`. JVM: `lockInterruptibly()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DistributedReentrantLock::lock_cancellable`].
+    pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<bool, Error> {
+        Ok(self.lock.acquire(&Patience::UntilCancelled(cancel))?.is_some())
+    }
+
     /// Unlocks once. Blocks for one round trip when it ends the hold. JVM: `unlock()`.
     ///
     /// # Errors
@@ -79,7 +98,57 @@ impl UnguardedLock {
     /// Whether the calling thread holds the lock with a lease that is certainly its own. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.fencing_token().is_some_and(|token| self.lock.local_key().is_valid(self.lock.client(), token))
+        self.fencing_token().is_some_and(|token| self.lock.is_valid(token))
+    }
+
+    /// For how long the lease of the calling thread's hold is certainly its own if it is not extended again; zero when it is lost or the
+    /// thread holds nothing. Does not block.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.fencing_token().map_or(Duration::ZERO, |token| self.lock.remaining(token))
+    }
+
+    /// Fails unless the calling thread holds the lock with a lease that is certainly its own. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the thread holds nothing.
+    pub fn ensure_valid(&self) -> Result<(), Error> {
+        match self.fencing_token() {
+            Some(token) => self.lock.ensure_valid(token),
+            None => Err(Error::NotHeld { key: self.key().to_owned() }),
+        }
+    }
+
+    /// A channel that receives one message when the lease of the calling thread's hold is lost. See
+    /// [`DLockGuard::lost`](crate::DLockGuard::lost). It is disconnected at once when the thread holds nothing.
+    #[must_use]
+    pub fn lost(&self) -> Receiver<()> {
+        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.watch(token))
+    }
+
+    /// How often the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.
+    #[must_use]
+    pub fn hold_count(&self) -> usize {
+        self.lock.hold_count()
+    }
+
+    /// Whether the calling thread holds the lock, with a valid lease or a lost one. JVM: `isHeldByCurrentThread()`. Does not block.
+    #[must_use]
+    pub fn is_held_by_current_thread(&self) -> bool {
+        self.lock.is_held_by_current_thread()
+    }
+
+    /// The lock's key in the store.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.lock.key()
+    }
+
+    /// The same lock with guards.
+    #[must_use]
+    pub fn guarded(&self) -> &DistributedReentrantLock {
+        &self.lock
     }
 }
 

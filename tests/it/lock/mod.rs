@@ -1,5 +1,6 @@
 //! The lock, measured against `java.util.concurrent.locks.ReentrantLock` in fair mode, on every store alike.
 
+mod asking;
 mod cancelling;
 mod closing;
 mod giving_up;
@@ -16,6 +17,7 @@ mod max_hold;
 mod order;
 mod orphans;
 mod outages;
+mod owned;
 mod ownership;
 mod passing;
 mod races;

@@ -1,0 +1,54 @@
+//! What a guard asks about its hold, and how it ends it: shared by the guards that borrow the lock and those that own it.
+
+use crate::error::{Error, LeaseLoss};
+use crate::lock::DistributedReentrantLock;
+use crate::log;
+use crossbeam_channel::Receiver;
+use std::time::Duration;
+
+/// By the token of a hold.
+impl DistributedReentrantLock {
+    pub(crate) fn is_valid(&self, token: u64) -> bool {
+        self.local_key().is_valid(self.client(), token)
+    }
+
+    pub(crate) fn remaining(&self, token: u64) -> Duration {
+        if self.is_valid(token) { self.local_key().hold.deadline().since(self.now()) } else { Duration::ZERO }
+    }
+
+    pub(crate) fn ensure_valid(&self, token: u64) -> Result<(), Error> {
+        if self.is_valid(token) { Ok(()) } else { Err(self.local_key().why_invalid(self.client(), token)) }
+    }
+
+    pub(crate) fn loss(&self, token: u64) -> Option<LeaseLoss> {
+        match self.ensure_valid(token) {
+            Err(Error::LeaseLost(loss)) => Some(*loss),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
+        self.local_key().watch(token)
+    }
+
+    /// Unlocks once, waits for the store's answer where the hold ends, and tells what came of it.
+    #[inline]
+    pub(crate) fn unlock(&self, token: u64) -> Result<(), Error> {
+        if self.local_key().unlock_inner(token) { Ok(()) } else { self.release(Some(token), true) }
+    }
+
+    /// Unlocks once, for a guard that is dropped.
+    #[inline]
+    pub(crate) fn unlock_dropped(&self, token: u64) {
+        if !self.local_key().unlock_inner(token) {
+            self.release_dropped(token);
+        }
+    }
+
+    fn release_dropped(&self, token: u64) {
+        if let Err(error) = self.release(Some(token), false) {
+            // Lost leases and unanswered releases were logged with their causes.
+            log::debug!(RELEASE, "lock {:?}: dropping a guard: {error}", self.key());
+        }
+    }
+}

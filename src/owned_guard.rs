@@ -1,0 +1,118 @@
+//! The guard of one hold that owns its handle of the lock.
+
+use crate::error::{Error, LeaseLoss};
+use crate::guard::OfThisThread;
+use crate::lock::DistributedReentrantLock;
+use crossbeam_channel::Receiver;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Keeps the lock as a [`DLockGuard`](crate::DLockGuard) does, and holds its own handle of the lock: a function can make a lock and return its
+/// guard, and a struct or a map can store guards of many locks.
+///
+/// It belongs to the thread that locked and cannot be sent to another one, as a `DLockGuard` cannot. Dropping it unlocks in the same way.
+/// While it lives, the client behind its generator lives, too.
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, Error, MemoryLockProcessor, OwnedDLockGuard};
+/// use std::collections::HashMap;
+///
+/// fn locked(generator: &DLockGenerator, order: &str) -> Result<OwnedDLockGuard, Error> {
+///     generator.generate("ORDER", order)?.lock_owned()
+/// }
+///
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let mut orders = HashMap::new();
+/// for order in ["4711", "4712"] {
+///     orders.insert(order, locked(&generator, order)?);
+/// }
+/// assert!(orders["4711"].is_valid());
+/// for (_, guard) in orders {
+///     guard.unlock()?;
+/// }
+/// # Ok::<_, Error>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+/// # let lock = DLockGenerator::new(MemoryLockProcessor::new()).unwrap().generate("T", "x").unwrap();
+/// let guard = lock.lock_owned().unwrap();
+/// std::thread::spawn(move || drop(guard)); // error: TheThreadThatLocksMustUnlock
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is unlocked at once when its guard is dropped"]
+pub struct OwnedDLockGuard {
+    lock: DistributedReentrantLock,
+    token: u64,
+    done: bool,
+    _of_this_thread: PhantomData<OfThisThread>,
+}
+
+impl OwnedDLockGuard {
+    pub(crate) fn new(lock: DistributedReentrantLock, token: u64) -> Self {
+        Self { lock, token, done: false, _of_this_thread: PhantomData }
+    }
+
+    /// The lock that is held.
+    #[must_use]
+    pub fn lock(&self) -> &DistributedReentrantLock {
+        &self.lock
+    }
+
+    /// The fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    #[must_use]
+    pub fn fencing_token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.lock.is_valid(self.token)
+    }
+
+    /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lock.remaining(self.token)
+    }
+
+    /// Fails unless the lease is certainly still ours. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::ensure_valid`](crate::DLockGuard::ensure_valid).
+    pub fn ensure_valid(&self) -> Result<(), Error> {
+        self.lock.ensure_valid(self.token)
+    }
+
+    /// A channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
+    #[must_use]
+    pub fn lost(&self) -> Receiver<()> {
+        self.lock.watch(self.token)
+    }
+
+    /// How the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
+    #[must_use]
+    pub fn loss(&self) -> Option<LeaseLoss> {
+        self.lock.loss(self.token)
+    }
+
+    /// Unlocks, waits for the store's answer, and tells what came of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
+    pub fn unlock(mut self) -> Result<(), Error> {
+        self.done = true;
+        self.lock.unlock(self.token)
+    }
+}
+
+impl Drop for OwnedDLockGuard {
+    fn drop(&mut self) {
+        if !self.done {
+            self.lock.unlock_dropped(self.token);
+        }
+    }
+}
