@@ -3,7 +3,8 @@
 //! A message is a hint. It is compared with what the client knows of the locker that it names: a grant is taken up by the
 //! tenure that waits for it, kept for the question under way that it has overtaken, ignored by the tenure that has it
 //! already, and released when nobody here wants it. A tenure that is being released does not want it: the grant may be later than the
-//! release, so the release is repeated.
+//! release, so the release is repeated, but not before it is answered. Mostly the grant is that by which the tenure began, and a repetition that
+//! came first would take the key from under the release, whose answer then told of a loss.
 
 use crate::cleanup::Ending;
 use crate::client::Client;
@@ -62,6 +63,10 @@ impl Key {
                 if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
             {
                 about.heard = Some(grant);
+                true
+            }
+            Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker && !mutant!(RepeatsAtOnce) => {
+                ended.heard = true;
                 true
             }
             Phase::Waiting { unsettled } => {

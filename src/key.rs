@@ -14,7 +14,7 @@ use crate::log;
 use crate::owner::{self, current_thread};
 use crate::passing::Lingering;
 use crate::queue::Waiter;
-use crate::state::{Phase, State};
+use crate::state::{Ended, Phase, State};
 use crate::sync::{Mutex, MutexGuard, mutant};
 use crate::tenure::Tenure;
 use crate::timer::Sleeper;
@@ -325,7 +325,8 @@ impl Key {
     ) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {
-                if matches!(state.phase, Phase::Releasing { .. }) {
+                if let Phase::Releasing { ended, .. } = &mut state.phase {
+                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
                 state.tenure_ends(&mut tenure, client.clock.now());

@@ -153,7 +153,7 @@ impl Key {
             }
             _ => return None,
         }
-        let mut tenure = self.leave_lingering(client, &mut state, Phase::Releasing { about: None })?;
+        let mut tenure = self.leave_lingering(client, &mut state, Phase::Releasing { ended: None, about: None })?;
         if !at_once {
             state.tenure_ends(&mut tenure, client.clock.now());
         }
@@ -222,7 +222,7 @@ impl Key {
             self.end_hold(client, Phase::Idle)?;
             return Some(Err(forked));
         }
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { about: None })?;
+        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ended: None, about: None })?;
         let _leaving = client.leaving();
         let turn = Turn::of(self);
         let now = client.clock.now();
@@ -331,6 +331,10 @@ impl Key {
     }
 
     fn settle(&self, client: &Client, turn: Turn, answer: Answer, sent_at: Moment) {
+        let again = self.state().release_ends();
+        if let Some(locker) = again {
+            client.give_up_grant(&self.name, &locker);
+        }
         if let Some((turn, unwanted)) = turn.end_retry(client, answer, sent_at) {
             let _ = client.give_back(&self.name, &unwanted);
             drop(turn);

@@ -58,6 +58,14 @@ pub(crate) struct About {
     pub(crate) contended: bool,
 }
 
+/// A tenure that has ended, until its release is answered or sent.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) locker: Arc<str>,
+    /// Whether its grant was heard since: then the release is repeated.
+    pub(crate) heard: bool,
+}
+
 /// See the module's table.
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -66,7 +74,7 @@ pub(crate) enum Phase {
     Waiting { unsettled: Option<Unsettled> },
     Held(Tenure),
     Lingering { tenure: Tenure, until: Moment },
-    Releasing { about: Option<About> },
+    Releasing { ended: Option<Ended>, about: Option<About> },
 }
 
 /// What the mutex of a key protects.
@@ -177,6 +185,14 @@ impl State {
             Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_ref(),
             _ => None,
         }
+    }
+
+    /// Notes that the release that is under way is answered, or sent before whatever is sent from now on. Returns its locker if the
+    /// release is to be repeated.
+    #[must_use]
+    pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
+        let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
+        ended.take().filter(|ended| ended.heard).map(|ended| ended.locker)
     }
 
     /// The tenure that is kept, for a hold or for the next one.

@@ -52,9 +52,10 @@ impl Drop for Turn {
             let mut state = self.key.state();
             // Heard of, and not taken up: nobody will.
             let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
+            let again = state.release_ends();
             let next = state.pass_turn();
             drop(state);
-            if let Some(locker) = orphan {
+            for locker in orphan.into_iter().chain(again) {
                 self.key.give_up_grant(&locker);
             }
             if let Some(waiter) = next {
@@ -319,7 +320,7 @@ impl Turn {
         match answer {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
-                    state.phase = Phase::Releasing { about: None };
+                    state.phase = Phase::Releasing { ended: None, about: None };
                     drop(state);
                     return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
                 };

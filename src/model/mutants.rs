@@ -42,6 +42,8 @@ pub(crate) enum Mutant {
     TakesAnyGrant,
     /// A grant is not heard while a question is under way.
     DeafWhileAsking,
+    /// A release is repeated, for a grant that was heard late, before it is answered.
+    RepeatsAtOnce,
     /// A tenure that came when all had given up is not released.
     KeepsUnwanted,
     /// The next locker of a release without an answer is forgotten.
@@ -201,6 +203,7 @@ caught! {
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
     deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
+    repeats_at_once: RepeatsAtOnce, TWO, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UPS_ASKING, LEFT;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How late a late command is executed, at most.
+/// How late a late command is executed, and a late message heard, at most.
 const LATEST: Duration = Duration::from_millis(20);
 
 /// What becomes of one command.
@@ -235,7 +235,7 @@ impl LockProcessor for FaultyStore {
     }
 }
 
-/// An inbox of which every message may be the last, and lost with it.
+/// An inbox of which every message may be late, and those behind it with it, or the last, and lost.
 struct FaultyInbox {
     inner: Box<dyn Inbox>,
     dice: Arc<Mutex<Dice>>,
@@ -245,13 +245,18 @@ struct FaultyInbox {
 
 impl Inbox for FaultyInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
-        let message = self.inner.next(limit)?;
+        let Some(message) = self.inner.next(limit)? else { return Ok(None) };
+        let part = self.part.load(Ordering::SeqCst);
+        let mut dice = self.dice.lock();
         // A tenth as often as commands fail: while it is closed, there is no hand-over to be tried.
-        if message.is_some() && self.dice.lock().up_to(999) < self.part.load(Ordering::SeqCst) {
+        if dice.up_to(999) < part {
             self.tally.broken_inboxes.fetch_add(1, Ordering::Relaxed);
             return Err(failed(BackendFailure::Unknown));
         }
-        Ok(message)
+        let late = if dice.percent(part) { dice.up_to(LATEST.as_micros().try_into().unwrap()) } else { 0 };
+        drop(dice);
+        thread::sleep(Duration::from_micros(late));
+        Ok(Some(message))
     }
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {

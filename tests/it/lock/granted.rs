@@ -1,14 +1,17 @@
 //! Between processes the lock is given by a message: to the first that waits and lives, and to nobody in vain.
 //!
-//! Leases of an hour: whoever gets the lock in these tests was not asking again.
+//! Leases of an hour: whoever gets the lock in these tests was not asking again, unless it says so.
 
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crate::support::{LONG, RedisServer};
 use parking_lot::Mutex;
-use redis_dlock::{AcquireOutcome, AcquireRequest, CancelToken, DLockGenerator, RedisLockProcessor, ReleaseRequest};
+use redis_dlock::{
+    AcquireOutcome, AcquireRequest, CancelToken, DLockGenerator, DLockGuard, Error, RedisLockProcessor, ReleaseRequest,
+};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 const HOUR: u64 = 3_600_000;
@@ -20,6 +23,7 @@ on_both_stores!(
     a_grant_that_crosses_with_giving_up_is_passed_on,
     an_inbox_that_panics_is_opened_again,
     a_grant_for_a_locker_that_is_being_released_repeats_the_release,
+    a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it,
     a_thread_that_takes_over_a_place_keeps_it,
 );
 
@@ -144,6 +148,57 @@ fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
     store.close();
 }
 
+/// The poll finds the key before the message of the grant is heard, and that comes when the release is about to be sent.
+fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
+    type End = fn(DLockGuard<'_>) -> Result<(), Error>;
+    let ways: [(bool, End); 3] = [
+        (false, |guard| guard.unlock()),
+        (false, |guard| {
+            drop(guard);
+            Ok(())
+        }),
+        (true, |guard| guard.unlock()),
+    ];
+    for (others_wait, end) in ways {
+        let settings = || config("x", 600).with_local_passes(0);
+        let [holder, third] = [(); 2].map(|()| lab.listening_generator().0.generate_with(settings()).unwrap());
+        let (generator, watch) = lab.listening_generator();
+        let lock = generator.generate_with(settings()).unwrap();
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || {
+            let guard = other.lock().unwrap();
+            let lost = guard.lost();
+            (end(guard), lost.recv())
+        });
+        eventually("it waits", || lab.waiting(lock.key()) == 1);
+        let mut crowd = Vec::new();
+        if others_wait {
+            // Then the release has a next locker.
+            crowd.extend([&third, &lock].map(|lock| {
+                let lock = lock.clone();
+                spawn(move || drop(lock.lock().unwrap()))
+            }));
+            eventually("they wait", || lab.waiting(lock.key()) == 2 && lock.queue_length() == 2);
+        }
+        let message = watch.stop_next(Kind::Message, When::Coming);
+        let release = watch.stop_next(Kind::Release, When::Going);
+        guard.unlock().unwrap();
+        message.wait();
+        release.wait();
+        let heard = watch.heard();
+        message.open();
+        eventually("the grant is heard", || watch.heard() > heard);
+        // Time for a release by anybody else.
+        thread::sleep(Duration::from_millis(50));
+        release.open();
+        let (ended, lost) = waiter.join();
+        assert!(ended.is_ok() && lost.is_err(), "{others_wait}: {ended:?}, {lost:?}");
+        crowd.into_iter().for_each(Member::join);
+        eventually("nothing is left", || lab.leftovers().is_empty());
+    }
+}
+
 fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let (generator, watch) = lab.listening_generator();
@@ -179,7 +234,7 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     cancel.cancel();
     assert!(!impatient.join());
     // The queue lives for twice the lease with which its place was asked for, unless somebody asks again.
-    std::thread::sleep(Duration::from_millis(4 * SHORT));
+    thread::sleep(Duration::from_millis(4 * SHORT));
     assert_eq!(lab.waiting(holder.key()), 1);
     guard.unlock().unwrap();
     patient.join();

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Release,
     Probe,
     Inspect,
+    /// A message, which may be stopped when it comes; it is no call, and not recorded.
+    Message,
 }
 
 impl Kind {
@@ -207,7 +209,7 @@ impl Watch {
         }
     }
 
-    /// Stops the next call of a kind.
+    /// Stops the next call of a kind, or the next message.
     pub(crate) fn stop_next(&self, kind: Kind, when: When) -> Gate {
         let (arrive, arrived) = bounded(1);
         let (open, leave) = bounded(0);
@@ -426,6 +428,9 @@ impl Inbox for WatchedInbox {
         }
         let message = self.inner.next(limit)?;
         self.told = message.is_some();
+        if self.told {
+            self.watch.pass_gates(&[(Kind::Message, "", "")], When::Coming);
+        }
         assert!(!self.told || !self.watch.inbox_panics.swap(false, Ordering::SeqCst), "the test wants it so");
         Ok(message)
     }
