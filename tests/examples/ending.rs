@@ -15,7 +15,17 @@ const POOL: u32 = 4;
 
 static GENERATOR: OnceLock<DLockGenerator> = OnceLock::new();
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// The exit code of a program that did not come to its drop.
+const NOT_BEGUN: i32 = 3;
+
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        std::process::exit(NOT_BEGUN);
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let [url, target, place, end, event] = &words[..] else { return Err("five arguments".into()) };
     let connect = || DLockGenerator::connect(url);
