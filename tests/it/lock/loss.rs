@@ -2,12 +2,12 @@
 
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::lab::{Lab, config, running_on_both_stores};
 use redis_dlock::{Error, LossCause};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-on_both_stores!(
+running_on_both_stores!(
     everybody_hears_of_it,
     every_receiver_hears_of_it_and_none_of_a_normal_end,
     the_log_warns_once_with_the_reason,

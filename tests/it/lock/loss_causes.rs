@@ -1,12 +1,12 @@
 //! How a lease gets lost, how soon that is noticed, and that it is final.
 
 use crate::support::crew::eventually;
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, DLockGuard, Error, LossCause};
 use std::time::Duration;
 
-on_both_stores!(
+running_on_both_stores!(
     a_deletion_is_noticed_before_the_next_extension,
     a_take_over_is_noticed_before_the_next_extension,
     without_probes_the_next_extension_notices,

@@ -1,13 +1,13 @@
 //! The builder's `on_lost`: told of each loss of a hold, once, and never in the way.
 
 use crate::support::crew::{HANG, eventually};
-use crate::support::lab::{Lab, builder, config, on_both_stores};
+use crate::support::lab::{Lab, builder, config, running_on_both_stores};
 use crate::support::watched::{Kind, Watched};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use redis_dlock::{DLockGenerator, LeaseLoss, LossCause};
 use std::time::Duration;
 
-on_both_stores!(
+running_on_both_stores!(
     it_is_told_of_each_loss_with_its_cause,
     it_is_not_told_of_a_hold_that_ended_in_time,
     a_slow_one_delays_no_renewal,

@@ -1,15 +1,14 @@
 //! The lease thread: what it extends and probes, when, and in how many round trips.
 
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores};
-use crate::support::stalls::on_a_running_machine;
+use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::{Kind, When};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-on_both_stores!(
+running_on_both_stores!(
     a_hold_outlives_ten_leases,
     it_extends_at_three_quarters_and_probes_in_between,
     without_probes_it_only_extends,
@@ -18,61 +17,57 @@ on_both_stores!(
 );
 
 fn a_hold_outlives_ten_leases(lab: &Lab) {
-    on_a_running_machine(Duration::from_millis(100), || {
-        // Long enough for a machine on which many others want to run.
-        const LEASE: Duration = Duration::from_millis(500);
-        let (generator, watch) = lab.watched_generator();
-        let lock = generator.generate_with(config("x", 500).with_renew_at(0.25)).unwrap();
-        let elsewhere = lab.generator().generate_with(config("x", 500)).unwrap();
-        let guard = lock.lock().unwrap();
-        let over = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&over);
-        let intruder = spawn(move || {
-            let mut tries = 0;
-            while !stop.load(Ordering::SeqCst) {
-                assert!(elsewhere.try_lock().unwrap().is_none(), "after {tries} tries");
-                tries += 1;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        let first = watch.calls()[0].at;
-        eventually("ten leases", || {
-            assert!(guard.is_valid());
-            let extended = watch.calls_of(Kind::Extend);
-            extended.last().is_some_and(|call| call.at.since(first) > LEASE * 10)
-        });
-        over.store(true, Ordering::SeqCst);
-        intruder.join();
-        guard.unlock().unwrap();
+    // Long enough for a machine on which many others want to run.
+    const LEASE: Duration = Duration::from_millis(500);
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 500).with_renew_at(0.25)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 500)).unwrap();
+    let guard = lock.lock().unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&over);
+    let intruder = spawn(move || {
+        let mut tries = 0;
+        while !stop.load(Ordering::SeqCst) {
+            assert!(elsewhere.try_lock().unwrap().is_none(), "after {tries} tries");
+            tries += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
     });
+    let first = watch.calls()[0].at;
+    eventually("ten leases", || {
+        assert!(guard.is_valid());
+        let extended = watch.calls_of(Kind::Extend);
+        extended.last().is_some_and(|call| call.at.since(first) > LEASE * 10)
+    });
+    over.store(true, Ordering::SeqCst);
+    intruder.join();
+    guard.unlock().unwrap();
 }
 
 fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
-    on_a_running_machine(Duration::from_millis(300), || {
-        const LEASE: Duration = Duration::from_millis(4000);
-        let (generator, watch) = lab.watched_generator();
-        let lock = generator.generate_with(config("x", 4000)).unwrap();
-        let guard = lock.lock().unwrap();
-        watch.wait_for_more(Kind::Extend, 2);
-        let calls = watch.calls();
-        guard.unlock().unwrap();
-        let mut start = calls[0].at;
-        let mut probes = 0;
-        for call in &calls[1..] {
-            match call.kind {
-                Kind::Probe => probes += 1,
-                Kind::Extend => {
-                    let after = call.at.since(start);
-                    // The lease counts from before the call that set it, which is noted somewhat later.
-                    assert!(after + LEASE / 50 >= LEASE * 3 / 4 && after < LEASE, "{after:?}");
-                    // Every sixth: four of them, or three on a busy machine.
-                    assert!((3..=4).contains(&probes), "{calls:?}");
-                    (start, probes) = (call.at, 0);
-                }
-                _ => panic!("{call:?}"),
+    const LEASE: Duration = Duration::from_millis(4000);
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 4000)).unwrap();
+    let guard = lock.lock().unwrap();
+    watch.wait_for_more(Kind::Extend, 2);
+    let calls = watch.calls();
+    guard.unlock().unwrap();
+    let mut start = calls[0].at;
+    let mut probes = 0;
+    for call in &calls[1..] {
+        match call.kind {
+            Kind::Probe => probes += 1,
+            Kind::Extend => {
+                let after = call.at.since(start);
+                // The lease counts from before the call that set it, which is noted somewhat later.
+                assert!(after + LEASE / 50 >= LEASE * 3 / 4 && after < LEASE, "{after:?}");
+                // Every sixth: four of them, or three on a busy machine.
+                assert!((3..=4).contains(&probes), "{calls:?}");
+                (start, probes) = (call.at, 0);
             }
+            _ => panic!("{call:?}"),
         }
-    });
+    }
 }
 
 fn without_probes_it_only_extends(lab: &Lab) {

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+/// A stall of the machine that may cost a lease of a second, or a look at it.
+pub(crate) const STALL: Duration = Duration::from_millis(100);
+
 /// A store, and what a test may do with it beside locking.
 pub(crate) struct Lab {
     store: Box<dyn Store>,
@@ -175,6 +178,26 @@ macro_rules! on_both_stores {
     };
 }
 
+/// As [`on_both_stores!`], for tests of leases: one that fails while the machine stands still is played again.
+macro_rules! running_on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $(#[test] fn $name() {
+                crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
+                    super::$name(&crate::support::lab::Lab::memory());
+                });
+            })+
+        }
+        mod redis {
+            $(#[test] fn $name() {
+                crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
+                    super::$name(&crate::support::lab::Lab::redis());
+                });
+            })+
+        }
+    };
+}
+
 /// As [`on_both_stores!`], each test in a process of its own.
 macro_rules! alone_on_both_stores {
     ($($name:ident),+ $(,)?) => {
@@ -193,4 +216,4 @@ macro_rules! alone_on_both_stores {
     };
 }
 
-pub(crate) use {alone_on_both_stores, on_both_stores};
+pub(crate) use {alone_on_both_stores, on_both_stores, running_on_both_stores};
