@@ -5,12 +5,10 @@ use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, mutant};
 use crate::timer::{Registration, Sleeper, Sleepers};
+use crate::timing::SHORTEST_COMMAND;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The shortest time a command is given: less could not even be sent.
-const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
 /// Ends the waiting of threads in [`lock_cancellable`](crate::DistributedReentrantLock::lock_cancellable), as
 /// `Thread.interrupt` ends `lockInterruptibly` on the JVM.
@@ -151,7 +149,7 @@ impl<'a> Patience<'a> {
 
     /// How long a single command may take.
     pub(crate) fn limit(self, now: Moment, command_limit: Duration) -> Duration {
-        self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_LIMIT))
+        self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_COMMAND))
     }
 
     /// Whether another question can be answered in the time that is left, where one that was sent at that moment has just been

@@ -17,6 +17,7 @@ use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::schedule::Schedule;
 use crate::sync::Mutex;
 use crate::timer::Timer;
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +26,6 @@ const LONGEST: usize = 65_536;
 
 /// How many are released in one round: threads that wait for a lock share the batch.
 const ROUND: usize = 256;
-
-/// The pause after the first answered release of a locker whose acquire may still come; then twice as long each time, up
-/// to lease/6.
-const AGAIN: Duration = Duration::from_millis(50);
-
-/// The longest pause between two tries of one locker, and the least that it may grow to.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Why a locker is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,10 +128,9 @@ impl Cleanup {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
-                // What comes late mostly comes soon; and nobody has the lock as long as it is not released again.
-                let pause = AGAIN.saturating_mul(1 << leftover.answers.min(16));
+                let pause = timing::late_acquire_pause(leftover.lease, leftover.answers);
                 leftover.answers += 1;
-                (now + pause.min(leftover.lease / 6)).min(until)
+                (now + pause).min(until)
             }
             Err(error) => {
                 leftover.failures = leftover.failures.saturating_add(1);
@@ -153,7 +146,7 @@ impl Cleanup {
                     );
                     return;
                 }
-                now + Backoff::capped(leftover.lease.clamp(PAUSE.0, PAUSE.1)).after(leftover.failures)
+                now + Backoff::capped(timing::longest_cleanup_pause(leftover.lease)).after(leftover.failures)
             }
         };
         self.list.lock().schedule.put(leftover.id, due, leftover);

@@ -16,14 +16,10 @@ use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, Prob
 use crate::state::{Phase, State};
 use crate::sync::{MutexGuard, mutant};
 use crate::tenure::Tenure;
+use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The pause after a failed attempt: this part of the time that is left, within these bounds.
-const PAUSE_PART: u32 = 8;
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is to be done about one tenure.
 #[derive(Debug)]
@@ -87,7 +83,7 @@ fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
     let mut state = key.state();
     let tenure = state.kept()?;
     if tenure.is_lost() {
-        client.keep_no_more(&key, now + tenure.lease() / 6);
+        client.keep_no_more(&key, now + timing::stale_look_pause(tenure.lease()));
         return None;
     }
     if let Some((cause, at)) = tenure.overdue(now) {
@@ -142,8 +138,7 @@ fn end(client: &Client, key: &Arc<Key>, locker: &str, result: Result<Outcome, Er
         other => {
             let from = client.clock.pause_begins(sent_at);
             let left = tenure.deadline().since(from);
-            let pause = (left / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-            client.keep_until(key, tenure, (from + pause).min(tenure.deadline()));
+            client.keep_until(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
             drop(state);
             let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
             log::warn!(LEASE, "lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
@@ -171,7 +166,7 @@ fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>
         return;
     }
     key.hold.lose();
-    client.keep_no_more(key, client.clock.now() + tenure.lease() / 6);
+    client.keep_no_more(key, client.clock.now() + timing::stale_look_pause(tenure.lease()));
     let lost = tenure.clone();
     let watchers = std::mem::take(&mut state.watchers);
     drop(state);

@@ -272,6 +272,7 @@ mod tenure;
 #[doc = include_str!("manual/testing.md")]
 pub mod testing {}
 mod timer;
+mod timing;
 mod tokens;
 mod turn;
 mod unguarded;

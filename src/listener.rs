@@ -14,17 +14,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, contain};
 use crate::timer::{Registration, Sleeper, Timer};
+use crate::timing;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// How long the thread listens before it looks whether it is still needed. Stopping does not wait for that.
-const LOOK: Duration = Duration::from_secs(30);
-
-/// The longest pause between two tries to subscribe.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// How long subscribing may take: as long as the store lets it. A limit that is shorter than a connect would throw away each connect.
-const OPEN_LIMIT: Duration = Duration::from_secs(2 * 86_400);
 
 /// The listener thread of a client, started when a thread first has to wait.
 #[derive(Debug)]
@@ -186,7 +177,7 @@ fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
     loop {
         let Some(strong) = client.upgrade() else { return };
         let asked_at = clock.now();
-        let opened = strong.processor.open_inbox(strong.id(), OPEN_LIMIT);
+        let opened = strong.processor.open_inbox(strong.id(), timing::SUBSCRIBE_LIMIT);
         match opened {
             Ok(mut inbox) if desk.attend(&*inbox) => {
                 failures = 0;
@@ -217,7 +208,9 @@ fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
                 drop(strong);
             }
         }
-        if !desk.pause(clock, clock.pause_begins(asked_at) + Backoff::capped(LONGEST_PAUSE).after(failures)) {
+        if !desk
+            .pause(clock, clock.pause_begins(asked_at) + Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures))
+        {
             return;
         }
     }
@@ -226,7 +219,7 @@ fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
 /// Hears messages until the inbox breaks, or the client is gone.
 fn hear(inbox: &mut dyn Inbox, client: &Weak<Client>) -> Option<Error> {
     loop {
-        match inbox.next(LOOK) {
+        match inbox.next(timing::LISTEN) {
             Ok(message) => {
                 let strong = client.upgrade()?;
                 if let Some(message) = message {

@@ -5,17 +5,8 @@
 //! every other busy key is answered at once.
 
 use crate::clock::Moment;
+use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::time::Duration;
-
-/// How long the attempt lasts: so long, or so many round trips if they take longer.
-const TIME: Duration = Duration::from_millis(5);
-const TRIPS: u32 = 5;
-
-/// The first pause before it asks again; each is twice as long as the one before.
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
-
-/// It asks no more often, also by a clock that stands still.
-const MOST_TRIES: u32 = 10;
 
 /// The attempt.
 #[derive(Debug)]
@@ -28,7 +19,11 @@ pub(crate) struct Recall {
 impl Recall {
     /// Begins now, where a round trip takes so long.
     pub(crate) fn begin(now: Moment, trip: Duration) -> Self {
-        Self { until: now + TIME.max(trip.saturating_mul(TRIPS)), pause: FIRST_PAUSE, tries: MOST_TRIES }
+        Self {
+            until: now + RECALL.max(trip.saturating_mul(RECALL_TRIPS)),
+            pause: FIRST_RECALL_PAUSE,
+            tries: MOST_RECALLS,
+        }
     }
 
     /// How long to wait before asking again; `None` when the time is over.
@@ -60,7 +55,7 @@ mod tests {
     fn it_asks_a_few_times_in_five_milliseconds_or_five_round_trips() {
         assert_eq!(pauses(Duration::ZERO), [200, 400, 800, 1600, 2000]);
         let slow = pauses(Duration::from_millis(20));
-        assert!(slow.len() <= TRIPS as usize, "{slow:?}");
+        assert!(slow.len() <= RECALL_TRIPS as usize, "{slow:?}");
         assert!(slow.len() >= 3, "{slow:?}");
     }
 
@@ -68,6 +63,6 @@ mod tests {
     fn it_ends_where_the_clock_stands_still() {
         let now = Moment::from_nanos(1_000_000_000);
         let mut recall = Recall::begin(now, Duration::ZERO);
-        assert_eq!((0..100).filter(|_| recall.pause(now).is_some()).count(), MOST_TRIES as usize);
+        assert_eq!((0..100).filter(|_| recall.pause(now).is_some()).count(), MOST_RECALLS as usize);
     }
 }

@@ -5,26 +5,10 @@ use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::processor::{Gap, Grant};
 use crate::sync::mutant;
+use crate::timing;
 use crate::tokens::Tokens;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// For how long the threads of this process may go on among themselves when others wait.
-const LOCAL_TIME: Duration = Duration::from_millis(10);
-
-/// A poller asks every sixth of the lease. So long is the key left free for it, and a little longer.
-const GAP_PART: u32 = 6;
-const GAP_SPARE_PART: u32 = 60;
-const GAP_SPARE: Duration = Duration::from_millis(3);
-
-/// So many round trips must fit between an extension and the deadline: three attempts of two trips.
-const TRIPS_LEFT: u32 = 6;
-
-/// How much earlier than the server a client counts a lease as over: clocks of two machines do not tick alike, and the
-/// server rounds to milliseconds.
-fn margin(lease: Duration) -> Duration {
-    (lease / 100).max(Duration::from_millis(2))
-}
 
 /// One unbroken ownership of the key by this client.
 #[derive(Clone, Debug)]
@@ -147,8 +131,7 @@ impl Tenure {
     pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
-        // A poller oversleeps a little.
-        let length = self.lease() / GAP_PART + (self.lease() / GAP_SPARE_PART).max(GAP_SPARE);
+        let length = timing::gap_length(self.lease());
         due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })
     }
 
@@ -171,7 +154,7 @@ impl Tenure {
         match &mut self.contended {
             _ if mutant!(PassesWithoutEnd) => true,
             None => true,
-            Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + LOCAL_TIME => {
+            Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + timing::LOCAL_TIME => {
                 *passes += 1;
                 true
             }
@@ -181,25 +164,26 @@ impl Tenure {
 
     /// The moment until which the tenure is certainly ours.
     pub(crate) fn deadline(&self) -> Moment {
-        self.renewed_at + (self.lease() - margin(self.lease()))
+        self.renewed_at + (self.lease() - timing::margin(self.lease()))
     }
 
     /// Whether less than half the lease is left, so that it must be extended before anybody is told of the hold.
     pub(crate) fn is_worn(&self, now: Moment) -> bool {
-        now + self.lease() / 2 > self.deadline()
+        now + timing::least_left(self.lease()) > self.deadline()
     }
 
     /// When the lease is to be extended: at its part, but earlier when several round trips of this length would not
     /// fit before the deadline any more.
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
         let by_part = self.renewed_at + self.settings.renew_after();
-        let by_trips = self.deadline().before(trip.saturating_mul(TRIPS_LEFT));
-        by_part.min(by_trips.max(self.renewed_at + self.lease() / 6))
+        let by_trips = self.deadline().before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
+        by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.lease())))
     }
 
     /// When the lease thread has to look at this tenure next.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        let probe = if self.settings.probe() { self.checked_at + self.lease() / 6 } else { Moment::NEVER };
+        let probe =
+            if self.settings.probe() { self.checked_at + timing::probe_pause(self.lease()) } else { Moment::NEVER };
         self.extend_at(trip).min(probe).min(self.valid_until())
     }
 

@@ -6,12 +6,10 @@
 
 use crate::clock::{Clock, Moment};
 use crate::sync::{Mutex, mutant};
+use crate::timing::LONGEST_SLEEP;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// The longest sleep: a bound on what a missed suspend of the machine can delay (sleeping does not count suspend).
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Who sleeps until a moment of the clock.
 pub(crate) trait Sleeper: fmt::Debug + Send + Sync {

@@ -16,15 +16,10 @@ use crate::recall::Recall;
 use crate::state::{About, Phase, State};
 use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
+use crate::timing;
 use std::sync::Arc;
 
 use std::time::Duration;
-
-/// The longest pause between two tries to reach a store that does not answer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The shortest pause between two questions about a key whose lease is about to end.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
 /// a store, leaves a key that nobody asks for.
@@ -250,9 +245,9 @@ impl Key {
                 // The store's queue lives by the lease with which the place in it was asked for: a thread with a longer one
                 // may have taken it over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
-                let pause = if state.asked == 0 { lease / 10 } else { lease / 6 };
+                let pause = timing::ask_pause(lease, state.asked);
                 // A store that counts in whole milliseconds may say that nothing remains, and keep the key for another one.
-                let ends = busy.remaining.map_or(Duration::MAX, |left| left.max(SHORTEST_PAUSE));
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.max(timing::SHORTEST_ASK_PAUSE));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
@@ -272,7 +267,7 @@ impl Key {
                     warning = Some(format!("lock {:?}: {error}; {} threads wait on", self.name, state.queue.len()));
                 }
                 state.failure = Some(error);
-                (now + Backoff::capped((lease / 6).min(LONGEST_PAUSE)).after(state.failures), unsettled)
+                (now + Backoff::capped(timing::longest_ask_retry(lease)).after(state.failures), unsettled)
             }
             Answer::Gone | Answer::Acquired(_) => (now, None),
         };

@@ -7,10 +7,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, contain, mutant};
 use crate::timer::{Registration, Sleeper, Timer};
+use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Does what is due on a subject, and tells when there is something to do again.
 pub(crate) type Round<S> = fn(&S, Moment) -> Moment;

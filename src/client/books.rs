@@ -8,22 +8,9 @@ use crate::log;
 use crate::schedule::Schedule;
 use crate::sync::atomic::Ordering;
 use crate::tenure::Tenure;
-use crate::{lease, retry};
+use crate::{lease, retry, timing};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A renewal may take this part of the time that the most urgent tenure has left, so that others fit in after it …
-const KEEP_PART: u32 = 3;
-
-/// … but so many round trips (a fresh connection takes three) if they fit at all: this part of the time that is left.
-const KEEP_TRIPS: u32 = 4;
-const KEEP_MOST_PART: u32 = 2;
-
-/// After a faster round trip, the slowest one that is remembered falls by this part of it.
-const TRIP_DECAY: u64 = 8;
-
-/// An answer to a posted release is heard with the next one on its connection, and after so long at the latest.
-const COLLECT: Duration = Duration::from_millis(100);
 
 /// The tenures that the lease thread keeps.
 #[derive(Debug)]
@@ -86,7 +73,7 @@ impl Client {
             log::debug!(RELEASE, "answers to releases are heard late: {error}");
             return;
         }
-        let at = self.clock.now() + COLLECT;
+        let at = self.clock.now() + timing::COLLECT_PAUSE;
         if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.retry_thread.wake_by(at);
         }
@@ -170,7 +157,7 @@ impl Client {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         // A lost update of two threads at once costs nothing but precision.
         let before = self.trip.load(Ordering::Relaxed);
-        self.trip.store(took.max(before - before / TRIP_DECAY), Ordering::Relaxed);
+        self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
     }
 
     /// The slowest round trip of late: a lease that is short for it is renewed earlier.
@@ -182,28 +169,8 @@ impl Client {
     /// this tenure and for every other one that this thread keeps.
     pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
-        attempt_limit(most_urgent, self.trip()).min(self.processor.command_limit()).max(Duration::from_millis(1))
-    }
-}
-
-/// How long one attempt may take where the most urgent tenure has `left` and a round trip takes `trip`. Never so long that no
-/// other attempt is left for that tenure, however slow the last ones were: they may have met a connection that fell silent.
-fn attempt_limit(left: Duration, trip: Duration) -> Duration {
-    (left / KEEP_PART).max((trip * KEEP_TRIPS).min(left / KEEP_MOST_PART))
-}
-
-#[cfg(all(test, not(dlock_shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_attempt_leaves_time_for_the_next_one_of_the_most_urgent_tenure() {
-        let millis = Duration::from_millis;
-        for trip in [0, 1, 10, 100, 1_000, 100_000] {
-            assert!(attempt_limit(millis(900), millis(trip)) <= millis(450), "{trip} ms a round trip");
-        }
-        assert_eq!(attempt_limit(millis(900), millis(1)), millis(300));
-        // Four trips, where they fit.
-        assert_eq!(attempt_limit(millis(900), millis(100)), millis(400));
+        timing::attempt_limit(most_urgent, self.trip())
+            .min(self.processor.command_limit())
+            .max(Duration::from_millis(1))
     }
 }

@@ -7,10 +7,7 @@ use crate::error::Error;
 use crate::log;
 use crate::retry;
 use crate::sync::thread;
-use std::time::Duration;
-
-/// The pause between two looks for the answers to posted releases.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+use crate::timing::CLOSING_LOOK;
 
 /// How often the last leftovers are tried: a first try may be what shows that the connection is none any more.
 const CLOSING_TRIES: usize = 2;
@@ -111,11 +108,11 @@ impl Client {
 impl Client {
     /// Waits for the answers to posted releases, as long as a command may take.
     fn settle(&self) {
-        let most = self.processor.command_limit().as_nanos() / LOOK_AGAIN.as_nanos();
+        let most = self.processor.command_limit().as_nanos() / CLOSING_LOOK.as_nanos();
         let mut looks = 0;
         while self.processor.collect() && looks < most {
             looks += 1;
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(CLOSING_LOOK);
         }
     }
 

@@ -10,18 +10,10 @@ use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
 use crate::sync::{mutant, thread};
 use crate::tenure::{Tenure, Unsettled};
 use crate::timer::Timer;
+use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// How often a release is tried before it goes on the clean-up list.
-const RELEASE_TRIES: u32 = 3;
-
-/// The least time that a try of a release has, also after the lease's end.
-const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A release whose answer nobody waits for.
 struct Posted {
@@ -93,12 +85,12 @@ impl Client {
                 Err(error) => {
                     failures += 1;
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                    if failures >= RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
+                    if failures >= timing::RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!(RELEASE, "lock {key:?}: {:?} could not be released: {error}", tenure.locker);
                         self.release_later(key, tenure);
                         return Err(error);
                     }
-                    thread::sleep(Backoff::capped((tenure.lease() / 6).min(LONGEST_PAUSE)).after(failures));
+                    thread::sleep(Backoff::capped(timing::longest_release_pause(tenure.lease())).after(failures));
                 }
             }
         }
@@ -106,7 +98,7 @@ impl Client {
 
     /// How long a try of a release may take whose lease has so much left.
     fn release_limit(&self, left: Duration) -> Duration {
-        left.max(SHORTEST_RELEASE).min(self.processor.command_limit())
+        left.max(timing::SHORTEST_RELEASE).min(self.processor.command_limit())
     }
 
     /// Releases a tenure without waiting for the answer: what comes of it is seen to when it is heard.
