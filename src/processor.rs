@@ -352,6 +352,12 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         Duration::from_secs(1)
     }
 
+    /// The unit in which the store counts leases. A key may stay for one unit longer than [`Busy::remaining`] says. Defaults to 1 ms, as
+    /// in Redis, where a key is gone when its last millisecond is over.
+    fn tick(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
     /// Whether the store has ever answered; until then a blocking `lock()` fails instead of waiting out an outage, so
     /// that a wrong address or password is seen at once. The default is `true`.
     fn has_answered(&self) -> bool {

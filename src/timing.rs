@@ -23,9 +23,6 @@ pub(crate) fn ask_pause(lease: Duration, asked: u32) -> Duration {
     if asked == 0 { lease / 10 } else { lease / 6 }
 }
 
-/// The shortest pause between two questions about a key whose lease is about to end.
-pub(crate) const SHORTEST_ASK_PAUSE: Duration = Duration::from_millis(1);
-
 /// The longest pause after a question without an answer: no longer than after one with an answer.
 pub(crate) fn longest_ask_retry(lease: Duration) -> Duration {
     (lease / 6).min(LONGEST_RETRY_PAUSE)

@@ -246,8 +246,7 @@ impl Key {
                 // may have taken it over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = timing::ask_pause(lease, state.asked);
-                // A store that counts in whole milliseconds may say that nothing remains, and keep the key for another one.
-                let ends = busy.remaining.map_or(Duration::MAX, |left| left.max(timing::SHORTEST_ASK_PAUSE));
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(client.processor.tick()));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;

@@ -286,6 +286,10 @@ impl LockProcessor for MemoryLockProcessor {
     fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
         self.link.check()
     }
+
+    fn tick(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl Default for MemoryLockProcessor {

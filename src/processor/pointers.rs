@@ -60,6 +60,10 @@ macro_rules! forward_to_target {
                 (**self).command_limit()
             }
 
+            fn tick(&self) -> Duration {
+                (**self).tick()
+            }
+
             fn has_answered(&self) -> bool {
                 (**self).has_answered()
             }
