@@ -63,7 +63,8 @@ impl CancelToken {
 
     /// A channel that receives one message when the token is cancelled, at once if it is cancelled already: for `select!`, beside
     /// [`DLockGuard::lost`](crate::DLockGuard::lost). When the token and its clones are gone, the channel is disconnected without a
-    /// message. Each call makes a channel of its own, which lives as long as the token. Does not block.
+    /// message. Each call makes a channel of its own, which lives as long as the token: call it once, outside a loop, and keep what it
+    /// returns. A second watcher needs a call of its own. Does not block.
     #[must_use]
     pub fn cancelled(&self) -> Receiver<()> {
         let (sender, receiver) = bounded(1);

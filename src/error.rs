@@ -167,8 +167,9 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
-    /// Whether the same call may succeed later without anybody's help: the store was unreachable or answered too late. It may have been
-    /// executed all the same, which the next call of the same thread finds out.
+    /// Whether the store was unreachable or answered too late: the same attempt to lock, or question, may succeed later without
+    /// anybody's help. What may have been executed all the same is undone in the background. Do not repeat an `unlock`: the hold is over
+    /// after it, whatever it returns, and its release is repeated in the background.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. })

@@ -73,13 +73,13 @@ impl<'a> DLockGuard<'a> {
     /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.lock.is_valid(self.token)
+        self.lock.holds_validly(self.token)
     }
 
     /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lock.remaining(self.token)
+        self.lock.remaining_of(self.token)
     }
 
     /// Fails unless the lease is certainly still ours. Does not block. To be called before each step that must not
@@ -90,12 +90,13 @@ impl<'a> DLockGuard<'a> {
     /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the hold was ended by
     /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock).
     pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.ensure_valid(self.token)
+        self.lock.ensure_valid_hold(self.token)
     }
 
     /// A channel that receives one message when the lease is lost, at once if it is lost already. When the hold ends
     /// without a loss, the channel is disconnected without a message. Each call makes a channel of its own, which lives as
-    /// long as the hold: call it once, and clone or keep what it returns. Does not block.
+    /// long as the hold: call it once and keep what it returns. A second watcher needs a call of its own: clones of a receiver share the
+    /// one message. Does not block.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -113,14 +114,14 @@ impl<'a> DLockGuard<'a> {
     /// ```
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.lock.watch(self.token)
+        self.lock.watch_hold(self.token)
     }
 
-    /// How the lease was lost; `None` while it is valid, and after a hold that [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended.
+    /// How the lease was lost; `None` while it is valid, in a forked child, and after a hold that [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended.
     /// Does not block.
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.loss(self.token)
+        self.lock.loss_of(self.token)
     }
 
     /// Unlocks, waits for the store's answer, and tells what came of it.
@@ -134,7 +135,7 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.unlock(self.token)
+        self.lock.unlock_hold(self.token)
     }
 }
 

@@ -8,32 +8,32 @@ use std::time::Duration;
 
 /// By the token of a hold.
 impl DistributedReentrantLock {
-    pub(crate) fn is_valid(&self, token: u64) -> bool {
+    pub(crate) fn holds_validly(&self, token: u64) -> bool {
         self.local_key().is_valid(self.client(), token)
     }
 
-    pub(crate) fn remaining(&self, token: u64) -> Duration {
-        if self.is_valid(token) { self.local_key().hold.deadline().since(self.now()) } else { Duration::ZERO }
+    pub(crate) fn remaining_of(&self, token: u64) -> Duration {
+        if self.holds_validly(token) { self.local_key().hold.deadline().since(self.now()) } else { Duration::ZERO }
     }
 
-    pub(crate) fn ensure_valid(&self, token: u64) -> Result<(), Error> {
-        if self.is_valid(token) { Ok(()) } else { Err(self.local_key().why_invalid(self.client(), token)) }
+    pub(crate) fn ensure_valid_hold(&self, token: u64) -> Result<(), Error> {
+        if self.holds_validly(token) { Ok(()) } else { Err(self.local_key().why_invalid(self.client(), token)) }
     }
 
-    pub(crate) fn loss(&self, token: u64) -> Option<LeaseLoss> {
-        match self.ensure_valid(token) {
+    pub(crate) fn loss_of(&self, token: u64) -> Option<LeaseLoss> {
+        match self.ensure_valid_hold(token) {
             Err(Error::LeaseLost(loss)) => Some(*loss),
             _ => None,
         }
     }
 
-    pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
+    pub(crate) fn watch_hold(&self, token: u64) -> Receiver<()> {
         self.local_key().watch(token)
     }
 
     /// Unlocks once, waits for the store's answer where the hold ends, and tells what came of it.
     #[inline]
-    pub(crate) fn unlock(&self, token: u64) -> Result<(), Error> {
+    pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
         if self.local_key().unlock_inner(token) { Ok(()) } else { self.release(Some(token), true) }
     }
 

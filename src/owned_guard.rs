@@ -11,7 +11,11 @@ use std::time::Duration;
 /// guard, and a struct or a map can store guards of many locks.
 ///
 /// It belongs to the thread that locked and cannot be sent to another one, as a `DLockGuard` cannot. Dropping it unlocks in the same way.
-/// While it lives, the client behind its generator lives, too.
+/// While it lives, the client behind its generator lives, too. If it is the last handle of that client, dropping it also ends the client, and
+/// waits for the client's threads and for the store's answer.
+///
+/// A guard that is kept in a thread-local variable may be dropped only when its thread counts as ended; then the lease runs out instead
+/// ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)).
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, Error, MemoryLockProcessor, OwnedDLockGuard};
@@ -68,13 +72,13 @@ impl OwnedDLockGuard {
     /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.lock.is_valid(self.token)
+        self.lock.holds_validly(self.token)
     }
 
     /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lock.remaining(self.token)
+        self.lock.remaining_of(self.token)
     }
 
     /// Fails unless the lease is certainly still ours. Does not block.
@@ -83,19 +87,19 @@ impl OwnedDLockGuard {
     ///
     /// As [`DLockGuard::ensure_valid`](crate::DLockGuard::ensure_valid).
     pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.ensure_valid(self.token)
+        self.lock.ensure_valid_hold(self.token)
     }
 
     /// A channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.lock.watch(self.token)
+        self.lock.watch_hold(self.token)
     }
 
     /// How the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.loss(self.token)
+        self.lock.loss_of(self.token)
     }
 
     /// Unlocks, waits for the store's answer, and tells what came of it.
@@ -105,7 +109,7 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.unlock(self.token)
+        self.lock.unlock_hold(self.token)
     }
 }
 

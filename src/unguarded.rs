@@ -98,14 +98,14 @@ impl UnguardedLock {
     /// Whether the calling thread holds the lock with a lease that is certainly its own. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.fencing_token().is_some_and(|token| self.lock.is_valid(token))
+        self.fencing_token().is_some_and(|token| self.lock.holds_validly(token))
     }
 
     /// For how long the lease of the calling thread's hold is certainly its own if it is not extended again; zero when it is lost or the
     /// thread holds nothing. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.fencing_token().map_or(Duration::ZERO, |token| self.lock.remaining(token))
+        self.fencing_token().map_or(Duration::ZERO, |token| self.lock.remaining_of(token))
     }
 
     /// Fails unless the calling thread holds the lock with a lease that is certainly its own. Does not block.
@@ -115,7 +115,7 @@ impl UnguardedLock {
     /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the thread holds nothing.
     pub fn ensure_valid(&self) -> Result<(), Error> {
         match self.fencing_token() {
-            Some(token) => self.lock.ensure_valid(token),
+            Some(token) => self.lock.ensure_valid_hold(token),
             None => Err(Error::NotHeld { key: self.key().to_owned() }),
         }
     }
@@ -124,7 +124,7 @@ impl UnguardedLock {
     /// [`DLockGuard::lost`](crate::DLockGuard::lost). It is disconnected at once when the thread holds nothing.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.watch(token))
+        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.watch_hold(token))
     }
 
     /// How often the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.

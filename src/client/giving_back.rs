@@ -28,8 +28,7 @@ struct Posted {
 }
 
 impl Posted {
-    /// Sees to what came of it. Runs on whichever thread hears it, inside a call of the same client (so this is never its
-    /// last handle), and must not block.
+    /// Sees to what came of it. Runs on whichever thread hears it, and must not block.
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
@@ -50,9 +49,19 @@ impl Posted {
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
                 if let Some(client) = self.client.upgrade() {
                     client.wake_cleanup();
+                    end_elsewhere(client);
                 }
             }
         }
+    }
+}
+
+/// Drops a handle where nothing may block. Clients that share a store hear each other's answers, so it may be the last handle, and the
+/// end of a client waits for its threads.
+fn end_elsewhere(client: Arc<Client>) {
+    if let Some(last) = Arc::into_inner(client) {
+        // Without a thread it ends here.
+        let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
     }
 }
 

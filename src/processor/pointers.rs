@@ -8,9 +8,10 @@ use crate::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pointer to a store is that store.
+/// A pointer to a store is that store. A shared one is not closed by the first of its generators that ends: it closes what it
+/// has when the last pointer is dropped.
 macro_rules! forward_to_target {
-    ($($pointer:ident),+) => { $(
+    ($($pointer:ident closes: $closes:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {
             fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
                 (**self).acquire(request, limit)
@@ -69,10 +70,12 @@ macro_rules! forward_to_target {
             }
 
             fn close(&self) {
-                (**self).close();
+                if $closes {
+                    (**self).close();
+                }
             }
         }
     )+ };
 }
 
-forward_to_target!(Arc, Box);
+forward_to_target!(Arc closes: false, Box closes: true);

@@ -117,6 +117,15 @@ fn a_shared_store_serves_several_generators(lab: &Lab) {
     let guard = lock.lock().unwrap();
     assert!(other.try_lock().unwrap().is_none());
     guard.unlock().unwrap();
+    // The end of one generator is not the end of the store.
+    let guard = lock.lock().unwrap();
+    let last = builder().build(Arc::clone(&store)).unwrap();
+    drop(last.generate("TEST", "y").unwrap().lock().unwrap());
+    last.close();
+    drop((last, other));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    drop(lock.lock().unwrap());
     let boxed: Box<dyn LockProcessor> = Box::new(store);
     let third = builder().build(boxed).unwrap().generate("TEST", "x").unwrap();
     assert!(third.try_lock().unwrap().is_some());
