@@ -287,7 +287,7 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error>;
 
     /// Ends a tenure as [`release`](Self::release) does, but need not wait for the answer: that goes to `done`, at once or
-    /// later, on whichever thread finds it. The request is on its way when this returns, in order with what the same client sends about
+    /// later, on whichever thread finds it. The request is on its way when this returns, or about to be, in order with what the same client sends about
     /// the key afterwards; it may block until then, at most `limit`. Whether the answer is still to come: then
     /// [`collect`](Self::collect) is to be called now and then.
     ///

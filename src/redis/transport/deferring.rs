@@ -12,7 +12,7 @@ use crate::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A write that comes later than this is late.
-const LATE: Duration = Duration::from_micros(200);
+pub(super) const LATE: Duration = Duration::from_micros(200);
 
 /// Of so many posts one may be written late.
 const POSTS: i64 = 500;

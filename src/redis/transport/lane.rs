@@ -15,7 +15,7 @@
 //! 2. Replies belong to calls in the order of writing. A caller that leaves keeps its place; its replies are dropped.
 //! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut, never used again; every
 //!    call written to it fails once, `Unknown`. Calls not yet written go on the next one.
-//! 4. While a call is queued somebody writes, or is about to, or a thread connects and then writes, and while somebody waits for a reply somebody reads, looks and
+//! 4. While a call that somebody attends to is queued somebody writes, or is about to, or a thread connects and then writes, and while somebody waits for a reply somebody reads, looks and
 //!    comes again, or has been woken to: who leaves a role for good, or leaves with a duty not done, appoints the next.
 //! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip, unless somebody
 //!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
@@ -24,7 +24,8 @@
 //! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller
 //!    is about to write and the budget of late writes allows to leave the call to it (`deferring`). A poster that finds the
 //!    writer giving way, and may not go, gives way once itself, and then takes the role over if its call is still queued. A poster
-//!    that finds the writer in the middle of a write waits for its end. Whoever leaves the role writes posted calls first, once.
+//!    that finds the writer in the middle of a write waits for its end. Whoever leaves the role writes
+//!    posted calls first, once, where there is a connection; what is left after that goes with the next caller, or with `collect`.
 //! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
 //!    (`role.rs`).
 
@@ -63,6 +64,10 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// A caller that comes this long after the writer began to give way takes the role over: the writer was put off its core.
 const GATHERED: Duration = Duration::from_micros(60);
+
+/// So many posted calls may be queued before the next poster leaves its call to somebody else: if the writer is put off its core, no
+/// more than these are late.
+const MOST_LEFT: usize = 16;
 
 /// What every lane of a transport has in common.
 pub(crate) struct Settings<L> {
@@ -126,6 +131,7 @@ impl<L: Line> Lane<L> {
             gathering: false,
             gathers_since: now(),
             appointed: false,
+            writes_once: false,
             next_epoch: first,
             epoch_step: step,
             closed: false,
@@ -226,7 +232,9 @@ impl<L: Line> Lane<L> {
     pub(crate) fn collect(&self) -> bool {
         self.read_now();
         let mut state = self.state.lock();
-        if !state.writing && state.has_work() && !mutant!(LeavesPostedBehind) {
+        // From who is appointed the role is taken, for that caller may read, and sleep for a while.
+        let takes_over = |state: &mut State<L>| !state.writing || std::mem::take(&mut state.appointed);
+        if state.has_work() && !mutant!(LeavesPostedBehind) && takes_over(&mut state) {
             state = self.write_left_over(state);
         }
         state.connector.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
@@ -252,9 +260,10 @@ impl<L: Line> Lane<L> {
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         self.look(call, deadline);
         loop {
-            if call.may_read_on() && self.read(call, deadline, true) && call.is_done() {
-                return true;
+            if call.may_read_on() {
+                self.read(call, deadline, true);
             }
+            // Also when the answer is there: a duty has to be done.
             match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return true,
                 Wake::Duty => {

@@ -11,7 +11,8 @@
 //! a call.
 //!
 //! A posted call has no caller that waits for its answer. Its poster stays until the call's bytes are handed to the
-//! system, so the poster can be given the duty to write, and never the one to read. A posted script that the server
+//! system, or leaves the call to a caller that is about to write. While it stays, the poster can be given the duty to write, and never
+//! the one to read. A posted script that the server
 //! does not know goes back from `Written` to `Queued` once, with its full text.
 
 use super::routes::Passage;

@@ -53,7 +53,8 @@ impl<L: Line> Lane<L> {
         own: &Arc<Pending>,
         deadline: Instant,
     ) -> Guard<'a, L> {
-        if !state.connector.is_busy && self.has_time_to_connect(deadline) {
+        // A caller that has what it came for does not wait.
+        if !state.connector.is_busy && !own.is_over() && self.has_time_to_connect(deadline) {
             drop(state);
             return self.connect_here(own, deadline);
         }
@@ -62,7 +63,7 @@ impl<L: Line> Lane<L> {
             log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
             return self.connect_here(own, deadline);
         }
-        while own.waits() || own.is_posted {
+        while !own.is_over() && (own.waits() || own.is_posted) {
             let left = deadline.saturating_duration_since(now());
             if !state.connector.is_busy || state.closed || left.is_zero() {
                 break;

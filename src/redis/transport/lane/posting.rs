@@ -26,9 +26,7 @@ impl<L: Line> Lane<L> {
         let at = now();
         let claim = state.claim_at(at);
         let state = self.write(state, call, deadline, claim);
-        // Not to a caller that connects: it may take seconds, and fail.
-        let is_about_to = state.writing && state.session.is_some();
-        let is_left = is_about_to && self.settings.deferring.is_allowed() && call.leave_queued(at);
+        let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
         self.hand_on(state, !mutant!(PostsUnread));
         if is_left {
             return true;

@@ -54,6 +54,7 @@ impl<L: Line> Drop for Role<'_, L> {
         }
         if is_writer {
             state.writing = false;
+            state.writes_once = false;
             state.gathering = false;
         }
         if let Some(epoch) = lost {

@@ -1,10 +1,11 @@
 //! What the callers of a lane share, and whom a role goes to.
 
+use super::super::deferring::LATE;
 use super::super::line::Line;
 use super::super::pending::Pending;
 use super::connecting::Connector;
 use super::session::Session;
-use super::{Claim, GATHERED, Woken};
+use super::{Claim, GATHERED, MOST_LEFT, Woken};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +22,8 @@ pub(super) struct State<L: Line> {
     pub(super) gathering: bool,
     /// Whether who is to write was appointed and is not awake yet. Whoever takes this back has the role.
     pub(super) appointed: bool,
+    /// Whether who writes does so once and then goes, whatever was queued meanwhile.
+    pub(super) writes_once: bool,
     /// Since when somebody gathers.
     pub(super) gathers_since: Instant,
     /// The next epoch; no two of a transport are the same.
@@ -61,6 +64,16 @@ impl<L: Line> State<L> {
     /// Whether a posted call is queued, whose poster may be gone.
     pub(super) fn has_posted(&self) -> bool {
         self.queue.iter().any(|call| call.is_posted)
+    }
+
+    /// Whether somebody writes soon, and stays until the queue is empty or a waiting caller goes on: a poster may leave its call then.
+    /// Not to a caller that connects, which may take seconds, nor to one whose write has taken long by now.
+    pub(super) fn is_about_to_write(&self, at: Instant) -> bool {
+        let Some(session) = &self.session else { return false };
+        let is_writing = session.outbound.is_none();
+        let is_slow = is_writing && at.saturating_duration_since(session.last_write) > LATE / 2;
+        let left = self.queue.iter().filter(|call| call.is_posted).count();
+        self.writing && !self.writes_once && !session.has_backlog && !is_slow && left <= MOST_LEFT
     }
 
     /// By what right a caller that comes at this moment writes.

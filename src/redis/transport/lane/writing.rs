@@ -12,7 +12,10 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A write that takes longer has waited for room in the socket.
+const BLOCKED: Duration = Duration::from_millis(1);
 
 impl<L: Line> Lane<L> {
     /// Writes what has gathered, unless somebody does. Before that, others who are about to call may do so, and the last of them
@@ -27,7 +30,7 @@ impl<L: Line> Lane<L> {
     ) -> Guard<'a, L> {
         // Somebody awake takes the role from one that is on its way to it.
         let was_appointed = std::mem::take(&mut state.appointed);
-        if claim == Claim::Appointed && !was_appointed {
+        if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
             return state;
         }
         if state.writing && !was_appointed {
@@ -103,7 +106,7 @@ impl<L: Line> Lane<L> {
             let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
             if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
                 // Nobody may wait for posted calls, and whoever is appointed has to wake up first.
-                if now() < deadline && !is_last && state.has_posted() && !mutant!(LeavesLeftCalls) {
+                if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
                     is_last = true;
                     continue;
                 }
@@ -117,6 +120,7 @@ impl<L: Line> Lane<L> {
     /// there to go on. Without a connection they wait for one, which is begun; they fail if no thread is to be had for that.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
+        state.writes_once = true;
         let role = Role::writing(self, None);
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
@@ -136,6 +140,7 @@ impl<L: Line> Lane<L> {
             }
         };
         state.writing = false;
+        state.writes_once = false;
         role.end();
         self.hand_on(state, true);
         self.state.lock()
@@ -173,6 +178,8 @@ impl<L: Line> Lane<L> {
             return self.state.lock();
         }
         bytes.clear();
+        let ended = now();
+        let sent_at = if ended.saturating_duration_since(sent_at) > BLOCKED { ended } else { sent_at };
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
         session.outbound = Some(outbound);
