@@ -365,8 +365,8 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Gives back sockets and other resources; later calls fail with [`Error::ShutDown`]. Called when no lock
-    /// of the generator needs the store any more; may be called again. The default does nothing. Through an [`Arc`](std::sync::Arc) it is not
-    /// called, because other generators may share the store: then the store gives back what it has when it is dropped.
+    /// of the generator needs the store any more; may be called again. The default does nothing. Through an [`Arc`](std::sync::Arc) that
+    /// is not the last one it is not called, because other generators may share the store.
     fn close(&self) {}
 }
 

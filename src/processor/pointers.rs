@@ -8,10 +8,9 @@ use crate::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pointer to a store is that store. A shared one is not closed by the first of its generators that ends: it closes what it
-/// has when the last pointer is dropped.
+/// A pointer to a store is that store. Only the last pointer closes it: the first of several generators that ends does not.
 macro_rules! forward_to_target {
-    ($($pointer:ident closes: $closes:expr),+ $(,)?) => { $(
+    ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {
             fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
                 (**self).acquire(request, limit)
@@ -70,7 +69,8 @@ macro_rules! forward_to_target {
             }
 
             fn close(&self) {
-                if $closes {
+                let is_last: fn(&Self) -> bool = $is_last;
+                if is_last(self) {
                     (**self).close();
                 }
             }
@@ -78,4 +78,4 @@ macro_rules! forward_to_target {
     )+ };
 }
 
-forward_to_target!(Arc closes: false, Box closes: true);
+forward_to_target!(Arc is_last: |this| Arc::strong_count(this) == 1, Box is_last: |_| true);
