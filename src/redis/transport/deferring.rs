@@ -4,7 +4,7 @@
 //! poster that finds another caller about to write may leave its call to that caller. It mostly has written 20 to 100 µs later.
 //!
 //! The poster's program may rely on the write, so late ones are rationed. The time from the poster's return to the write is measured
-//! for each call that is left, and at most one post of [`POSTS`] may be [`LATE`]. Each post in time adds 1 to a budget, each late one
+//! for each call that is left, and over time at most one post of [`POSTS`] is later than [`LATE`]. Each post in time adds 1 to a budget, each late one
 //! takes [`POSTS`] from it, and a call is left only while the budget pays for a late one. Where writes come late (a core on which a
 //! process computes, a batch of sixty callers), nearly all posters write for themselves.
 
@@ -38,7 +38,7 @@ impl Deferring {
 
     /// Notes that a posted call is written, and how long after its poster left it to another caller; zero if the poster stayed.
     pub(super) fn note_written(&self, after: Duration) {
-        // A lost update of two threads at once costs a late write one post of its budget.
+        // Threads that add at the same time may go above the largest budget by their number.
         if after > LATE {
             self.budget.fetch_sub(POSTS, Ordering::Relaxed);
         } else if self.budget.load(Ordering::Relaxed) < LARGEST {

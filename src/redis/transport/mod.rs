@@ -239,7 +239,8 @@ impl<L: Line> Transport<L> {
         answer
     }
 
-    /// Sends one command about a key, and returns; whether it was left to another caller to write it, at once. Its answer goes to the callback, sooner or later: with the next one that
+    /// Sends one command about a key, and returns without its answer. Returns `true` if the command is not written yet, but left to a
+    /// caller that is about to write. The answer goes to the callback, sooner or later: with the next one that
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));

@@ -13,7 +13,6 @@ on_both_stores!(
     a_handle_knows_its_names_and_settings,
     a_guard_tells_how_it_was_lost,
     a_wait_ends_by_its_limit_or_by_its_token,
-    a_token_tells_on_a_channel,
     a_clone_of_a_generator_is_the_same_client,
     a_shared_store_serves_several_generators,
     pairs_know_what_guards_know,
@@ -88,7 +87,8 @@ fn a_wait_ends_by_its_limit_or_by_its_token(lab: &Lab) {
     assert!(lock.try_lock_cancellable_for(HANG, &cancel).unwrap().is_none(), "it was cancelled before");
 }
 
-fn a_token_tells_on_a_channel(_: &Lab) {
+#[test]
+fn a_token_tells_on_a_channel() {
     let cancel = CancelToken::new();
     let (before, clone) = (cancel.cancelled(), cancel.clone());
     assert!(before.is_empty());
