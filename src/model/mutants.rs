@@ -145,8 +145,8 @@ pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'sta
     const ROUND: usize = 500;
     let begin = Instant::now();
     BUILT_IN.set(Some(mutant));
-    // Some mistakes show by chance sooner, some by priorities.
-    let found = (0..400).find_map(|round| {
+    // Some mistakes show by chance sooner, some by priorities. The slowest takes some 40 rounds, by chance up to 160.
+    let found = (0..1000).find_map(|round| {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
             0 => explore(PctScheduler::new(4, ROUND), play),
             _ => explore(RandomScheduler::new(ROUND), play),
@@ -203,7 +203,7 @@ caught! {
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
     deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
-    repeats_at_once: RepeatsAtOnce, TWO, &["cause: TakenOver", "cause: Deleted"];
+    repeats_at_once: RepeatsAtOnce, PAIR, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UPS_ASKING, LEFT;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;

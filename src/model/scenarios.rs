@@ -40,6 +40,9 @@ pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 pub(crate) const TWO: Scenario =
     Scenario { clients: &[&[&[Lock], &[Lock]], &[&[Lock], &[Lock]]], listener: true, ..THREADS };
 
+/// Two clients with one thread each: the fewest in which a client hears late of a hold that it has asked for and released.
+pub(crate) const PAIR: Scenario = Scenario { clients: &[&[&[Lock]], &[&[Lock]]], ..TWO };
+
 pub(crate) const TWO_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO };
 
 pub(crate) const TWO_ASKING: Scenario = Scenario { listener: false, ..TWO };
@@ -172,6 +175,7 @@ holds! {
     threads_that_pass_the_lock_on: PASSING;
     threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
     two_clients: TWO;
+    two_clients_with_a_thread_each: PAIR;
     two_clients_with_faults: TWO_FAULTY;
     two_clients_that_ask: TWO_ASKING;
     two_clients_that_ask_with_faults: TWO_ASKING_FAULTY;
