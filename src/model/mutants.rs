@@ -107,6 +107,8 @@ pub(crate) enum Mutant {
     PostsAndLeaves,
     /// Who writes goes when its own answer is there, although only calls are queued that their posters have left.
     LeavesLeftCalls,
+    /// Who posts leaves its call to a writer that goes after one write.
+    LeavesToOneWrite,
     /// A posted script that turns out unknown is queued again after those were woken whose answers came behind it.
     RepeatsLate,
     /// A panic of a connection keeps the role of writing.

@@ -62,8 +62,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// while, and nobody saw it.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// A caller that comes this long after the writer began to give way takes the role over: the writer was put off its core.
-const GATHERED: Duration = Duration::from_micros(60);
+/// A caller that comes this long after the writer began to give way takes the role over where posted calls are queued: the writer was put
+/// off its core. A shorter time splits the batches of sixty threads that share a core.
+const GATHERED: Duration = Duration::from_micros(150);
 
 /// So many posted calls may be queued before the next poster leaves its call to somebody else: if the writer is put off its core, no
 /// more than these are late.

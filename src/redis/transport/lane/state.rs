@@ -6,6 +6,7 @@ use super::super::pending::Pending;
 use super::connecting::Connector;
 use super::session::Session;
 use super::{Claim, GATHERED, MOST_LEFT, Woken};
+use crate::sync::mutant;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -73,13 +74,27 @@ impl<L: Line> State<L> {
         let is_writing = session.outbound.is_none();
         let is_slow = is_writing && at.saturating_duration_since(session.last_write) > LATE / 2;
         let left = self.queue.iter().filter(|call| call.is_posted).count();
-        self.writing && !self.writes_once && !session.has_backlog && !is_slow && left <= MOST_LEFT
+        self.writing
+            && (!self.writes_once || mutant!(LeavesToOneWrite))
+            && !session.has_backlog
+            && !is_slow
+            && left <= MOST_LEFT
     }
 
-    /// By what right a caller that comes at this moment writes.
+    /// By what right a caller that comes at this moment writes. Only where posted calls are queued is the role taken from a writer that
+    /// was put off its core: a write for each part of a batch costs more than the others wait.
     pub(super) fn claim_at(&self, at: Instant) -> Claim {
-        let is_stuck = self.gathering && at.saturating_duration_since(self.gathers_since) > GATHERED;
+        let gathers_for = at.saturating_duration_since(self.gathers_since);
+        let is_stuck = self.gathering && gathers_for > GATHERED && self.has_posted();
         if is_stuck { Claim::AtOnce } else { Claim::Free }
+    }
+
+    /// Takes the role of writing from the caller that is appointed and not awake yet, for that caller itself, or because posted calls are
+    /// queued; whether it was to be had.
+    pub(super) fn take_appointed(&mut self, claim: Claim) -> bool {
+        let takes = self.appointed && (claim == Claim::Appointed || self.has_posted());
+        self.appointed &= !takes;
+        takes
     }
 
     /// Gives back the duty to write of a caller that goes, unless somebody else has taken it.

@@ -28,8 +28,7 @@ impl<L: Line> Lane<L> {
         deadline: Instant,
         claim: Claim,
     ) -> Guard<'a, L> {
-        // Somebody awake takes the role from one that is on its way to it.
-        let was_appointed = std::mem::take(&mut state.appointed);
+        let was_appointed = state.take_appointed(claim);
         if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
             return state;
         }

@@ -27,6 +27,7 @@ caught_each! {
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
     leaves_left_calls: LeavesLeftCalls, POSTING_AT_LAST, &["is left, and never sent"];
+    leaves_to_one_write: LeavesToOneWrite, POSTING_UNKNOWN_AT_LAST, &["is left, and never sent"];
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
