@@ -99,6 +99,8 @@ pub(crate) enum Mutant {
     AppointsItself,
     /// Who takes the role of writing over from one that gives way does not write.
     TakesOverAndLeaves,
+    /// Who takes the role over because a posted call was left for long does not write.
+    TakesLeftAndLeaves,
     /// Who looks for its answer in vain does not give the role of reading back.
     KeepsTheRole,
     /// A limit of zero breaks the connection.

@@ -23,7 +23,8 @@
 //!    over meanwhile: `gathering` and `appointed` are there for one caller to take.
 //! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller
 //!    is about to write and the budget of late writes allows to leave the call to it (`deferring`). A poster that finds the
-//!    writer giving way, and may not go, gives way once itself, and then takes the role over if its call is still queued. A poster
+//!    writer giving way, and may not go, gives way once itself, and then takes the role over if its call is still queued. Any
+//!    caller, also of another connection, takes the role from a writer that does not write yet when a call was left for long. A poster
 //!    that finds the writer in the middle of a write waits for its end. Whoever leaves the role writes
 //!    posted calls first, once, where there is a connection; what is left after that goes with the next caller, or with `collect`.
 //! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
@@ -62,14 +63,6 @@ const IDLE: Duration = Duration::from_secs(1);
 /// while, and nobody saw it.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// A caller that comes this long after the writer began to give way takes the role over where posted calls are queued: the writer was put
-/// off its core. A shorter time splits the batches of sixty threads that share a core.
-const GATHERED: Duration = Duration::from_micros(150);
-
-/// So many posted calls may be queued before the next poster leaves its call to somebody else: if the writer is put off its core, no
-/// more than these are late.
-const MOST_LEFT: usize = 16;
-
 /// What every lane of a transport has in common.
 pub(crate) struct Settings<L> {
     pub(crate) line: L,
@@ -99,6 +92,8 @@ pub(crate) struct Lane<L: Line> {
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
     since: Instant,
+    /// When a posted call was left that is not written yet, in nanoseconds after `since`; zero if none is.
+    left_since: AtomicU64,
     /// The last epoch in which a fence number was read.
     numbered: AtomicU64,
     /// The last epoch in which the server said that it is no master, also to a caller that had left.
@@ -130,7 +125,6 @@ impl<L: Line> Lane<L> {
             connector: Connector::default(),
             writing: false,
             gathering: false,
-            gathers_since: now(),
             appointed: false,
             writes_once: false,
             next_epoch: first,
@@ -147,6 +141,7 @@ impl<L: Line> Lane<L> {
             epoch: AtomicU64::new(0),
             written: AtomicU64::new(0),
             since: now(),
+            left_since: AtomicU64::new(0),
             numbered: AtomicU64::new(0),
             deposed: AtomicU64::new(0),
         })
@@ -164,6 +159,10 @@ impl<L: Line> Lane<L> {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The epoch in which a command is written that is sent at this moment; `None` when it begins a new one, about: without the
@@ -204,8 +203,7 @@ impl<L: Line> Lane<L> {
         }
         state.queue.push_back(Arc::clone(call));
         state.is_back();
-        let claim = state.claim_at(at);
-        let state = self.write(state, call, deadline, claim);
+        let state = self.write(state, call, deadline, Claim::Free);
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads && !mutant!(WritesUnread));
     }

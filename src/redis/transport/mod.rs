@@ -184,6 +184,7 @@ impl<L: Line> Transport<L> {
     }
 
     fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
+        self.write_left(at);
         let deadline = deadline_in(limit, at);
         let call = Arc::new(Pending::new(packed, passage));
         self.lanes[lane].begin(&call, at, deadline, true);
@@ -245,9 +246,16 @@ impl<L: Line> Transport<L> {
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let call = Arc::new(Pending::posted(packed, passage, callback));
-        let is_left = self.lanes[lane].post(&call, deadline_in(limit, now()));
+        let at = now();
+        self.write_left(at);
+        let is_left = self.lanes[lane].post(&call, deadline_in(limit, at));
         self.note_unsent(lane);
         is_left
+    }
+
+    /// Writes the posted calls that were left to callers who do not get on.
+    fn write_left(&self, at: Instant) {
+        self.lanes[..CALLERS].iter().for_each(|lane| lane.write_left(at));
     }
 
     /// A call may not have been sent. If its lane has no connection, and another lane has one, calls keep to the connections that are

@@ -1,12 +1,14 @@
 //! Calls that nobody waits for.
 
+use super::super::deferring::is_left_long;
 use super::super::line::Line;
 use super::super::pending::{Pending, Wake};
 use super::{Claim, Lane, fail_all};
 use crate::error::Error;
+use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl<L: Line> Lane<L> {
     /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
@@ -24,9 +26,11 @@ impl<L: Line> Lane<L> {
         // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
         // were written with it need a reader.
         let at = now();
-        let claim = state.claim_at(at);
-        let state = self.write(state, call, deadline, claim);
+        let state = self.write(state, call, deadline, Claim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
+        if is_left && self.left_since.load(Ordering::Relaxed) == 0 {
+            self.left_since.store(self.nanos(at).max(1), Ordering::Relaxed);
+        }
         self.hand_on(state, !mutant!(PostsUnread));
         if is_left {
             return true;
@@ -40,6 +44,21 @@ impl<L: Line> Lane<L> {
             self.hand_on(state, true);
         }
         false
+    }
+
+    /// Writes what is queued if a posted call was left that the writer has not written for long: other threads have its core.
+    /// Any caller may do so, also one of another connection. Does not wait.
+    pub(crate) fn write_left(&self, at: Instant) {
+        let since = self.left_since.load(Ordering::Relaxed);
+        if since == 0 || !is_left_long(Duration::from_nanos(self.nanos(at).saturating_sub(since))) {
+            return;
+        }
+        // One caller is enough. If somebody writes already, that one goes on until the queue is empty.
+        self.left_since.store(0, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if state.take_idle_role() && !mutant!(TakesLeftAndLeaves) {
+            drop(self.write_left_over(state));
+        }
     }
 
     /// Waits until somebody else has written a posted call, or writes it.

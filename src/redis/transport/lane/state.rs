@@ -1,11 +1,11 @@
 //! What the callers of a lane share, and whom a role goes to.
 
-use super::super::deferring::LATE;
+use super::super::deferring::{LATE, MOST_LEFT};
 use super::super::line::Line;
 use super::super::pending::Pending;
+use super::Woken;
 use super::connecting::Connector;
 use super::session::Session;
-use super::{Claim, GATHERED, MOST_LEFT, Woken};
 use crate::sync::mutant;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +25,6 @@ pub(super) struct State<L: Line> {
     pub(super) appointed: bool,
     /// Whether who writes does so once and then goes, whatever was queued meanwhile.
     pub(super) writes_once: bool,
-    /// Since when somebody gathers.
-    pub(super) gathers_since: Instant,
     /// The next epoch; no two of a transport are the same.
     pub(super) next_epoch: u64,
     pub(super) epoch_step: u64,
@@ -81,20 +79,10 @@ impl<L: Line> State<L> {
             && left <= MOST_LEFT
     }
 
-    /// By what right a caller that comes at this moment writes. Only where posted calls are queued is the role taken from a writer that
-    /// was put off its core: a write for each part of a batch costs more than the others wait.
-    pub(super) fn claim_at(&self, at: Instant) -> Claim {
-        let gathers_for = at.saturating_duration_since(self.gathers_since);
-        let is_stuck = self.gathering && gathers_for > GATHERED && self.has_posted();
-        if is_stuck { Claim::AtOnce } else { Claim::Free }
-    }
-
-    /// Takes the role of writing from the caller that is appointed and not awake yet, for that caller itself, or because posted calls are
-    /// queued; whether it was to be had.
-    pub(super) fn take_appointed(&mut self, claim: Claim) -> bool {
-        let takes = self.appointed && (claim == Claim::Appointed || self.has_posted());
-        self.appointed &= !takes;
-        takes
+    /// Takes the role of writing from a caller that has it and does not write yet: one that gives way, or is appointed and not awake;
+    /// whether there was one.
+    pub(super) fn take_idle_role(&mut self) -> bool {
+        std::mem::take(&mut self.gathering) || std::mem::take(&mut self.appointed)
     }
 
     /// Gives back the duty to write of a caller that goes, unless somebody else has taken it.

@@ -28,7 +28,7 @@ impl<L: Line> Lane<L> {
         deadline: Instant,
         claim: Claim,
     ) -> Guard<'a, L> {
-        let was_appointed = state.take_appointed(claim);
+        let was_appointed = claim == Claim::Appointed && std::mem::take(&mut state.appointed);
         if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
             return state;
         }
@@ -62,7 +62,6 @@ impl<L: Line> Lane<L> {
             // One write for all that were answered together costs both sides less.
             let at = now();
             state.gathering = true;
-            state.gathers_since = at;
             drop(state);
             // Late or not: then it is time to write.
             let _ = self.settings.giving_way.give_way(at, self.load());
@@ -163,9 +162,9 @@ impl<L: Line> Lane<L> {
             epoch = self.begin_epoch(next_epoch, *epoch_step);
         }
         session.last_write = since;
-        let written = u64::try_from(since.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX);
-        self.written.store(written, Ordering::Relaxed);
+        self.written.store(self.nanos(since), Ordering::Relaxed);
         let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
+        self.left_since.store(0, Ordering::Relaxed);
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
         let epoch = session.epoch;

@@ -24,6 +24,7 @@ caught_each! {
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
+    takes_left_and_leaves: TakesLeftAndLeaves, POSTING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
     leaves_left_calls: LeavesLeftCalls, POSTING_AT_LAST, &["is left, and never sent"];
