@@ -21,14 +21,14 @@ impl Client {
         match message {
             Message::Granted { key, locker, grant } => {
                 let known = self.known_key(key);
-                if !known.is_some_and(|key| key.hear_granted(self, locker, *grant)) && self.is_ours(locker) {
+                if !known.is_some_and(|key| self.hear_granted(&key, locker, *grant)) && self.is_ours(locker) {
                     // Given up while the grant was on its way, or the grant of a time long gone.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
             }
             Message::Contended { key, locker } => {
                 if let Some(key) = self.known_key(key) {
-                    key.hear_contended(self, locker);
+                    self.hear_contended(&key, locker);
                 }
             }
         }
@@ -53,10 +53,10 @@ impl Client {
     }
 }
 
-impl Key {
+impl Client {
     /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
-    pub(crate) fn hear_granted(self: &Arc<Self>, client: &Client, locker: &str, grant: Grant) -> bool {
-        let mut state = self.state();
+    pub(crate) fn hear_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
+        let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
             Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
@@ -76,8 +76,8 @@ impl Key {
                     return false;
                 };
                 let Some(waiter) = state.queue.pop() else { return false };
-                client.forget_retry(self);
-                self.grant(client, &mut state, granted.granted(grant), waiter.thread);
+                self.forget_retry(key);
+                self.grant(key, &mut state, granted.granted(grant), waiter.thread);
                 drop(state);
                 waiter.parked.notify_one();
                 true
@@ -87,9 +87,9 @@ impl Key {
     }
 
     /// Takes in that others wait for what this locker holds, or is about to.
-    pub(crate) fn hear_contended(self: &Arc<Self>, client: &Client, locker: &str) {
-        let mut state = self.state();
-        let now = client.clock.now();
+    pub(crate) fn hear_contended(&self, key: &Arc<Key>, locker: &str) {
+        let mut state = key.state();
+        let now = self.clock.now();
         if let Some(tenure) = state.live_tenure(locker) {
             tenure.others_wait(1, now);
         } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
@@ -99,7 +99,7 @@ impl Key {
             about.contended = true;
         }
         if state.is_recalled() {
-            client.retry_at(self, now);
+            self.retry_at(key, now);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// By the token of a hold.
 impl DistributedReentrantLock {
     pub(crate) fn holds_validly(&self, token: u64) -> bool {
-        self.local_key().is_valid(self.client(), token)
+        self.client().is_valid(self.local_key(), token)
     }
 
     pub(crate) fn remaining_of(&self, token: u64) -> Duration {
@@ -17,7 +17,7 @@ impl DistributedReentrantLock {
     }
 
     pub(crate) fn ensure_valid_hold(&self, token: u64) -> Result<(), Error> {
-        if self.holds_validly(token) { Ok(()) } else { Err(self.local_key().why_invalid(self.client(), token)) }
+        if self.holds_validly(token) { Ok(()) } else { Err(self.client().why_invalid(self.local_key(), token)) }
     }
 
     pub(crate) fn loss_of(&self, token: u64) -> Option<LeaseLoss> {

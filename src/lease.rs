@@ -77,7 +77,7 @@ pub(crate) fn extend_now(client: &Client, key: &Arc<Key>, locker: &str, fresh_nu
 /// What a due key needs, if its tenure is still live.
 fn begin(client: &Client, key: Arc<Key>, now: Moment) -> Option<Chore> {
     let owner = key.hold.owner();
-    if owner::has_ended(owner) && key.end_orphan(client, owner) {
+    if owner::has_ended(owner) && client.end_orphan(&key, owner) {
         return None;
     }
     let mut state = key.state();
@@ -159,7 +159,7 @@ pub(crate) fn notice_deadline(client: &Client, key: &Arc<Key>) {
 /// Marks the live tenure of a key lost, and tells everybody who wants to know.
 fn notice_loss(client: &Client, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
     if matches!(state.phase, Phase::Lingering { .. }) {
-        return key.lose_lingering(client, state, &cause);
+        return client.lose_lingering(&key, state, &cause);
     }
     let Phase::Held(tenure) = &mut state.phase else { return };
     if !tenure.lose(cause, at) {

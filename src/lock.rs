@@ -309,13 +309,13 @@ impl DistributedReentrantLock {
 
     /// Gets the hold; its token, or `None` when patience ended first.
     pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
-        self.key.lock(&self.client, &self.settings, patience)
+        self.client.lock(&self.key, &self.settings, patience)
     }
 
     /// Unlocks once, the hold with this token, or whichever the calling thread has; and `waits`, or not, for the store's
     /// answer.
     pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
-        self.key.unlock(&self.client, token, waits)
+        self.client.unlock(&self.key, token, waits)
     }
 
     #[inline]

@@ -31,72 +31,6 @@ pub(crate) enum Lingering {
 }
 
 impl Key {
-    /// Keeps the tenure of the calling thread's hold, which ends: for the first thread that waits in this process, or for
-    /// the next one that comes. `false` when it has to be given back.
-    pub(crate) fn keep_tenure(self: &Arc<Self>, client: &Client) -> bool {
-        let mut state = self.state();
-        if Self::needs_numbers(&state, client) && !client.is_forked() {
-            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
-            drop(state);
-            if let Some(locker) = locker {
-                crate::lease::extend_now(client, self, &locker, true, client.processor.command_limit());
-            }
-            state = self.state();
-        }
-        let now = client.clock.now();
-        match &state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !client.is_closed() => {}
-            Phase::Held(_) if mutant!(KeepsWhatIsLost) => {}
-            _ => return false,
-        }
-        if state.gap_is_due(now) {
-            return false;
-        }
-        if state.queue.is_empty() { self.linger(client, state, now) } else { self.pass_on(client, state, now) }
-    }
-
-    /// Passes the hold on to the first waiting thread, unless others have to be let in.
-    fn pass_on(&self, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
-        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
-        if !tenure.may_pass(now, client.is_listening()) || !tenure.tokens().advance() {
-            return false;
-        }
-        let Some(waiter) = queue.pop() else { return false };
-        tenure.kept_on = true;
-        tenure.hold_begins(now);
-        let ended = std::mem::take(watchers);
-        self.hold.end();
-        self.hold.begin(waiter.thread, tenure.token(), tenure.valid_until());
-        drop(state);
-        waiter.parked.notify_one();
-        drop(ended);
-        true
-    }
-
-    /// Keeps the tenure for whoever comes next, if it may linger.
-    fn linger(self: &Arc<Self>, client: &Client, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
-        match &state.phase {
-            Phase::Held(tenure) if tenure.may_linger(client.is_listening()) && !tenure.needs_numbers() => {}
-            _ => return false,
-        }
-        if client.start_retry_thread().is_err() {
-            return false;
-        }
-        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
-        tenure.hold_ended();
-        let until = now + tenure.settings.linger();
-        if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
-            // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
-            client.retry_at(self, until);
-        }
-        state.phase = Phase::Lingering { tenure, until };
-        self.hold.end();
-        let ended = std::mem::take(&mut state.watchers);
-        drop(state);
-        drop(ended);
-        true
-    }
-
     /// Whether the tokens run out while the tenure may be kept: once in 1024 holds, and then in ten million.
     fn needs_numbers(state: &State, client: &Client) -> bool {
         match &state.phase {
@@ -108,12 +42,80 @@ impl Key {
     }
 }
 
+impl Client {
+    /// Keeps the tenure of the calling thread's hold, which ends: for the first thread that waits in this process, or for
+    /// the next one that comes. `false` when it has to be given back.
+    pub(crate) fn keep_tenure(&self, key: &Arc<Key>) -> bool {
+        let mut state = key.state();
+        if Key::needs_numbers(&state, self) && !self.is_forked() {
+            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
+            drop(state);
+            if let Some(locker) = locker {
+                crate::lease::extend_now(self, key, &locker, true, self.processor.command_limit());
+            }
+            state = key.state();
+        }
+        let now = self.clock.now();
+        match &state.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !self.is_closed() => {}
+            Phase::Held(_) if mutant!(KeepsWhatIsLost) => {}
+            _ => return false,
+        }
+        if state.gap_is_due(now) {
+            return false;
+        }
+        if state.queue.is_empty() { self.linger(key, state, now) } else { self.pass_on(key, state, now) }
+    }
+
+    /// Passes the hold on to the first waiting thread, unless others have to be let in.
+    fn pass_on(&self, key: &Key, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
+        if !tenure.may_pass(now, self.is_listening()) || !tenure.tokens().advance() {
+            return false;
+        }
+        let Some(waiter) = queue.pop() else { return false };
+        tenure.kept_on = true;
+        tenure.hold_begins(now);
+        let ended = std::mem::take(watchers);
+        key.hold.end();
+        key.hold.begin(waiter.thread, tenure.token(), tenure.valid_until());
+        drop(state);
+        waiter.parked.notify_one();
+        drop(ended);
+        true
+    }
+
+    /// Keeps the tenure for whoever comes next, if it may linger.
+    fn linger(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) if tenure.may_linger(self.is_listening()) && !tenure.needs_numbers() => {}
+            _ => return false,
+        }
+        if self.start_retry_thread().is_err() {
+            return false;
+        }
+        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        tenure.hold_ended();
+        let until = now + tenure.settings.linger();
+        if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
+            // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
+            self.retry_at(key, until);
+        }
+        state.phase = Phase::Lingering { tenure, until };
+        key.hold.end();
+        let ended = std::mem::take(&mut state.watchers);
+        drop(state);
+        drop(ended);
+        true
+    }
+}
+
 /// Lingering tenures.
-impl Key {
+impl Client {
     /// Takes up a lingering tenure for the calling thread.
-    pub(crate) fn take_up(self: &Arc<Self>, client: &Client, state: &mut State) -> Lingering {
+    pub(crate) fn take_up(&self, key: &Arc<Key>, state: &mut State) -> Lingering {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
-        let now = client.clock.now();
+        let now = self.clock.now();
         let is_over = now >= tenure.deadline();
         if !is_over && (tenure.is_contended() && !mutant!(TakesUpRecalled) || !tenure.tokens().advance()) {
             return Lingering::No;
@@ -121,29 +123,29 @@ impl Key {
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
-            client.forget_kept(self);
+            self.forget_kept(key);
             return Lingering::Over(tenure);
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
             // Its end may come before the lease thread would look.
-            client.keep(self, &tenure);
+            self.keep(key, &tenure);
         }
-        self.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
+        key.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         Lingering::Taken
     }
 
     /// Ends the lingering of a tenure if its time is over, others want it, or `at_once`. It is to be released before
     /// the turn is dropped. For a key that came out of the retry thread's book.
-    pub(crate) fn end_linger(self: &Arc<Self>, client: &Client, at_once: bool) -> Option<(Turn, Tenure)> {
-        let mut state = self.state();
+    pub(crate) fn end_linger(&self, key: &Arc<Key>, at_once: bool) -> Option<(Turn, Tenure)> {
+        let mut state = key.state();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !at_once && !is_wanted && client.clock.now() < *until && !tenure.is_contended() {
-                    client.retry_at(self, *until);
+                if !at_once && !is_wanted && self.clock.now() < *until && !tenure.is_contended() {
+                    self.retry_at(key, *until);
                     return None;
                 }
             }
@@ -153,34 +155,29 @@ impl Key {
             }
             _ => return None,
         }
-        let mut tenure = self.leave_lingering(client, &mut state, Phase::Releasing { ended: None, about: None })?;
+        let mut tenure = self.leave_lingering(key, &mut state, Phase::Releasing { ended: None, about: None })?;
         if !at_once {
-            state.tenure_ends(&mut tenure, client.clock.now());
+            state.tenure_ends(&mut tenure, self.clock.now());
         }
-        Some((Turn::of(self), tenure))
+        Some((Turn::of(key), tenure))
     }
 
     /// Ends a lingering tenure that was lost: nobody has to be told, and whoever waits asks.
-    pub(crate) fn lose_lingering(
-        self: &Arc<Self>,
-        client: &Client,
-        mut state: MutexGuard<'_, State>,
-        cause: &LossCause,
-    ) {
-        let left = self.leave_lingering(client, &mut state, Phase::Asking { turn: None, about: None });
+    pub(crate) fn lose_lingering(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: &LossCause) {
+        let left = self.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
         drop(state);
         if let Some(tenure) = left {
-            log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", self.name);
-            client.release_later(&self.name, &tenure);
-            drop(Turn::of(self));
+            log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", key.name);
+            self.release_later(&key.name, &tenure);
+            drop(Turn::of(key));
         }
     }
 
-    fn leave_lingering(&self, client: &Client, state: &mut State, next: Phase) -> Option<Tenure> {
+    fn leave_lingering(&self, key: &Key, state: &mut State, next: Phase) -> Option<Tenure> {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }
-        client.forget_kept(self);
+        self.forget_kept(key);
         match std::mem::replace(&mut state.phase, next) {
             Phase::Lingering { tenure, .. } => Some(tenure),
             _ => None,
@@ -189,26 +186,25 @@ impl Key {
 }
 
 /// The end of a tenure.
-impl Key {
+impl Client {
     /// Ends the hold of a thread that has ended, and its tenure: not by a release, for nobody can say what that thread has
     /// left half done. The lease runs out; until then this process waits like the others. `false` when it is not that
     /// thread's any more.
-    pub(crate) fn end_orphan(self: &Arc<Self>, client: &Client, owner: u64) -> bool {
-        let mut state = self.state();
+    pub(crate) fn end_orphan(&self, key: &Arc<Key>, owner: u64) -> bool {
+        let mut state = key.state();
         // It may unlock yet, in a destructor, and another thread have the hold.
-        if !self.hold.is_owned_by(owner) || !crate::owner::has_ended(owner) {
+        if !key.hold.is_owned_by(owner) || !crate::owner::has_ended(owner) {
             return false;
         }
-        let Some((mut tenure, watchers)) =
-            self.end_hold_in(client, &mut state, Phase::Asking { turn: None, about: None })
+        let Some((mut tenure, watchers)) = self.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None })
         else {
             return false;
         };
         drop(state);
-        let (_leaving, turn) = (client.leaving(), Turn::of(self));
+        let (_leaving, turn) = (self.leaving(), Turn::of(key));
         crate::owner::forget_hold(owner);
-        if tenure.lose(LossCause::ThreadEnded, client.clock.now()) {
-            crate::lease::tell(client.on_lost(), &self.name, &tenure, watchers);
+        if tenure.lose(LossCause::ThreadEnded, self.clock.now()) {
+            crate::lease::tell(self.on_lost(), &key.name, &tenure, watchers);
         }
         drop(turn);
         true
@@ -216,39 +212,39 @@ impl Key {
 
     /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
     /// the store's queue when threads of it wait. Unless it `waits`, or the answer is for those, the store's answer is heard later.
-    pub(crate) fn end_tenure(self: &Arc<Self>, client: &Client, waits: bool) -> Option<Result<(), Error>> {
-        if let Err(forked) = client.check_process() {
+    pub(crate) fn end_tenure(&self, key: &Arc<Key>, waits: bool) -> Option<Result<(), Error>> {
+        if let Err(forked) = self.check_process() {
             // The parent's hold goes on; this copy of it is over.
-            self.end_hold(client, Phase::Idle)?;
+            self.end_hold(key, Phase::Idle)?;
             return Some(Err(forked));
         }
-        let (mut tenure, watchers) = self.end_hold(client, Phase::Releasing { ended: None, about: None })?;
-        let _leaving = client.leaving();
-        let turn = Turn::of(self);
-        let now = client.clock.now();
+        let (mut tenure, watchers) = self.end_hold(key, Phase::Releasing { ended: None, about: None })?;
+        let _leaving = self.leaving();
+        let turn = Turn::of(key);
+        let now = self.clock.now();
         let known = tenure.is_lost();
         if !known && let Some((cause, at)) = tenure.overdue(now) {
             tenure.lose(cause, at);
         }
-        let next = if tenure.is_lost() { None } else { self.next_in_line(client) };
+        let next = if tenure.is_lost() { None } else { self.next_in_line(key) };
         if next.is_none() && !waits && !tenure.is_lost() {
-            client.post_release(&self.name, tenure, watchers);
+            self.post_release(&key.name, tenure, watchers);
             drop(turn);
             return Some(Ok(()));
         }
         // Without a next locker the first waiter gets its turn when all is said about this hold.
         let (mut released, rest) = match next {
-            Some(next) => (self.hand_over(client, turn, &tenure, next), None),
-            None => (client.give_back(&self.name, &tenure), Some(turn)),
+            Some(next) => (self.hand_over(key, turn, &tenure, next), None),
+            None => (self.give_back(&key.name, &tenure), Some(turn)),
         };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
         }
-        if let Some(loss) = tenure.loss_error(&self.name, now) {
+        if let Some(loss) = tenure.loss_error(&key.name, now) {
             released = Err(loss);
         }
         if !known {
-            crate::lease::tell(client.on_lost(), &self.name, &tenure, watchers);
+            crate::lease::tell(self.on_lost(), &key.name, &tenure, watchers);
         }
         drop(rest);
         Some(released)
@@ -256,18 +252,18 @@ impl Key {
 }
 
 /// Release with a next locker.
-impl Key {
+impl Client {
     /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
     /// grant.
-    pub(crate) fn next_in_line(&self, client: &Client) -> Option<Unsettled> {
-        if !client.is_listening() || client.is_closed() || client.start_retry_thread().is_err() {
+    pub(crate) fn next_in_line(&self, key: &Key) -> Option<Unsettled> {
+        if !self.is_listening() || self.is_closed() || self.start_retry_thread().is_err() {
             return None;
         }
-        let mut state = self.state();
+        let mut state = key.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
-        let locker = client.next_locker(&settings);
+        let locker = self.next_locker(&settings);
         state.ask_about(&locker);
-        Some(Unsettled { locker, settings, answered: false, counts_from: client.clock.now() })
+        Some(Unsettled { locker, settings, answered: false, counts_from: self.clock.now() })
     }
 
     /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
@@ -276,22 +272,22 @@ impl Key {
     ///
     /// As [`Client::give_back`].
     pub(crate) fn hand_over(
-        self: &Arc<Self>,
-        client: &Client,
+        &self,
+        key: &Arc<Key>,
         turn: Turn,
         tenure: &Tenure,
         mut next: Unsettled,
     ) -> Result<(), Error> {
         let request = ReleaseRequest {
-            key: &self.name,
+            key: &key.name,
             locker: &tenure.locker,
             lease: tenure.lease(),
             next: Some((&next.locker, next.settings.lease())),
             gap: tenure.gap,
         };
         let sent_at = next.counts_from;
-        let outcome = client.processor.release(&request, client.processor.command_limit());
-        let heard = self.state().heard();
+        let outcome = self.processor.release(&request, self.processor.command_limit());
+        let heard = key.state().heard();
         let (released, answer) = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
                 (Ok(()), Answer::Acquired(next.granted(grant)))
@@ -303,7 +299,7 @@ impl Key {
             // The next locker is known to the store only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
                 drop(turn);
-                return client.not_ours(&self.name, tenure, other);
+                return self.not_ours(&key.name, tenure, other);
             }
             (Ok(ReleaseOutcome::Released { .. }), _) => {
                 drop(turn);
@@ -315,28 +311,28 @@ impl Key {
                     // What became of it a poll tells.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                self.settle(client, turn, answer, sent_at);
+                self.settle(key, turn, answer, sent_at);
                 // Repeated without a next locker it is safe, whatever became of it.
-                return client.release(&self.name, tenure, true);
+                return self.release(&key.name, tenure, true);
             }
             (Err(_), _) => {
                 // Not executed.
-                let released = client.give_back(&self.name, tenure);
+                let released = self.give_back(&key.name, tenure);
                 drop(turn);
                 return released;
             }
         };
-        self.settle(client, turn, answer, sent_at);
+        self.settle(key, turn, answer, sent_at);
         released
     }
 
-    fn settle(&self, client: &Client, turn: Turn, answer: Answer, sent_at: Moment) {
-        let again = self.state().release_ends();
+    fn settle(&self, key: &Key, turn: Turn, answer: Answer, sent_at: Moment) {
+        let again = key.state().release_ends();
         if let Some(locker) = again {
-            client.give_up_grant(&self.name, &locker);
+            self.give_up_grant(&key.name, &locker);
         }
-        if let Some((turn, unwanted)) = turn.end_retry(client, answer, sent_at) {
-            let _ = client.give_back(&self.name, &unwanted);
+        if let Some((turn, unwanted)) = turn.end_retry(self, answer, sent_at) {
+            let _ = self.give_back(&key.name, &unwanted);
             drop(turn);
         }
     }

@@ -19,9 +19,9 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     client.collect(now);
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in client.take_due_retries(now) {
-        match key.end_linger(client, false) {
+        match client.end_linger(&key, false) {
             Some(lingered) => over.push(lingered),
-            None => turns.extend(key.begin_retry(client)),
+            None => turns.extend(client.begin_retry(&key)),
         }
     }
     let leftovers = client.cleanup.take_due(now);

@@ -70,16 +70,16 @@ pub(crate) enum Asked {
     Queued(Arc<Waiter>),
 }
 
-impl Key {
+impl Client {
     /// Asks the store, as the thread whose turn it is; afterwards the turn is somebody else's, or the hold is ours.
     pub(crate) fn ask(
-        self: &Arc<Self>,
-        client: &Client,
+        &self,
+        key: &Arc<Key>,
         settings: &Arc<DLockConfig>,
         patience: &Patience<'_>,
     ) -> Result<Asked, Error> {
-        let turn = Turn::of(self);
-        let mut question = self.first_question(client, settings, patience);
+        let turn = Turn::of(key);
+        let mut question = self.first_question(key, settings, patience);
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
         let mut recall: Option<Recall> = None;
@@ -87,108 +87,108 @@ impl Key {
         let mut is_busy = false;
         let mut was_behind_release = false;
         loop {
-            let sent_at = client.clock.now();
+            let sent_at = self.clock.now();
             let wait = question.wait;
-            let limit = patience.limit(sent_at, client.processor.command_limit());
-            let result = client.run(&question.request(&self.name), limit);
-            let heard = if wait { self.state().heard() } else { None };
-            match question.answer(&self.name, result, sent_at, heard, client) {
+            let limit = patience.limit(sent_at, self.processor.command_limit());
+            let result = self.run(&question.request(&key.name), limit);
+            let heard = if wait { key.state().heard() } else { None };
+            match question.answer(&key.name, result, sent_at, heard, self) {
                 Answer::Acquired(tenure) => {
-                    client.note_trip(client.clock.now().since(sent_at));
-                    self.grant(client, &mut self.state(), tenure, current_thread());
+                    self.note_trip(self.clock.now().since(sent_at));
+                    self.grant(key, &mut key.state(), tenure, current_thread());
                     turn.end();
                     return Ok(Asked::Got);
                 }
-                Answer::Gone if recall.is_some() => question = self.new_question(client, settings, false),
-                Answer::Gone if patience.is_one_attempt() || patience.is_over(client.clock.now()) => {
+                Answer::Gone if recall.is_some() => question = self.new_question(key, settings, false),
+                Answer::Gone if patience.is_one_attempt() || patience.is_over(self.clock.now()) => {
                     return patience.outcome(unanswered.filter(|_| !is_busy)).map(|()| Asked::No);
                 }
-                Answer::Gone => question = self.first_question(client, settings, patience),
+                Answer::Gone => question = self.first_question(key, settings, patience),
                 Answer::Failed { error, unsettled: Some(unsettled) }
                     if unanswered.is_none()
                         && is_unknown(&error)
-                        && !client.is_closed()
-                        && !patience.is_over(client.clock.now()) =>
+                        && !self.is_closed()
+                        && !patience.is_over(self.clock.now()) =>
                 {
-                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking what became of it", self.name);
+                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking what became of it", key.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
                     if mutant!(AsksAnewWithoutAnswer) {
-                        question = self.first_question(client, settings, patience);
+                        question = self.first_question(key, settings, patience);
                     }
-                    self.state().ask_about(question.locker());
+                    key.state().ask_about(question.locker());
                 }
                 Answer::Busy { unsettled: Some(unsettled), .. }
-                    if !unsettled.answered && !is_busy && !patience.is_over(client.clock.now()) =>
+                    if !unsettled.answered && !is_busy && !patience.is_over(self.clock.now()) =>
                 {
                     is_busy = true;
                     question = Question::again(unsettled);
-                    self.state().ask_about(question.locker());
+                    key.state().ask_about(question.locker());
                 }
                 Answer::Failed { error: Error::Backend { .. }, unsettled }
                     if is_busy
-                        && !client.is_closed()
-                        && (patience.is_one_attempt() || patience.is_over(client.clock.now())) =>
+                        && !self.is_closed()
+                        && (patience.is_one_attempt() || patience.is_over(self.clock.now())) =>
                 {
-                    client.abandon(&self.name, unsettled);
+                    self.abandon(&key.name, unsettled);
                     return Ok(Asked::No);
                 }
                 // The store has looked at nothing but the key. Asked again, it gives a place in its queue, or the lease's end.
                 Answer::Busy { unsettled: None, ref busy }
                     if (wait || busy.remaining.is_none())
                         && !is_busy
-                        && patience.has_time_for_another(client.clock.now(), sent_at) =>
+                        && patience.has_time_for_another(self.clock.now(), sent_at) =>
                 {
                     is_busy = true;
-                    question = self.first_question(client, settings, patience);
+                    question = self.first_question(key, settings, patience);
                 }
                 // The server did not know the script of the release before, so that this question overtook it. The release
                 // was sent again before this answer was delivered: the next question comes behind it.
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt()
                         && !std::mem::replace(&mut was_behind_release, true)
-                        && self.state().released.as_deref() == Some(&*busy.holder) =>
+                        && key.state().released.as_deref() == Some(&*busy.holder) =>
                 {
                     is_busy = true;
-                    question = self.new_question(client, settings, false);
+                    question = self.new_question(key, settings, false);
                 }
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
                 {
-                    let now = client.clock.now();
+                    let now = self.clock.now();
                     recall = Some(Recall::begin(now, now.since(sent_at)));
                     is_busy = true;
-                    question = self.new_question(client, settings, true);
+                    question = self.new_question(key, settings, true);
                 }
                 Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
-                    let pause = recall.as_mut().and_then(|recall| recall.pause(client.clock.now()));
+                    let pause = recall.as_mut().and_then(|recall| recall.pause(self.clock.now()));
                     match pause {
                         Some(pause) if locker::may_linger(&busy.holder) => {
                             thread::sleep(pause);
                             question = Question::again(unsettled);
-                            self.state().ask_about(question.locker());
+                            key.state().ask_about(question.locker());
                         }
                         _ => {
-                            client.abandon(&self.name, Some(unsettled));
+                            self.abandon(&key.name, Some(unsettled));
                             return Ok(Asked::No);
                         }
                     }
                 }
-                answer if patience.is_one_attempt() || client.is_closed() || answer.is_refusal(client) => {
-                    return self.refuse(client, answer, patience).map(|()| Asked::No);
+                answer if patience.is_one_attempt() || self.is_closed() || answer.is_refusal(self) => {
+                    return self.refuse(key, answer, patience).map(|()| Asked::No);
                 }
                 answer => {
-                    client.listen();
-                    if let Err(error) = client.start_retry_thread() {
-                        client.abandon(&self.name, answer.into_unsettled());
+                    self.listen();
+                    if let Err(error) = self.start_retry_thread() {
+                        self.abandon(&key.name, answer.into_unsettled());
                         return Err(error);
                     }
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
-                    let mut state = self.state();
+                    let mut state = key.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
                     // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
-                    let may_ask = patience.has_time_for_another(client.clock.now(), sent_at);
-                    let settled = self.wait_more(client, &mut state, answer, sent_at, may_ask);
+                    let may_ask = patience.has_time_for_another(self.clock.now(), sent_at);
+                    let settled = self.wait_more(key, &mut state, answer, sent_at, may_ask);
                     turn.end();
                     drop(state);
                     settled.tell();
@@ -200,44 +200,37 @@ impl Key {
 
     /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
     /// a grant; whoever does not listen would be dropped from the queue as dead.
-    fn first_question(&self, client: &Client, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
-        self.new_question(client, settings, !patience.is_one_attempt() && client.is_listening())
+    fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
+        self.new_question(key, settings, !patience.is_one_attempt() && self.is_listening())
     }
 
-    fn new_question(&self, client: &Client, settings: &Arc<DLockConfig>, wait: bool) -> Question {
-        let question = Question::fresh(client.next_locker(settings), Arc::clone(settings), wait);
-        self.state().ask_about(question.locker());
+    fn new_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait: bool) -> Question {
+        let question = Question::fresh(self.next_locker(settings), Arc::clone(settings), wait);
+        key.state().ask_about(question.locker());
         question
     }
 
     /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
-    fn refuse(&self, client: &Client, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
+    fn refuse(&self, key: &Key, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
                 // That the caller's own time was too short says nothing to others.
                 if patience.until().is_none() {
-                    self.state().failure = Some(error.clone());
+                    key.state().failure = Some(error.clone());
                 }
                 Err(error.clone())
             }
             _ => Ok(()),
         };
-        client.abandon(&self.name, answer.into_unsettled());
-        if client.is_closed() { Err(Error::ShutDown) } else { outcome }
+        self.abandon(&key.name, answer.into_unsettled());
+        if self.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 
     /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
     /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
     /// say, for when the mutex is released.
-    fn wait_more(
-        self: &Arc<Self>,
-        client: &Client,
-        state: &mut State,
-        answer: Answer,
-        sent_at: Moment,
-        may_ask: bool,
-    ) -> Settled {
-        let now = client.clock.pause_begins(sent_at);
+    fn wait_more(&self, key: &Arc<Key>, state: &mut State, answer: Answer, sent_at: Moment, may_ask: bool) -> Settled {
+        let now = self.clock.pause_begins(sent_at);
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
         let (due, unsettled) = match answer {
@@ -246,13 +239,13 @@ impl Key {
                 // may have taken it over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = timing::ask_pause(lease, state.asked);
-                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(client.processor.tick()));
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.processor.tick()));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
                 // Outside the store's queue only because the inbox was not open yet (now it is), or because the store looked at
                 // nothing but the key.
-                let late = unsettled.is_none() && client.is_listening() && may_ask;
+                let late = unsettled.is_none() && self.is_listening() && may_ask;
                 let due = match late {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,
                     true => now,
@@ -263,7 +256,7 @@ impl Key {
             Answer::Failed { error, unsettled } => {
                 state.failures = state.failures.saturating_add(1);
                 if state.failures == 1 || matches!(error, Error::Backend { failure: BackendFailure::Refused, .. }) {
-                    warning = Some(format!("lock {:?}: {error}; {} threads wait on", self.name, state.queue.len()));
+                    warning = Some(format!("lock {:?}: {error}; {} threads wait on", key.name, state.queue.len()));
                 }
                 state.failure = Some(error);
                 (now + Backoff::capped(timing::longest_ask_retry(lease)).after(state.failures), unsettled)
@@ -277,27 +270,27 @@ impl Key {
             // The grant came after the answer was read: whoever is first in the queue has it.
             let tenure = unsettled.clone().granted(*grant);
             if let Some(waiter) = state.queue.pop() {
-                self.grant(client, state, tenure, waiter.thread);
+                self.grant(key, state, tenure, waiter.thread);
                 return Settled { warning, granted: Some(waiter) };
             }
         }
         state.phase = Phase::Waiting { unsettled };
-        client.retry_at(self, due);
+        self.retry_at(key, due);
         Settled { warning, granted: None }
     }
 
     /// The retry thread's turn: takes it if there is still somebody to ask for.
-    pub(crate) fn begin_retry(self: &Arc<Self>, client: &Client) -> Option<(Turn, Question)> {
-        let mut state = self.state();
+    pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn, Question)> {
+        let mut state = key.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(client.next_locker(&settings), settings, client.is_listening()),
+            None => Question::fresh(self.next_locker(&settings), settings, self.is_listening()),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
-        Some((Turn::of(self), question))
+        Some((Turn::of(key), question))
     }
 }
 
@@ -318,7 +311,7 @@ impl Turn {
                     drop(state);
                     return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
                 };
-                key.grant(client, &mut state, tenure, waiter.thread);
+                client.grant(&key, &mut state, tenure, waiter.thread);
                 self.end();
                 drop(state);
                 waiter.parked.notify_one();
@@ -329,7 +322,7 @@ impl Turn {
                 client.abandon(&key.name, answer.into_unsettled());
             }
             answer => {
-                let settled = key.wait_more(client, &mut state, answer, sent_at, true);
+                let settled = client.wait_more(&key, &mut state, answer, sent_at, true);
                 self.end();
                 drop(state);
                 settled.tell();

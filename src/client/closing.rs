@@ -79,7 +79,7 @@ impl Client {
 
     /// Gives back what nobody holds. After the closing nothing comes to linger.
     fn end_lingering(&self) {
-        let over: Vec<_> = self.known_keys().iter().filter_map(|key| key.end_linger(self, true)).collect();
+        let over: Vec<_> = self.known_keys().iter().filter_map(|key| self.end_linger(key, true)).collect();
         retry::release(self, over, self.processor.command_limit());
         // What could not be released is its thread's from here on.
         self.retry_thread.wake_by(self.cleanup.next());
@@ -95,7 +95,7 @@ impl Client {
         self.retry_thread.stop();
         // Before the leftovers: a grant heard at the last moment is one of them.
         self.listener.stop();
-        self.settle();
+        self.await_answers();
         self.release_leftovers();
         self.lease_thread.stop();
         if let Some(hook) = &self.on_lost {
@@ -107,7 +107,7 @@ impl Client {
 
 impl Client {
     /// Waits for the answers to posted releases, as long as a command may take.
-    fn settle(&self) {
+    fn await_answers(&self) {
         let most = self.processor.command_limit().as_nanos() / CLOSING_LOOK.as_nanos();
         let mut looks = 0;
         while self.processor.collect() && looks < most {
