@@ -157,7 +157,7 @@ impl Client {
             Lingering::Over(tenure) => {
                 drop(state);
                 self.release_later(&key.name, &tenure);
-                drop(Turn::of(key));
+                drop(Turn::of(self, key));
                 state = key.state();
             }
         }
@@ -197,7 +197,7 @@ impl Client {
                 }
                 turn
             } else {
-                Turn::of(key)
+                Turn::of(self, key)
             };
             if patience.is_over(self.clock.now()) || self.is_closed() {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { key.state().failure.clone() };
@@ -305,11 +305,11 @@ impl Client {
     }
 
     /// Gives back a hold that was lost before its thread was told, and takes the turn to ask anew.
-    fn discard(&self, key: &Arc<Key>) -> Turn {
+    fn discard(&self, key: &Arc<Key>) -> Turn<'_> {
         if let Some((tenure, _)) = self.end_hold(key, Phase::Asking { turn: None, about: None }) {
             self.release_later(&key.name, &tenure);
         }
-        Turn::of(key)
+        Turn::of(self, key)
     }
 
     /// Ends the hold of the calling thread; the tenure, and who watched the hold.
@@ -365,15 +365,6 @@ struct Unconfirmed<'a> {
 impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
         drop(self.client.discard(&self.key));
-    }
-}
-
-impl Key {
-    /// Gives up a grant that was heard and that nobody takes.
-    pub(crate) fn give_up_grant(&self, locker: &Arc<str>) {
-        if let Some(client) = self.client.upgrade() {
-            client.give_up_grant(&self.name, locker);
-        }
     }
 }
 

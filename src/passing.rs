@@ -139,7 +139,7 @@ impl Client {
 
     /// Ends the lingering of a tenure if its time is over, others want it, or `at_once`. It is to be released before
     /// the turn is dropped. For a key that came out of the retry thread's book.
-    pub(crate) fn end_linger(&self, key: &Arc<Key>, at_once: bool) -> Option<(Turn, Tenure)> {
+    pub(crate) fn end_linger(&self, key: &Arc<Key>, at_once: bool) -> Option<(Turn<'_>, Tenure)> {
         let mut state = key.state();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
@@ -159,7 +159,7 @@ impl Client {
         if !at_once {
             state.tenure_ends(&mut tenure, self.clock.now());
         }
-        Some((Turn::of(key), tenure))
+        Some((Turn::of(self, key), tenure))
     }
 
     /// Ends a lingering tenure that was lost: nobody has to be told, and whoever waits asks.
@@ -169,7 +169,7 @@ impl Client {
         if let Some(tenure) = left {
             log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", key.name);
             self.release_later(&key.name, &tenure);
-            drop(Turn::of(key));
+            drop(Turn::of(self, key));
         }
     }
 
@@ -201,7 +201,7 @@ impl Client {
             return false;
         };
         drop(state);
-        let (_leaving, turn) = (self.leaving(), Turn::of(key));
+        let (_leaving, turn) = (self.leaving(), Turn::of(self, key));
         crate::owner::forget_hold(owner);
         if tenure.lose(LossCause::ThreadEnded, self.clock.now()) {
             crate::lease::tell(self.on_lost(), &key.name, &tenure, watchers);
@@ -220,7 +220,7 @@ impl Client {
         }
         let (mut tenure, watchers) = self.end_hold(key, Phase::Releasing { ended: None, about: None })?;
         let _leaving = self.leaving();
-        let turn = Turn::of(key);
+        let turn = Turn::of(self, key);
         let now = self.clock.now();
         let known = tenure.is_lost();
         if !known && let Some((cause, at)) = tenure.overdue(now) {
@@ -274,7 +274,7 @@ impl Client {
     pub(crate) fn hand_over(
         &self,
         key: &Arc<Key>,
-        turn: Turn,
+        turn: Turn<'_>,
         tenure: &Tenure,
         mut next: Unsettled,
     ) -> Result<(), Error> {
@@ -326,12 +326,12 @@ impl Client {
         released
     }
 
-    fn settle(&self, key: &Key, turn: Turn, answer: Answer, sent_at: Moment) {
+    fn settle(&self, key: &Key, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
         let again = key.state().release_ends();
         if let Some(locker) = again {
             self.give_up_grant(&key.name, &locker);
         }
-        if let Some((turn, unwanted)) = turn.end_retry(self, answer, sent_at) {
+        if let Some((turn, unwanted)) = turn.end_retry(answer, sent_at) {
             let _ = self.give_back(&key.name, &unwanted);
             drop(turn);
         }

@@ -38,7 +38,7 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let heard = turn.key().state().heard();
         let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
-        unwanted.extend(turn.end_retry(client, answer, sent_at));
+        unwanted.extend(turn.end_retry(answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         released(client, &turn, &tenure, &result);
@@ -58,7 +58,7 @@ pub(crate) fn round(client: &Client, now: Moment) -> Moment {
 }
 
 /// Releases tenures that nobody wants any more, and passes their turns on.
-pub(crate) fn release(client: &Client, unwanted: Vec<(Turn, Tenure)>, limit: Duration) {
+pub(crate) fn release(client: &Client, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
     let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(turn, tenure)).collect();
     let results = client.batch(&requests, limit);
     drop(requests);
@@ -67,12 +67,12 @@ pub(crate) fn release(client: &Client, unwanted: Vec<(Turn, Tenure)>, limit: Dur
     }
 }
 
-fn release_of<'a>(turn: &'a Turn, tenure: &'a Tenure) -> Request<'a> {
+fn release_of<'a>(turn: &'a Turn<'_>, tenure: &'a Tenure) -> Request<'a> {
     let (key, locker, lease) = (&*turn.key().name, &*tenure.locker, tenure.lease());
     Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: tenure.gap })
 }
 
-fn released(client: &Client, turn: &Turn, tenure: &Tenure, result: &Result<Outcome, Error>) {
+fn released(client: &Client, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
     if result.is_err() {
         let ending = Ending::ReleaseUnanswered(tenure.deadline());
         client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);

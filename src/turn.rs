@@ -24,15 +24,16 @@ use std::time::Duration;
 /// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
 /// a store, leaves a key that nobody asks for.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Turn<'c> {
+    client: &'c Client,
     key: Arc<Key>,
     mine: bool,
 }
 
-impl Turn {
+impl<'c> Turn<'c> {
     /// For the thread that has set the phase.
-    pub(crate) fn of(key: &Arc<Key>) -> Self {
-        Self { key: Arc::clone(key), mine: true }
+    pub(crate) fn of(client: &'c Client, key: &Arc<Key>) -> Self {
+        Self { client, key: Arc::clone(key), mine: true }
     }
 
     /// The turn has led to another phase.
@@ -41,7 +42,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.mine && !mutant!(DropsTurn) {
             let mut state = self.key.state();
@@ -51,7 +52,7 @@ impl Drop for Turn {
             let next = state.pass_turn();
             drop(state);
             for locker in orphan.into_iter().chain(again) {
-                self.key.give_up_grant(&locker);
+                self.client.give_up_grant(&self.key.name, &locker);
             }
             if let Some(waiter) = next {
                 waiter.parked.notify_one();
@@ -78,7 +79,7 @@ impl Client {
         settings: &Arc<DLockConfig>,
         patience: &Patience<'_>,
     ) -> Result<Asked, Error> {
-        let turn = Turn::of(key);
+        let turn = Turn::of(self, key);
         let mut question = self.first_question(key, settings, patience);
         // Why the first question had no answer: it is asked what became of its locker, once at once.
         let mut unanswered = None;
@@ -280,7 +281,7 @@ impl Client {
     }
 
     /// The retry thread's turn: takes it if there is still somebody to ask for.
-    pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn, Question)> {
+    pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn<'_>, Question)> {
         let mut state = key.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
@@ -290,19 +291,19 @@ impl Client {
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
-        Some((Turn::of(key), question))
+        Some((Turn::of(self, key), question))
     }
 }
 
-impl Turn {
+impl Turn<'_> {
     pub(crate) fn key(&self) -> &Arc<Key> {
         &self.key
     }
 
     /// Ends the retry thread's turn, whose question was sent at `sent_at`. Returns a tenure that came after everybody had given up:
     /// release it before this turn is dropped.
-    pub(crate) fn end_retry(self, client: &Client, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
-        let key = Arc::clone(&self.key);
+    pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
+        let (client, key) = (self.client, Arc::clone(&self.key));
         let mut state = key.state();
         match answer {
             Answer::Acquired(tenure) => {
