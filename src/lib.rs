@@ -227,77 +227,46 @@
 
 #![forbid(unsafe_code)]
 
-mod activity;
-mod ask;
-mod backoff;
-mod cancel;
-mod cleanup;
 mod client;
 mod clock;
 mod config;
 mod error;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
-mod generator;
-mod guard;
-mod hear;
-mod hold;
-mod holding;
-mod key;
-mod lease;
-mod listener;
 mod lock;
-mod locker;
 mod log;
-mod loss_hook;
 mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod one_line;
-mod owned_guard;
-mod owner;
-mod passing;
 mod processor;
-mod properties;
-mod queue;
-mod recall;
 mod redis;
-mod retry;
-mod schedule;
-mod scoped;
 mod state;
 mod sync;
-mod tenure;
 #[cfg(doc)]
 #[doc = include_str!("manual/testing.md")]
 pub mod testing {}
 mod timer;
 mod timing;
-mod tokens;
-mod turn;
-mod unguarded;
-mod validity;
-mod worker;
 
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::fuzz::check as fuzz;
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
-pub use cancel::CancelToken;
+pub use client::patience::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
-pub use generator::{DLockGenerator, GeneratorBuilder};
-pub use guard::DLockGuard;
-pub use lock::{DistributedReentrantLock, Holder, LockState};
+pub use lock::{
+    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
+    UnguardedLock,
+};
 pub use memory::MemoryLockProcessor;
-pub use owned_guard::OwnedDLockGuard;
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
     LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone,
     ReleaseOutcome, ReleaseRequest, Request,
 };
-pub use unguarded::UnguardedLock;
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

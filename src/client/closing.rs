@@ -1,73 +1,24 @@
-//! The end of a client: who is inside, who holds, and what the last of them ends.
+//! The end of a client: waiting threads leave, holds go on, and the last of them ends the threads and lets go of the store.
 
-use super::Client;
-use crate::cleanup::Leftover;
+use super::core::Core;
+use crate::client::cleanup::Leftover;
+use crate::client::retry;
 use crate::clock::Moment;
-use crate::error::Error;
 use crate::log;
-use crate::retry;
 use crate::sync::thread;
 use crate::timing::CLOSING_LOOK;
 
 /// How often the last leftovers are tried: a first try may be what shows that the connection is none any more.
 const CLOSING_TRIES: usize = 2;
 
-/// A thread inside `lock`.
-#[must_use]
-pub(crate) struct Inside<'a>(&'a Client);
-
-impl Inside<'_> {
-    /// The thread leaves with a hold, which takes its place.
-    pub(crate) fn begin_hold(self) {
-        self.0.activity.begin_hold();
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.activity.leave();
-    }
-}
-
-/// A hold that is about to be over, release and all.
-#[must_use]
-pub(crate) struct Leaving<'a>(&'a Client);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        if self.0.activity.end_hold() {
-            self.0.shut_down();
-        }
-    }
-}
-
-/// The end.
-impl Client {
-    pub(crate) fn is_closed(&self) -> bool {
-        self.activity.is_closed()
-    }
-
-    /// Lets the calling thread in.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShutDown`] after the closing.
-    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
-        self.activity.enter().map(|()| Inside(self))
-    }
-
-    /// Counts out a hold when what this returns is dropped.
-    pub(crate) fn leaving(&self) -> Leaving<'_> {
-        Leaving(self)
-    }
-
+impl Core {
     /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
     pub(crate) fn close(&self) {
         if self.is_forked() {
             return;
         }
         if self.activity.close() {
-            for key in self.known_keys() {
+            for key in self.keys.all() {
                 key.nudge_all();
             }
         }
@@ -77,16 +28,24 @@ impl Client {
         }
     }
 
+    /// Ends all at once: the last handle has gone. In a child there is nothing to end: the threads and what is in the store are the parent's.
+    pub(super) fn end(&self) {
+        if !self.is_forked() {
+            self.activity.close();
+            self.shut_down();
+        }
+    }
+
     /// Gives back what nobody holds. After the closing nothing comes to linger.
     fn end_lingering(&self) {
-        let over: Vec<_> = self.known_keys().iter().filter_map(|key| self.end_linger(key, true)).collect();
+        let over: Vec<_> = self.keys.all().iter().filter_map(|key| self.end_linger(key, true)).collect();
         retry::release(self, over, self.processor.command_limit());
         // What could not be released is its thread's from here on.
         self.retry_thread.wake_by(self.cleanup.next());
     }
 
     /// Ends both threads and lets go of the store, once.
-    fn shut_down(&self) {
+    pub(super) fn shut_down(&self) {
         let mut is_down = self.is_down.lock();
         if std::mem::replace(&mut *is_down, true) {
             return;
@@ -105,7 +64,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl Core {
     /// Waits for the answers to posted releases, as long as a command may take.
     fn await_answers(&self) {
         let most = self.processor.command_limit().as_nanos() / CLOSING_LOOK.as_nanos();
@@ -139,16 +98,6 @@ impl Client {
             log::info!(RELEASE, "closing: {released} leftovers released, {unanswered} without an answer");
         } else if released > 0 {
             log::debug!(RELEASE, "closing: {released} leftovers released");
-        }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        // In a child there is nothing to end: the threads and what is in the store are the parent's.
-        if !self.is_forked() {
-            self.activity.close();
-            self.shut_down();
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Target, assert_plain_error};
 use crate::config::check_lease;
-use crate::locker::{ClientId, may_linger};
-use crate::properties::{Leases, parse};
+use crate::lock::properties::{Leases, parse};
+use crate::state::locker::{ClientId, may_linger};
 use std::fmt::Write as _;
 
 pub(super) const TARGETS: &[Target] = &[

@@ -8,7 +8,7 @@ use super::scenarios::explore_both;
 use super::time;
 use crate::clock::{Clock, ManualClock, Moment};
 use crate::config::DLockConfig;
-use crate::generator::DLockGenerator;
+use crate::lock::DLockGenerator;
 use crate::lock::DistributedReentrantLock;
 use crate::memory::MemoryLockProcessor;
 use shuttle::thread;

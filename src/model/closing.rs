@@ -1,6 +1,6 @@
 //! Who ends a client, in every order: small enough to be explored completely.
 
-use crate::activity::Activity;
+use crate::client::activity::Activity;
 use shuttle::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

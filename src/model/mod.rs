@@ -30,7 +30,7 @@
 //! 4. Keys are not deleted here. So a lease can only be lost by its deadline, and never by "somebody else has the key".
 //! 5. A client that has heard that others wait passes the lock on among its threads as often as it may and no more, and takes no
 //!    lingering tenure up again.
-//! 6. At any moment: the invariants of [`state`](crate::state), as far as they can be seen; and no client waits for what it has heard it
+//! 6. At any moment: the invariants of [`state`](crate::state::machine), as far as they can be seen; and no client waits for what it has heard it
 //!    was given.
 //! 7. In the end all keys are idle with an empty queue, the clean-up list comes to its end, a closed client's threads have ended and the client
 //!    is gone with its last handle; and nothing is left in the store, without waiting for a lease to end (but for a command that came

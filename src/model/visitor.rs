@@ -4,10 +4,10 @@ use super::time;
 use super::twins::thread;
 use super::world::{LEASE, World};
 use crate::error::{Error, LossCause};
-use crate::generator::DLockGenerator;
-use crate::guard::DLockGuard;
+use crate::lock::DLockGenerator;
+use crate::lock::DLockGuard;
 use crate::lock::DistributedReentrantLock;
-use crate::state::Phase;
+use crate::state::machine::Phase;
 use crossbeam_channel::TryRecvError;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Visitor {
         if act.is_guest() {
             self.world.guest_leaves();
         }
-        self.world.look(self.lock.local_key());
+        self.world.look(self.lock.local_key(), self.lock.client().is_closed());
     }
 
     fn stay(&self, act: Act, guard: DLockGuard<'_>) {

@@ -5,14 +5,15 @@ use super::store::{Faults, Network};
 use super::time::{self, ClientClock, FOR_GOOD, Pace};
 use super::twins::{Condvar, Mutex, thread};
 use super::visitor::{Act, Visitor};
-use crate::cancel::CancelToken;
-use crate::client::Client;
+use crate::client::core::Core;
+use crate::client::patience::CancelToken;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
-use crate::generator::DLockGenerator;
+use crate::lock::DLockGenerator;
 use crate::lock::DistributedReentrantLock;
 use crate::processor::LockProcessor;
-use crate::state::Phase;
+use crate::state::key::Key;
+use crate::state::machine::Phase;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -73,13 +74,15 @@ impl Scenario {
             gone: Condvar::new(),
         });
         let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
-        let watched: Vec<_> = parties.iter().map(|(_, lock)| lock.local_key()).map(Arc::downgrade).collect();
+        let watched: Vec<_> =
+            parties.iter().map(|(generator, lock)| (Arc::downgrade(lock.local_key()), generator.downgrade())).collect();
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
             time::run(pace, || {
-                let keys: Vec<_> = watched.iter().filter_map(Weak::upgrade).collect();
-                keys.iter().for_each(|key| seen.look(key));
-                let states = keys.iter().map(|key| format!("{:?}", *key.state()));
+                let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core.upgrade())));
+                let keys: Vec<_> = keys.collect();
+                keys.iter().for_each(|(key, core)| seen.look(key, core.as_deref().is_none_or(Core::is_closed)));
+                let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state()));
                 assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());
             });
         });
@@ -137,11 +140,11 @@ impl World {
         }
     }
 
-    /// Looks at the state of a key: the invariants of [`state`](crate::state), as far as they can be seen.
-    pub(crate) fn look(&self, key: &crate::key::Key) {
+    /// Looks at the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
+    pub(crate) fn look(&self, key: &Key, is_closed: bool) {
         let state = key.state();
         let wrong = match &state.phase {
-            Phase::Idle if !state.queue.is_empty() && !key.is_closed() => Some("idle, and threads wait"),
+            Phase::Idle if !state.queue.is_empty() && !is_closed => Some("idle, and threads wait"),
             Phase::Waiting { .. } if state.queue.is_empty() => Some("waits for nobody"),
             Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
                 Some("waits for what it was given")
@@ -167,7 +170,7 @@ impl World {
         if thread_rng().gen_bool(0.5) {
             parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
         }
-        let ends: Vec<Weak<Client>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
+        let ends: Vec<Weak<Core>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
         for (generator, lock) in &parties {
             generator.close();
             let state = lock.local_key().state();
@@ -179,7 +182,7 @@ impl World {
         self.network.calm();
         let name = parties[0].1.key().to_owned();
         drop(parties);
-        if ends.iter().any(|client| client.strong_count() > 0) {
+        if ends.iter().any(|core| core.strong_count() > 0) {
             self.journal.object("a client outlives its handles");
         }
         if excused || self.network.was_too_late() {

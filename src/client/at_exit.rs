@@ -5,48 +5,11 @@
 //! posted before has its answer, or is cleaned up, of all clients that it has used. The destructor of a thread-local is where it does: with
 //! the C library of GNU, and on macOS, that runs at these ends, and the other threads still run then.
 
-use super::Client;
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
-
-/// How many posted releases have no answer, in two halves: those of before the end of the main thread, and those that came
-/// since. The end waits for the former.
-#[derive(Debug, Default)]
-pub(crate) struct Unanswered {
-    half: AtomicUsize,
-    counts: [AtomicUsize; 2],
-}
-
-/// One of them, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    of: Arc<Unanswered>,
-    half: usize,
-}
-
-impl Unanswered {
-    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
-        let half = self.half.load(Ordering::SeqCst) % 2;
-        self.counts[half].fetch_add(1, Ordering::SeqCst);
-        Ticket { of: Arc::clone(self), half }
-    }
-
-    /// Lets later ones be counted apart; the half that was used until now.
-    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
-    fn turn_over(&self) -> &AtomicUsize {
-        &self.counts[self.half.fetch_add(1, Ordering::SeqCst) % 2]
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.of.counts[self.half].fetch_sub(1, Ordering::SeqCst);
-    }
-}
+use super::core::Core;
 
 #[cfg(all(unix, not(all(test, dlock_shuttle))))]
 mod imp {
-    use super::Client;
+    use super::Core;
     use crate::sync::contain;
     use std::cell::{Cell, RefCell};
     use std::sync::atomic::Ordering;
@@ -66,8 +29,8 @@ mod imp {
     /// The clients that the main thread has used; other threads note none.
     struct Used {
         is_main: bool,
-        last: Cell<*const Client>,
-        clients: RefCell<Vec<Weak<Client>>>,
+        last: Cell<*const Core>,
+        clients: RefCell<Vec<Weak<Core>>>,
     }
 
     std::thread_local! {
@@ -80,41 +43,41 @@ mod imp {
 
     impl Drop for Used {
         fn drop(&mut self) {
-            let clients = self.clients.get_mut().drain(..).filter_map(|client| client.upgrade());
-            let clients: Vec<_> = clients.filter(|client| !client.is_forked()).collect();
+            let clients = self.clients.get_mut().drain(..).filter_map(|core| core.upgrade());
+            let clients: Vec<_> = clients.filter(|core| !core.is_forked()).collect();
             // A panic here would abort the program.
             let _ = contain(|| await_answers(&clients));
-            for client in clients {
-                let _ = contain(|| drop(client));
+            for core in clients {
+                let _ = contain(|| drop(core));
             }
         }
     }
 
     /// Waits for the answers of all clients side by side: a server that does not answer takes no time from the others.
-    fn await_answers(clients: &[Arc<Client>]) {
-        let limit = clients.iter().map(|client| client.processor.command_limit()).max().unwrap_or_default();
+    fn await_answers(clients: &[Arc<Core>]) {
+        let limit = clients.iter().map(|core| core.processor.command_limit()).max().unwrap_or_default();
         let until = Instant::now() + limit.saturating_mul(COMMANDS).min(LONGEST);
-        let mut waits: Vec<_> = clients.iter().map(|client| (client, client.unanswered.turn_over())).collect();
+        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.unanswered.turn_over())).collect();
         loop {
             waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
             if waits.is_empty() || Instant::now() >= until {
                 return;
             }
-            for (client, _) in &waits {
-                let _ = contain(|| client.processor.collect());
+            for (core, _) in &waits {
+                let _ = contain(|| core.processor.collect());
             }
             thread::sleep(LOOK_AGAIN);
         }
     }
 
-    impl Client {
+    impl Core {
         /// Notes that the calling thread has used this client.
         pub(crate) fn note_use(&self) {
             // At the very end of a thread it is too late.
             let _ = USED.try_with(|used| {
                 if used.is_main && used.last.replace(self) != std::ptr::from_ref(self) {
                     let mut clients = used.clients.borrow_mut();
-                    clients.retain(|client| client.strong_count() > 0 && !std::ptr::eq(client.as_ptr(), self));
+                    clients.retain(|core| core.strong_count() > 0 && !std::ptr::eq(core.as_ptr(), self));
                     clients.push(Weak::clone(&self.this));
                 }
             });
@@ -123,7 +86,7 @@ mod imp {
 }
 
 #[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
-impl Client {
+impl Core {
     /// Nobody waits for answers here: see the module.
     pub(crate) fn note_use(&self) {
         let _ = self;

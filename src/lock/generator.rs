@@ -1,13 +1,12 @@
 //! Where locks come from.
 
-use crate::client::Client;
+use crate::client::{Client, LossHook};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
-use crate::lock::DistributedReentrantLock;
-use crate::loss_hook::LossHook;
+use crate::lock::properties::{self, Leases};
+use crate::lock::reentrant::DistributedReentrantLock;
 use crate::processor::LockProcessor;
-use crate::properties::{self, Leases};
 use crate::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,7 +119,7 @@ impl DLockGenerator {
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        let key = self.client.key(config.shared_key());
+        let key = self.client.keys.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 
@@ -259,8 +258,8 @@ impl GeneratorBuilder {
 
 #[cfg(all(test, dlock_shuttle))]
 impl DLockGenerator {
-    /// For the model, which looks whether the client ends with its handles.
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<Client> {
-        Arc::downgrade(&self.client)
+    /// For the model, which looks whether the core ends with its handles.
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<crate::client::core::Core> {
+        self.client.downgrade()
     }
 }

@@ -5,65 +5,65 @@
 //! `RetryLockThread` has the same two figures). All that is due goes to the store in one batch. Messages only make this
 //! faster: it is what guarantees that a waiter gets on.
 
-use crate::cleanup::{Ending, Leftover};
-use crate::client::Client;
+use crate::client::cleanup::{Ending, Leftover};
+use crate::client::core::Core;
+use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::processor::{Outcome, ReleaseRequest, Request};
-use crate::tenure::Tenure;
-use crate::turn::Turn;
+use crate::state::tenure::Tenure;
 use std::time::Duration;
 
 /// One round: asks for the keys that are due, releases what has lingered, and the leftovers that are due.
-pub(crate) fn round(client: &Client, now: Moment) -> Moment {
-    client.collect(now);
+pub(crate) fn round(core: &Core, now: Moment) -> Moment {
+    core.collect(now);
     let (mut turns, mut over) = (Vec::new(), Vec::new());
-    for key in client.take_due_retries(now) {
-        match client.end_linger(&key, false) {
+    for key in core.take_due_retries(now) {
+        match core.end_linger(&key, false) {
             Some(lingered) => over.push(lingered),
-            None => turns.extend(client.begin_retry(&key)),
+            None => turns.extend(core.begin_retry(&key)),
         }
     }
-    let leftovers = client.cleanup.take_due(now);
+    let leftovers = core.cleanup.take_due(now);
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name))
         .chain(over.iter().map(|(turn, tenure)| release_of(turn, tenure)))
         .chain(leftovers.iter().map(Leftover::request))
         .collect();
-    let sent_at = client.clock.now();
-    let mut results = client.batch(&requests, client.processor.command_limit()).into_iter();
+    let sent_at = core.clock.now();
+    let mut results = core.batch(&requests, core.processor.command_limit()).into_iter();
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let heard = turn.key().state().heard();
-        let answer = question.answer(&turn.key().name, result, sent_at, heard, client);
+        let answer = core.take_in(turn.key(), question, result, sent_at, heard);
         unwanted.extend(turn.end_retry(answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
-        released(client, &turn, &tenure, &result);
+        released(core, &turn, &tenure, &result);
     }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-        client.cleanup.put_back(leftover, &result, sent_at);
+        core.cleanup.put_back(leftover, &result, sent_at);
     }
-    if client.is_closed() {
+    if core.is_closed() {
         // The thread that closes the client waits for this one, and works off the clean-up list next.
         for (turn, tenure) in unwanted {
-            client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
+            core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
         }
     } else {
-        release(client, unwanted, client.processor.command_limit());
+        release(core, unwanted, core.processor.command_limit());
     }
-    client.next_retry()
+    core.next_retry()
 }
 
 /// Releases tenures that nobody wants any more, and passes their turns on.
-pub(crate) fn release(client: &Client, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
+pub(crate) fn release(core: &Core, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
     let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(turn, tenure)).collect();
-    let results = client.batch(&requests, limit);
+    let results = core.batch(&requests, limit);
     drop(requests);
     for ((turn, tenure), result) in unwanted.into_iter().zip(results) {
-        released(client, &turn, &tenure, &result);
+        released(core, &turn, &tenure, &result);
     }
 }
 
@@ -72,9 +72,9 @@ fn release_of<'a>(turn: &'a Turn<'_>, tenure: &'a Tenure) -> Request<'a> {
     Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: tenure.gap })
 }
 
-fn released(client: &Client, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
+fn released(core: &Core, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
     if result.is_err() {
         let ending = Ending::ReleaseUnanswered(tenure.deadline());
-        client.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
+        core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
     }
 }

@@ -1,12 +1,12 @@
 //! Asking the store for a key: the question, and what its answer means.
 
-use crate::client::Client;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request};
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::mutant;
-use crate::tenure::{Tenure, Unsettled};
+use crate::timer::Timer;
 use std::sync::Arc;
 
 /// One question: the first about a fresh locker (acquire), or a later one about an unsettled locker (poll).
@@ -26,8 +26,8 @@ pub(crate) enum Answer {
     /// Somebody holds it; ask again when the lease ends, or at the next turn. What is `unsettled` stands in the store's queue,
     /// or may come to stand there where no answer has said so.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
-    /// The store knows nothing of the locker: ask at once with a fresh one.
-    Gone,
+    /// The store knows nothing of the locker: ask at once with a fresh one. What is `abandoned` may still be on its way to the store.
+    Gone { abandoned: Option<Unsettled> },
     /// No answer, or a refusal.
     Failed { error: Error, unsettled: Option<Unsettled> },
 }
@@ -61,11 +61,10 @@ impl Question {
     /// before the answer.
     pub(crate) fn answer(
         mut self,
-        key: &str,
         result: Result<Outcome, Error>,
         sent_at: Moment,
         heard: Option<Grant>,
-        client: &Client,
+        clock: &Timer,
     ) -> Answer {
         if !self.again {
             self.about.counts_from = sent_at;
@@ -75,7 +74,7 @@ impl Question {
                 Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
                 _,
             ) => {
-                self.about.counts_from = if mutant!(CountsFromReply) { client.clock.now() } else { sent_at };
+                self.about.counts_from = if mutant!(CountsFromReply) { clock.now() } else { sent_at };
                 self.acquired(grant)
             }
             // The grant stands whatever the answer says: "busy" was said before it, and after "gone" the lease, which counts
@@ -90,11 +89,9 @@ impl Question {
                 Answer::Busy { busy, unsettled: under_way.then_some(self.about) }
             }
             (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
-                if !self.about.answered {
-                    // The acquire whose reply was lost may still be on its way.
-                    client.abandon(key, Some(self.about));
-                }
-                Answer::Gone
+                // The acquire whose reply was lost may still be on its way.
+                let is_under_way = !self.about.answered;
+                Answer::Gone { abandoned: is_under_way.then_some(self.about) }
             }
             (Ok(other), None) => {
                 let error =

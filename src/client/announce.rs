@@ -1,13 +1,34 @@
-//! The program's own function that is told of every lost lease, on a thread of its own: however slow it is, it delays no
-//! renewal and no unlock.
+//! How a lost tenure is told: to the log, to those who watch the hold, and to the program's own function.
+//!
+//! The function runs on a thread of its own. However slow it is, it delays no renewal and no unlock.
 
 use crate::error::LeaseLoss;
 use crate::log;
+use crate::state::tenure::Tenure;
 use crate::sync::{Mutex, contain, thread};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::fmt;
 use std::sync::Arc;
 
+/// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
+pub(crate) fn tell(on_lost: Option<&LossHook>, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+    let Some((loss, at)) = tenure.loss() else { return };
+    let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
+    match tenure.settings.reason() {
+        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its grant was heard: {loss}"),
+        Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
+        None => log::warn!(LEASE, "{error}"),
+    }
+    for watcher in watchers {
+        let _ = watcher.try_send(());
+    }
+    if tenure.told
+        && let Some(hook) = on_lost
+        && let Some(loss) = tenure.loss_of(key, *at)
+    {
+        hook.tell(loss);
+    }
+}
 /// So many losses may wait for a slow function; what comes on top is in the log alone.
 const ROOM: usize = 4096;
 

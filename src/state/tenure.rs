@@ -4,9 +4,9 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::processor::{Gap, Grant};
+use crate::state::tokens::Tokens;
 use crate::sync::mutant;
 use crate::timing;
-use crate::tokens::Tokens;
 use std::sync::Arc;
 use std::time::Duration;
 

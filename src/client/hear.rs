@@ -6,45 +6,42 @@
 //! release, so the release is repeated, but not before it is answered. Mostly the grant is that by which the tenure began, and a repetition that
 //! came first would take the key from under the release, whose answer then told of a loss.
 
-use crate::cleanup::Ending;
-use crate::client::Client;
-use crate::config::MIN_LEASE;
-use crate::key::Key;
-use crate::processor::{Grant, Message};
-use crate::state::Phase;
-use crate::sync::mutant;
-use std::sync::Arc;
+use crate::client::backoff::Backoff;
+use crate::client::core::Core;
+use crate::client::listener::{Desk, Subscribed};
+use crate::error::Error;
+use crate::processor::{Grant, Inbox, Message};
+use crate::state::key::Key;
+use crate::state::machine::Phase;
+use crate::sync::{contain, mutant};
+use crate::timer::Timer;
+use crate::{log, timing};
+use std::sync::{Arc, Weak};
 
-impl Client {
+impl Core {
     /// Takes in a message.
     pub(crate) fn hear(&self, message: &Message) {
         match message {
             Message::Granted { key, locker, grant } => {
-                let known = self.known_key(key);
+                let known = self.keys.known(key);
                 if !known.is_some_and(|key| self.hear_granted(&key, locker, *grant)) && self.is_ours(locker) {
                     // Given up while the grant was on its way, or the grant of a time long gone.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
             }
             Message::Contended { key, locker } => {
-                if let Some(key) = self.known_key(key) {
+                if let Some(key) = self.keys.known(key) {
                     self.hear_contended(&key, locker);
                 }
             }
         }
     }
 
-    /// Releases a locker that was given a key and that nobody here wants.
-    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
-        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
-        self.wake_cleanup();
-    }
-
     /// Lets the retry thread ask for every waited-for key now, and holders take others to wait: the inbox is open again,
     /// and what was said before is lost.
     pub(crate) fn retry_all_now(&self) {
         let now = self.clock.now();
-        for key in self.known_keys() {
+        for key in self.keys.all() {
             if let Some(tenure) = key.state().kept() {
                 tenure.others_wait(1, now);
             }
@@ -53,7 +50,7 @@ impl Client {
     }
 }
 
-impl Client {
+impl Core {
     /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
     pub(crate) fn hear_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
         let mut state = key.state();
@@ -100,6 +97,66 @@ impl Client {
         }
         if state.is_recalled() {
             self.retry_at(key, now);
+        }
+    }
+}
+
+/// The work of the listener thread: subscribes, hears, and subscribes again.
+pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
+    let mut failures = 0;
+    loop {
+        let Some(strong) = core.upgrade() else { return };
+        let asked_at = clock.now();
+        let opened = strong.processor.open_inbox(strong.id(), timing::SUBSCRIBE_LIMIT);
+        match opened {
+            Ok(mut inbox) if desk.attend(&*inbox) => {
+                failures = 0;
+                let subscribed = Subscribed::on(desk);
+                // What was granted or freed while nobody listened.
+                strong.retry_all_now();
+                drop(strong);
+                let broken = contain(|| hear(&mut *inbox, core));
+                drop(subscribed);
+                // Nobody would tell what lingers that others want it.
+                if let Some(core) = core.upgrade() {
+                    core.retry_all_now();
+                }
+                match broken {
+                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed, because the client ends"),
+                    Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
+                    Ok(None) => {}
+                    // Of a store or of the log. What was not heard is asked for when it is subscribed again.
+                    Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
+                }
+            }
+            Ok(_) => return,
+            Err(error) => {
+                failures += 1;
+                if failures == 1 && !desk.is_stopped() {
+                    log::warn!(HAND_OVER, "grants cannot be heard, waiting threads ask for them: {error}");
+                }
+                drop(strong);
+            }
+        }
+        if !desk
+            .pause(clock, clock.pause_begins(asked_at) + Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures))
+        {
+            return;
+        }
+    }
+}
+
+/// Hears messages until the inbox breaks, or the client is gone.
+fn hear(inbox: &mut dyn Inbox, core: &Weak<Core>) -> Option<Error> {
+    loop {
+        match inbox.next(timing::LISTEN) {
+            Ok(message) => {
+                let strong = core.upgrade()?;
+                if let Some(message) = message {
+                    strong.hear(&message);
+                }
+            }
+            Err(error) => return Some(error),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The JVM's way to lock: pairs of calls, without a guard.
 
-use crate::cancel::{CancelToken, Patience};
+use crate::client::patience::{CancelToken, Patience};
 use crate::error::Error;
-use crate::lock::DistributedReentrantLock;
+use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::{Receiver, bounded};
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// One parked thread.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The thread, by [`current_thread`](crate::owner::current_thread): a thread waits in one place at a time.
+    /// The thread, by [`current_thread`](crate::state::owner::current_thread): a thread waits in one place at a time.
     pub(crate) thread: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,

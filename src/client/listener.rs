@@ -4,18 +4,18 @@
 //! switched off, and only latency and the order across processes change. While it is not subscribed, the client's threads wait outside
 //! the store's queue: a waiter that nobody hears would be dropped from it as dead.
 
-use crate::backoff::Backoff;
-use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::processor::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, contain};
+use crate::sync::{Condvar, Mutex};
 use crate::timer::{Registration, Sleeper, Timer};
-use crate::timing;
 use std::sync::{Arc, Weak};
+
+/// What the thread does: it hears for its subject until it is told to end, or the subject is gone.
+pub(crate) type Listen<S> = fn(&Desk, &Weak<S>, &Timer);
 
 /// The listener thread of a client, started when a thread first has to wait.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Listener {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+pub(crate) struct Desk {
     subscribed: AtomicBool,
     state: Mutex<DeskState>,
     stopped: Condvar,
@@ -81,16 +81,16 @@ impl Listener {
     /// # Errors
     ///
     /// [`Error::Backend`] when the operating system refuses a thread; waiting goes on without.
-    pub(crate) fn start(&self, client: &Weak<Client>) -> Result<(), Error> {
+    pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, listen: Listen<S>) -> Result<(), Error> {
         if !self.enabled || self.started.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut thread = self.thread.lock();
         if thread.is_none() && !self.desk.state.lock().stop {
-            let (desk, client, clock) = (Arc::clone(&self.desk), Weak::clone(client), self.clock.clone());
+            let (desk, subject, clock) = (Arc::clone(&self.desk), Weak::clone(subject), self.clock.clone());
             let spawned = thread::Builder::new()
                 .name("dlock-listen".to_owned())
-                .spawn(move || listen(&desk, &client, &clock))
+                .spawn(move || listen(&desk, &subject, &clock))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread dlock-listen: {e}");
                     Error::backend(BackendFailure::NotExecuted, message)
@@ -122,7 +122,7 @@ impl Listener {
 
 impl Desk {
     /// Puts the inbox's breaker where the stopping thread finds it; `false` when it is stopped already.
-    fn attend(&self, inbox: &dyn Inbox) -> bool {
+    pub(super) fn attend(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
         if !state.stop {
             state.breaker = Some(inbox.breaker());
@@ -130,12 +130,12 @@ impl Desk {
         !state.stop
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stop
     }
 
     /// Waits until the next try; `false` when stopped.
-    fn pause(&self, clock: &Timer, until: Moment) -> bool {
+    pub(super) fn pause(&self, clock: &Timer, until: Moment) -> bool {
         let mut state = self.state.lock();
         state.breaker = None;
         while !state.stop {
@@ -157,10 +157,10 @@ impl Sleeper for Desk {
 }
 
 /// The time of a subscription; also a panic ends it.
-struct Subscribed<'a>(&'a Desk);
+pub(super) struct Subscribed<'a>(&'a Desk);
 
 impl<'a> Subscribed<'a> {
-    fn on(desk: &'a Desk) -> Self {
+    pub(super) fn on(desk: &'a Desk) -> Self {
         desk.subscribed.store(true, Ordering::Release);
         Self(desk)
     }
@@ -169,64 +169,5 @@ impl<'a> Subscribed<'a> {
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
         self.0.subscribed.store(false, Ordering::Release);
-    }
-}
-
-fn listen(desk: &Desk, client: &Weak<Client>, clock: &Timer) {
-    let mut failures = 0;
-    loop {
-        let Some(strong) = client.upgrade() else { return };
-        let asked_at = clock.now();
-        let opened = strong.processor.open_inbox(strong.id(), timing::SUBSCRIBE_LIMIT);
-        match opened {
-            Ok(mut inbox) if desk.attend(&*inbox) => {
-                failures = 0;
-                let subscribed = Subscribed::on(desk);
-                // What was granted or freed while nobody listened.
-                strong.retry_all_now();
-                drop(strong);
-                let broken = contain(|| hear(&mut *inbox, client));
-                drop(subscribed);
-                // Nobody would tell what lingers that others want it.
-                if let Some(client) = client.upgrade() {
-                    client.retry_all_now();
-                }
-                match broken {
-                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed, because the client ends"),
-                    Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
-                    Ok(None) => {}
-                    // Of a store or of the log. What was not heard is asked for when it is subscribed again.
-                    Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
-                }
-            }
-            Ok(_) => return,
-            Err(error) => {
-                failures += 1;
-                if failures == 1 && !desk.is_stopped() {
-                    log::warn!(HAND_OVER, "grants cannot be heard, waiting threads ask for them: {error}");
-                }
-                drop(strong);
-            }
-        }
-        if !desk
-            .pause(clock, clock.pause_begins(asked_at) + Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures))
-        {
-            return;
-        }
-    }
-}
-
-/// Hears messages until the inbox breaks, or the client is gone.
-fn hear(inbox: &mut dyn Inbox, client: &Weak<Client>) -> Option<Error> {
-    loop {
-        match inbox.next(timing::LISTEN) {
-            Ok(message) => {
-                let strong = client.upgrade()?;
-                if let Some(message) = message {
-                    strong.hear(&message);
-                }
-            }
-            Err(error) => return Some(error),
-        }
     }
 }

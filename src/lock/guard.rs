@@ -1,7 +1,7 @@
 //! The guard of one hold.
 
 use crate::error::{Error, LeaseLoss};
-use crate::lock::DistributedReentrantLock;
+use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -1,36 +1,27 @@
-//! One lock key in one client: its hold, its local FIFO, and how threads come to the hold.
+//! `lock()`: how a thread comes to a hold.
 //!
-//! All handles of a key made by one generator share one `Key`. The rules of who may do what are those of
-//! [`state`](crate::state); this module carries them out: it talks to the store with the mutex released, and wakes
-//! threads after it has released it.
+//! A thread that holds the key already enters again. Else it takes up a tenure that lingers, or asks the store, or parks in the local queue
+//! until it is given the hold, or the turn to ask. A hold is confirmed before its thread is told: a lease that came late is extended first.
 
-use crate::cancel::Patience;
-use crate::client::Client;
+use crate::client::ask::Asked;
+use crate::client::core::Core;
+use crate::client::linger::Lingering;
+use crate::client::patience::Patience;
+use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::hold::{Hold, Reentry};
 use crate::log;
-use crate::owner::{self, current_thread};
-use crate::passing::Lingering;
-use crate::queue::Waiter;
-use crate::state::{Ended, Phase, State};
-use crate::sync::{Mutex, MutexGuard, mutant};
-use crate::tenure::Tenure;
+use crate::state::hold::Reentry;
+use crate::state::key::Key;
+use crate::state::machine::Phase;
+use crate::state::owner::{self, current_thread};
+use crate::state::queue::Waiter;
+use crate::sync::atomic::Ordering;
+use crate::sync::mutant;
 use crate::timer::Sleeper;
-use crate::turn::{Asked, Turn};
-use crossbeam_channel::Sender;
-use std::sync::{Arc, Weak};
-
-#[derive(Debug)]
-pub(crate) struct Key {
-    /// Tells this key from others in the schedules.
-    pub(crate) id: u64,
-    pub(crate) name: Arc<str>,
-    pub(crate) hold: Hold,
-    state: Mutex<State>,
-    client: Weak<Client>,
-}
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A thread that waits for a key.
 #[derive(Debug)]
@@ -55,58 +46,7 @@ enum Woken {
     GaveUp,
 }
 
-impl Key {
-    pub(crate) fn new(id: u64, name: Arc<str>, client: Weak<Client>) -> Self {
-        Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), client }
-    }
-
-    /// The state, with its mutex.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    pub(crate) fn queue_length(&self) -> usize {
-        self.state().queue.len()
-    }
-
-    /// Holds once more, if the calling thread holds already and nothing is to be told to it: a few steps, of which the hot
-    /// loops of callers are made. `None`: [`lock`](Self::lock) sees to it.
-    #[inline]
-    pub(crate) fn lock_again(&self) -> Option<u64> {
-        if !self.hold.is_owned_by(current_thread()) || self.hold.reenter() != Reentry::Entered {
-            return None;
-        }
-        Some(self.hold.token())
-    }
-
-    /// Holds once less, if this is the calling thread's hold with that token and neither its last nor lost. `false`:
-    /// [`unlock`](Self::unlock) sees to it.
-    #[inline]
-    pub(crate) fn unlock_inner(&self, token: u64) -> bool {
-        self.hold.is_owned_by(current_thread())
-            && self.hold.token() == token
-            && !self.hold.is_lost()
-            && self.hold.leave_inner()
-    }
-
-    /// Wakes a parked thread so that it looks at its patience, or at whether the client is closed, again.
-    pub(crate) fn nudge(&self, waiter: &Waiter) {
-        // With the mutex: between its look and its parking, the thread would not hear this.
-        if !mutant!(NudgesWithoutMutex) {
-            drop(self.state());
-        }
-        waiter.parked.notify_one();
-    }
-
-    pub(crate) fn nudge_all(&self) {
-        let waiters: Vec<_> = self.state().queue.iter().map(Arc::clone).collect();
-        for waiter in waiters {
-            waiter.parked.notify_one();
-        }
-    }
-}
-
-impl Client {
+impl Core {
     /// Gets the hold for the calling thread, once more if it has it already; the hold's token, or `None` when
     /// patience ends first.
     pub(crate) fn lock(
@@ -209,32 +149,38 @@ impl Client {
         }
     }
 
+    /// Prepares for the first lock: the lease thread, and the right to tell others. Both once; cheap afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`] when messages may not be sent, [`Error::Backend`] when the operating system refuses a thread. That the
+    /// store cannot be reached is not looked at here.
+    pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
+        self.note_use();
+        self.start_lease_thread()?;
+        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_process()?;
+        if self.is_checked.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let checked = self.processor.check_inbox(self.id(), limit());
+        if checked.is_err() {
+            self.is_checked.store(false, Ordering::Release);
+        }
+        match checked {
+            Err(error @ Error::Denied { .. }) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn reenter(&self, key: &Key) -> Result<u64, Error> {
         match key.hold.reenter() {
             Reentry::Entered => Ok(key.hold.token()),
             Reentry::Lost => Err(self.loss_error(key)),
             Reentry::TooMany => Err(Error::TooManyHolds { key: key.name.to_string() }),
         }
-    }
-
-    /// Gives the hold to a thread. From `Asking`.
-    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, thread: u64) {
-        let now = self.clock.now();
-        tenure.begin(now);
-        tenure.hold_begins(now);
-        if mutant!(CountsFromHearing) {
-            tenure.renewed(now);
-        }
-        if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
-            tenure.others_wait(1, now);
-        }
-        state.asked = 0;
-        state.failures = 0;
-        state.failure = None;
-        self.keep(key, &tenure);
-        let (token, deadline) = (tenure.token(), tenure.valid_until());
-        state.phase = Phase::Held(tenure);
-        key.hold.begin(thread, token, deadline);
     }
 
     fn park(&self, key: &Arc<Key>, waiter: &Arc<Waiter>, patience: &Patience<'_>) -> Result<Woken, Error> {
@@ -290,9 +236,9 @@ impl Client {
             }
             _ => return true,
         };
-        let unconfirmed = Unconfirmed { key, client: self };
+        let unconfirmed = Unconfirmed { key, core: self };
         log::debug!(ACQUIRE, "lock {:?}: granted late, extending before use", key.name);
-        crate::lease::extend_now(self, key, &worn, false, patience.limit(now, self.processor.command_limit()));
+        self.extend_now(key, &worn, false, patience.limit(now, self.processor.command_limit()));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
@@ -311,79 +257,16 @@ impl Client {
         }
         Turn::of(self, key)
     }
-
-    /// Ends the hold of the calling thread; the tenure, and who watched the hold.
-    pub(crate) fn end_hold(&self, key: &Key, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
-        self.end_hold_in(key, &mut key.state(), phase)
-    }
-
-    /// As [`end_hold`](Self::end_hold), with the mutex held.
-    pub(crate) fn end_hold_in(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
-        match std::mem::replace(&mut state.phase, phase) {
-            Phase::Held(mut tenure) => {
-                if let Phase::Releasing { ended, .. } = &mut state.phase {
-                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
-                    state.released = Some(Arc::clone(&tenure.locker));
-                }
-                state.tenure_ends(&mut tenure, self.clock.now());
-                self.forget_kept(key);
-                key.hold.end();
-                Some((tenure, std::mem::take(&mut state.watchers)))
-            }
-            other => {
-                state.phase = other;
-                None
-            }
-        }
-    }
-
-    /// Unlocks once, for the hold with this token, or for whichever the calling thread has; and `waits`, or not, for
-    /// the store's answer.
-    pub(crate) fn unlock(&self, key: &Arc<Key>, token: Option<u64>, waits: bool) -> Result<(), Error> {
-        let not_held = || Error::NotHeld { key: key.name.to_string() };
-        if !key.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != key.hold.token()) {
-            return Err(not_held());
-        }
-        if key.hold.leave_inner() {
-            return if key.hold.is_lost() { Err(self.loss_error(key)) } else { Ok(()) };
-        }
-        owner::hold_ends();
-        if !self.hands_over() || !self.keep_tenure(key) {
-            return self.end_tenure(key, waits).unwrap_or_else(|| Err(not_held()));
-        }
-        drop(self.leaving());
-        Ok(())
-    }
 }
 
 /// A hold of which its thread has not been told: a panic of the store gives it back, for nobody would.
 struct Unconfirmed<'a> {
     key: &'a Arc<Key>,
-    client: &'a Client,
+    core: &'a Core,
 }
 
 impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
-        drop(self.client.discard(&self.key));
-    }
-}
-
-impl Drop for Key {
-    fn drop(&mut self) {
-        if let Some(client) = self.client.upgrade() {
-            client.forget_key(&self.name);
-        }
-        let owner = self.hold.owner();
-        if owner != owner::NOBODY {
-            owner::hold_is_gone(owner);
-        }
-    }
-}
-
-#[cfg(all(test, dlock_shuttle))]
-impl Key {
-    /// For the model.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.client.upgrade().is_none_or(|client| client.is_closed())
+        drop(self.core.discard(self.key));
     }
 }

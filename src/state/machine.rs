@@ -43,9 +43,9 @@
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::processor::{Gap, Grant};
-use crate::queue::{Queue, Waiter};
+use crate::state::queue::{Queue, Waiter};
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::mutant;
-use crate::tenure::{Tenure, Unsettled};
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 

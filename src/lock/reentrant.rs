@@ -1,16 +1,16 @@
 //! The lock as a program sees it.
 
-use crate::cancel::{CancelToken, Patience};
 use crate::client::Client;
+use crate::client::patience::{CancelToken, Patience};
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::Error;
-use crate::guard::DLockGuard;
-use crate::key::Key;
-use crate::owned_guard::OwnedDLockGuard;
-use crate::owner::current_thread;
+use crate::lock::guard::DLockGuard;
+use crate::lock::owned_guard::OwnedDLockGuard;
+use crate::lock::unguarded::UnguardedLock;
 use crate::processor::{Busy, Inspection};
-use crate::unguarded::UnguardedLock;
+use crate::state::key::Key;
+use crate::state::owner::current_thread;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

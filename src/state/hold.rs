@@ -13,7 +13,7 @@
 //! | `deadline` | who begins a hold or renews it, under the key's mutex | everybody |
 
 use crate::clock::Moment;
-use crate::owner::NOBODY;
+use crate::state::owner::NOBODY;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// As many holds of one thread as `java.util.concurrent` allows.
@@ -139,7 +139,7 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::current_thread;
+    use crate::state::owner::current_thread;
 
     #[test]
     fn the_count_stops_at_the_limit() {

@@ -1,7 +1,7 @@
 //! What a guard asks about its hold, and how it ends it: shared by the guards that borrow the lock and those that own it.
 
 use crate::error::{Error, LeaseLoss};
-use crate::lock::DistributedReentrantLock;
+use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crossbeam_channel::Receiver;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Holds that last for a closure.
 
 use crate::error::Error;
-use crate::guard::DLockGuard;
-use crate::lock::DistributedReentrantLock;
+use crate::lock::guard::DLockGuard;
+use crate::lock::reentrant::DistributedReentrantLock;
 
 impl DistributedReentrantLock {
     /// Gets the lock, as [`lock`](Self::lock) does, runs `work`, and unlocks, as [`DLockGuard::unlock`] does. Blocks for all three.

@@ -1,14 +1,13 @@
 //! The books of the two workers: what the retry thread has to ask about when, and what the lease thread has to keep.
 
-use super::Client;
+use super::core::Core;
+use crate::client::schedule::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::key::Key;
-use crate::log;
-use crate::schedule::Schedule;
+use crate::state::key::Key;
+use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
-use crate::tenure::Tenure;
-use crate::{lease, retry, timing};
+use crate::{log, timing};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +26,12 @@ impl Held {
 }
 
 /// The retry thread's book.
-impl Client {
+impl Core {
     pub(crate) fn start_retry_thread(&self) -> Result<(), Error> {
         if !self.retry_thread.is_started() {
             self.check_process()?;
         }
-        self.retry_thread.start(&self.this, retry::round)
+        self.retry_thread.start(&self.this, self.rounds.retry)
     }
 
     pub(crate) fn retry_at(&self, key: &Arc<Key>, at: Moment) {
@@ -103,12 +102,12 @@ impl Client {
 }
 
 /// The lease thread's book.
-impl Client {
+impl Core {
     pub(super) fn start_lease_thread(&self) -> Result<(), Error> {
         if !self.lease_thread.is_started() {
             self.check_process()?;
         }
-        self.lease_thread.start(&self.this, lease::round)
+        self.lease_thread.start(&self.this, self.rounds.renew)
     }
 
     /// Takes a new tenure into the lease thread's care.

@@ -1,8 +1,8 @@
 //! The guard of one hold that owns its handle of the lock.
 
 use crate::error::{Error, LeaseLoss};
-use crate::guard::OfThisThread;
-use crate::lock::DistributedReentrantLock;
+use crate::lock::guard::OfThisThread;
+use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::time::Duration;

@@ -1,23 +1,24 @@
 //! Giving back what a client has in the store: at once, or by the clean-up list.
 
-use super::{Client, Ticket};
-use crate::backoff::Backoff;
-use crate::cleanup::{Cleanup, Ending};
+use super::core::Core;
+use super::ticket::Ticket;
+use crate::client::announce::{LossHook, tell};
+use crate::client::backoff::Backoff;
+use crate::client::cleanup::{Cleanup, Ending};
+use crate::config::MIN_LEASE;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
-use crate::log;
-use crate::loss_hook::LossHook;
 use crate::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::{mutant, thread};
-use crate::tenure::{Tenure, Unsettled};
 use crate::timer::Timer;
-use crate::timing;
+use crate::{log, timing};
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A release whose answer nobody waits for.
 struct Posted {
-    client: Weak<Client>,
+    core: Weak<Core>,
     // These outlive the client: its last moments are when the last answers are heard.
     clock: Timer,
     cleanup: Arc<Cleanup>,
@@ -34,7 +35,7 @@ impl Posted {
             Ok(ReleaseOutcome::NotOurs(other)) => {
                 let now = self.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
-                    crate::lease::tell(self.on_lost.as_deref(), &self.key, &tenure, watchers);
+                    tell(self.on_lost.as_deref(), &self.key, &tenure, watchers);
                 }
             }
             Ok(_) => {}
@@ -47,25 +48,15 @@ impl Posted {
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
-                if let Some(client) = self.client.upgrade() {
-                    client.wake_cleanup();
-                    end_elsewhere(client);
+                if let Some(core) = self.core.upgrade() {
+                    core.wake_cleanup();
                 }
             }
         }
     }
 }
 
-/// Drops a handle where nothing may block. Clients that share a store hear each other's answers, so it may be the last handle, and the
-/// end of a client waits for its threads.
-fn end_elsewhere(client: Arc<Client>) {
-    if let Some(last) = Arc::into_inner(client) {
-        // Without a thread it ends here.
-        let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
-    }
-}
-
-impl Client {
+impl Core {
     /// Releases a tenure: three tries, then the clean-up list.
     ///
     /// # Errors
@@ -117,7 +108,7 @@ impl Client {
         let request = ReleaseRequest { key, locker: &locker, lease, next: None, gap };
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
-            client: Weak::clone(&self.this),
+            core: Weak::clone(&self.this),
             clock: self.clock.clone(),
             cleanup: Arc::clone(&self.cleanup),
             on_lost: self.on_lost.clone(),
@@ -157,5 +148,11 @@ impl Client {
             self.cleanup.add(key, &locker, settings.lease(), ending);
             self.wake_cleanup();
         }
+    }
+
+    /// Releases a locker that was given a key and that nobody here wants.
+    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
+        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
+        self.wake_cleanup();
     }
 }

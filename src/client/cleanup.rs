@@ -8,16 +8,15 @@
 //! | [`Ending::GivenUp`] | given up while it stood in the store's queue, or granted to nobody | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
 
-use crate::backoff::Backoff;
-use crate::client::Ticket;
+use crate::client::backoff::Backoff;
+use crate::client::schedule::Schedule;
+use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::log;
 use crate::processor::{Outcome, ReleaseRequest, Request};
-use crate::schedule::Schedule;
 use crate::sync::Mutex;
 use crate::timer::Timer;
-use crate::timing;
+use crate::{log, timing};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,183 @@
+//! Taking a turn to ask the store: by a waiting or arriving thread, or by the retry thread for the first that waits.
+
+use crate::client::core::Core;
+use crate::client::patience::Patience;
+use crate::client::question::{Answer, Question};
+use crate::client::recall::Recall;
+use crate::client::turn::{Turn, is_unknown};
+use crate::config::DLockConfig;
+use crate::error::Error;
+use crate::log;
+use crate::state::key::Key;
+use crate::state::locker;
+use crate::state::owner::current_thread;
+use crate::state::queue::Waiter;
+use crate::sync::{mutant, thread};
+use std::sync::Arc;
+
+/// What a turn to ask has led to.
+pub(crate) enum Asked {
+    /// The calling thread holds the lock.
+    Got,
+    /// The lock is busy and the caller does not wait.
+    No,
+    /// The caller stands in the queue.
+    Queued(Arc<Waiter>),
+}
+
+impl Core {
+    /// Asks the store, as the thread whose turn it is; afterwards the turn is somebody else's, or the hold is ours.
+    pub(crate) fn ask(
+        &self,
+        key: &Arc<Key>,
+        settings: &Arc<DLockConfig>,
+        patience: &Patience<'_>,
+    ) -> Result<Asked, Error> {
+        let turn = Turn::of(self, key);
+        let mut question = self.first_question(key, settings, patience);
+        // Why the first question had no answer: it is asked what became of its locker, once at once.
+        let mut unanswered = None;
+        let mut recall: Option<Recall> = None;
+        // Whether an answer said that the key is somebody else's. Then a question that fails for want of time is no error.
+        let mut is_busy = false;
+        let mut was_behind_release = false;
+        loop {
+            let sent_at = self.clock.now();
+            let wait = question.wait;
+            let limit = patience.limit(sent_at, self.processor.command_limit());
+            let result = self.run(&question.request(&key.name), limit);
+            let heard = if wait { key.state().heard() } else { None };
+            match self.take_in(key, question, result, sent_at, heard) {
+                Answer::Acquired(tenure) => {
+                    self.note_trip(self.clock.now().since(sent_at));
+                    self.grant(key, &mut key.state(), tenure, current_thread());
+                    turn.end();
+                    return Ok(Asked::Got);
+                }
+                Answer::Gone { .. } if recall.is_some() => question = self.new_question(key, settings, false),
+                Answer::Gone { .. } if patience.is_one_attempt() || patience.is_over(self.clock.now()) => {
+                    return patience.outcome(unanswered.filter(|_| !is_busy)).map(|()| Asked::No);
+                }
+                Answer::Gone { .. } => question = self.first_question(key, settings, patience),
+                Answer::Failed { error, unsettled: Some(unsettled) }
+                    if unanswered.is_none()
+                        && is_unknown(&error)
+                        && !self.is_closed()
+                        && !patience.is_over(self.clock.now()) =>
+                {
+                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking what became of it", key.name);
+                    unanswered = Some(error);
+                    question = Question::again(unsettled);
+                    if mutant!(AsksAnewWithoutAnswer) {
+                        question = self.first_question(key, settings, patience);
+                    }
+                    key.state().ask_about(question.locker());
+                }
+                Answer::Busy { unsettled: Some(unsettled), .. }
+                    if !unsettled.answered && !is_busy && !patience.is_over(self.clock.now()) =>
+                {
+                    is_busy = true;
+                    question = Question::again(unsettled);
+                    key.state().ask_about(question.locker());
+                }
+                Answer::Failed { error: Error::Backend { .. }, unsettled }
+                    if is_busy
+                        && !self.is_closed()
+                        && (patience.is_one_attempt() || patience.is_over(self.clock.now())) =>
+                {
+                    self.abandon(&key.name, unsettled);
+                    return Ok(Asked::No);
+                }
+                // The store has looked at nothing but the key. Asked again, it gives a place in its queue, or the lease's end.
+                Answer::Busy { unsettled: None, ref busy }
+                    if (wait || busy.remaining.is_none())
+                        && !is_busy
+                        && patience.has_time_for_another(self.clock.now(), sent_at) =>
+                {
+                    is_busy = true;
+                    question = self.first_question(key, settings, patience);
+                }
+                // The server did not know the script of the release before, so that this question overtook it. The release
+                // was sent again before this answer was delivered: the next question comes behind it.
+                Answer::Busy { busy, unsettled: None }
+                    if patience.is_one_attempt()
+                        && !std::mem::replace(&mut was_behind_release, true)
+                        && key.state().released.as_deref() == Some(&*busy.holder) =>
+                {
+                    is_busy = true;
+                    question = self.new_question(key, settings, false);
+                }
+                Answer::Busy { busy, unsettled: None }
+                    if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
+                {
+                    let now = self.clock.now();
+                    recall = Some(Recall::begin(now, now.since(sent_at)));
+                    is_busy = true;
+                    question = self.new_question(key, settings, true);
+                }
+                Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
+                    let pause = recall.as_mut().and_then(|recall| recall.pause(self.clock.now()));
+                    match pause {
+                        Some(pause) if locker::may_linger(&busy.holder) => {
+                            thread::sleep(pause);
+                            question = Question::again(unsettled);
+                            key.state().ask_about(question.locker());
+                        }
+                        _ => {
+                            self.abandon(&key.name, Some(unsettled));
+                            return Ok(Asked::No);
+                        }
+                    }
+                }
+                answer if patience.is_one_attempt() || self.is_closed() || answer.is_refusal(self) => {
+                    return self.refuse(key, answer, patience).map(|()| Asked::No);
+                }
+                answer => {
+                    self.listen();
+                    if let Err(error) = self.start_retry_thread() {
+                        self.abandon(&key.name, answer.into_unsettled());
+                        return Err(error);
+                    }
+                    let waiter = Waiter::new(current_thread(), Arc::clone(settings));
+                    let mut state = key.state();
+                    state.queue.push_back_to_head(Arc::clone(&waiter));
+                    // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
+                    let may_ask = patience.has_time_for_another(self.clock.now(), sent_at);
+                    let settled = self.wait_more(key, &mut state, answer, sent_at, may_ask);
+                    turn.end();
+                    drop(state);
+                    settled.tell();
+                    return Ok(Asked::Queued(waiter));
+                }
+            }
+        }
+    }
+
+    /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
+    /// a grant; whoever does not listen would be dropped from the queue as dead.
+    fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
+        self.new_question(key, settings, !patience.is_one_attempt() && self.is_listening())
+    }
+
+    fn new_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait: bool) -> Question {
+        let question = Question::fresh(self.next_locker(settings), Arc::clone(settings), wait);
+        key.state().ask_about(question.locker());
+        question
+    }
+
+    /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
+    fn refuse(&self, key: &Key, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
+        let outcome = match &answer {
+            Answer::Failed { error, .. } => {
+                // That the caller's own time was too short says nothing to others.
+                if patience.until().is_none() {
+                    key.state().failure = Some(error.clone());
+                }
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        };
+        self.abandon(&key.name, answer.into_unsettled());
+        if self.is_closed() { Err(Error::ShutDown) } else { outcome }
+    }
+}

@@ -1,0 +1,56 @@
+//! How a hold begins and ends.
+
+use crate::client::core::Core;
+use crate::state::key::Key;
+use crate::state::machine::{Ended, Phase, State};
+use crate::state::tenure::Tenure;
+use crate::sync::mutant;
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+
+impl Core {
+    /// Gives the hold to a thread. From `Asking`.
+    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, thread: u64) {
+        let now = self.clock.now();
+        tenure.begin(now);
+        tenure.hold_begins(now);
+        if mutant!(CountsFromHearing) {
+            tenure.renewed(now);
+        }
+        if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
+            tenure.others_wait(1, now);
+        }
+        state.asked = 0;
+        state.failures = 0;
+        state.failure = None;
+        self.keep(key, &tenure);
+        let (token, deadline) = (tenure.token(), tenure.valid_until());
+        state.phase = Phase::Held(tenure);
+        key.hold.begin(thread, token, deadline);
+    }
+
+    /// Ends the hold of the calling thread; the tenure, and who watched the hold.
+    pub(crate) fn end_hold(&self, key: &Key, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+        self.end_hold_in(key, &mut key.state(), phase)
+    }
+
+    /// As [`end_hold`](Self::end_hold), with the mutex held.
+    pub(crate) fn end_hold_in(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+        match std::mem::replace(&mut state.phase, phase) {
+            Phase::Held(mut tenure) => {
+                if let Phase::Releasing { ended, .. } = &mut state.phase {
+                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
+                    state.released = Some(Arc::clone(&tenure.locker));
+                }
+                state.tenure_ends(&mut tenure, self.clock.now());
+                self.forget_kept(key);
+                key.hold.end();
+                Some((tenure, std::mem::take(&mut state.watchers)))
+            }
+            other => {
+                state.phase = other;
+                None
+            }
+        }
+    }
+}

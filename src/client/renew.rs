@@ -1,0 +1,144 @@
+//! The lease-extension thread: renews what is held, looks whether it is still ours, and tells when it is not.
+//!
+//! One thread for all tenures of a client. A lease is extended at 75 % (`with_renew_at`); every lease/6 in between the
+//! key is probed. What is due goes to the store in one batch, earliest deadline first. An attempt may use a third of
+//! the time that the most urgent tenure has left, and the next one a third of the rest, so that three fit before the
+//! deadline; where round trips are long for a lease, it is extended earlier, and an attempt gets several of them.
+
+use crate::client::core::Core;
+use crate::clock::Moment;
+use crate::error::{Error, LossCause};
+use crate::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
+use crate::state::key::Key;
+use crate::state::owner;
+use crate::sync::mutant;
+use crate::{log, timing};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is to be done about one tenure.
+#[derive(Debug)]
+struct Chore {
+    key: Arc<Key>,
+    locker: Arc<str>,
+    lease: Duration,
+    deadline: Moment,
+    extend: bool,
+}
+
+impl Chore {
+    fn request(&self) -> Request<'_> {
+        let (key, locker) = (&*self.key.name, &*self.locker);
+        if self.extend {
+            Request::Extend(ExtendRequest { key, locker, lease: self.lease, fresh_numbers: false })
+        } else {
+            Request::Probe(ProbeRequest { key, locker })
+        }
+    }
+}
+
+/// One round: extends and probes what is due.
+pub(crate) fn round(core: &Core, now: Moment) -> Moment {
+    let mut chores: Vec<_> =
+        core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now)).collect();
+    chores.sort_by_key(|chore| chore.deadline);
+    if let Some(first) = chores.first() {
+        let sent_at = core.clock.now();
+        let limit = core.keep_limit(first.deadline, sent_at);
+        let requests: Vec<_> = chores.iter().map(Chore::request).collect();
+        let results = core.batch(&requests, limit);
+        // Also when there was no answer in time: it may have been too short a time.
+        core.note_trip(core.clock.now().since(sent_at));
+        for (chore, result) in chores.iter().zip(results) {
+            core.end_chore(&chore.key, &chore.locker, result, sent_at);
+        }
+    }
+    core.next_lease()
+}
+
+impl Core {
+    /// Extends one tenure on the calling thread, now; with fresh numbers for its tokens if it needs some.
+    pub(crate) fn extend_now(&self, key: &Arc<Key>, locker: &str, fresh_numbers: bool, limit: Duration) {
+        let lease = match key.state().live_tenure(locker) {
+            Some(tenure) => tenure.lease(),
+            None => return,
+        };
+        let sent_at = self.clock.now();
+        let limit = limit.min(self.keep_limit(key.hold.deadline(), sent_at));
+        let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers };
+        let result = self.processor.extend(&request, limit).map(Outcome::Extend);
+        self.end_chore(key, locker, result, sent_at);
+    }
+
+    /// What a due key needs, if its tenure is still live.
+    fn begin_chore(&self, key: Arc<Key>, now: Moment) -> Option<Chore> {
+        let owner = key.hold.owner();
+        if owner::has_ended(owner) && self.end_orphan(&key, owner) {
+            return None;
+        }
+        let mut state = key.state();
+        let tenure = state.kept()?;
+        if tenure.is_lost() {
+            self.keep_no_more(&key, now + timing::stale_look_pause(tenure.lease()));
+            return None;
+        }
+        if let Some((cause, at)) = tenure.overdue(now) {
+            self.notice_loss(&key, state, cause, at);
+            return None;
+        }
+        if now < tenure.due(self.trip()) {
+            self.keep_until(&key, tenure, tenure.due(self.trip()));
+            return None;
+        }
+        let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
+        let extend = now >= tenure.extend_at(self.trip());
+        // Whatever becomes of this round, the loss is not overlooked.
+        self.keep_until(&key, tenure, deadline);
+        drop(state);
+        Some(Chore { key, locker, lease, deadline, extend })
+    }
+
+    /// Notes what came of an extension or a probe, unless the tenure has ended meanwhile: what is released is not lost.
+    fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
+        let now = self.clock.now();
+        let mut state = key.state();
+        let Some(tenure) = state.live_tenure(locker) else { return };
+        if let Some((cause, at)) = tenure.overdue(now) {
+            // Too late, even if it was extended: who looked in between was told that the hold is invalid, and that is final.
+            return self.notice_loss(key, state, cause, at);
+        }
+        match result {
+            Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
+                tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
+                tenure.others_waited(waiting, sent_at, now);
+                if let Some(numbers) = numbers {
+                    tenure.tokens().refill(numbers);
+                }
+                key.hold.renew(tenure.valid_until());
+                self.keep_until(key, tenure, tenure.due(self.trip()));
+                if state.is_recalled() {
+                    self.retry_at(key, now);
+                }
+            }
+            Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
+                tenure.checked(sent_at);
+                self.keep_until(key, tenure, tenure.due(self.trip()));
+            }
+            Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
+                self.notice_loss(key, state, LossCause::from(other), now);
+            }
+            Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
+                self.notice_loss(key, state, LossCause::Deleted, now);
+            }
+            Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => self.keep_until(key, tenure, tenure.deadline()),
+            other => {
+                let from = self.clock.pause_begins(sent_at);
+                let left = tenure.deadline().since(from);
+                self.keep_until(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
+                drop(state);
+                let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
+                log::warn!(LEASE, "lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
+            }
+        }
+    }
+}

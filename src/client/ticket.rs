@@ -1,0 +1,39 @@
+//! How many posted releases have no answer: what the end of the main thread waits for.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+/// How many posted releases have no answer, in two halves: those of before the end of the main thread, and those that came
+/// since. The end waits for the former.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    half: AtomicUsize,
+    counts: [AtomicUsize; 2],
+}
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    of: Arc<Unanswered>,
+    half: usize,
+}
+
+impl Unanswered {
+    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
+        let half = self.half.load(Ordering::SeqCst) % 2;
+        self.counts[half].fetch_add(1, Ordering::SeqCst);
+        Ticket { of: Arc::clone(self), half }
+    }
+
+    /// Lets later ones be counted apart; the half that was used until now.
+    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
+    pub(super) fn turn_over(&self) -> &AtomicUsize {
+        &self.counts[self.half.fetch_add(1, Ordering::SeqCst) % 2]
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.of.counts[self.half].fetch_sub(1, Ordering::SeqCst);
+    }
+}

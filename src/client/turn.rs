@@ -1,0 +1,228 @@
+//! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it.
+
+use crate::client::backoff::Backoff;
+use crate::client::core::Core;
+use crate::client::question::{Answer, Question};
+use crate::clock::Moment;
+use crate::config::DEFAULT_LEASE;
+use crate::error::{BackendFailure, Error};
+use crate::processor::{Grant, Outcome};
+use crate::state::key::Key;
+use crate::state::machine::{About, Phase, State};
+use crate::state::queue::Waiter;
+use crate::state::tenure::{Tenure, Unsettled};
+use crate::sync::mutant;
+use crate::{log, timing};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
+/// a store, leaves a key that nobody asks for.
+#[derive(Debug)]
+pub(crate) struct Turn<'c> {
+    core: &'c Core,
+    key: Arc<Key>,
+    mine: bool,
+}
+
+impl<'c> Turn<'c> {
+    /// For the thread that has set the phase.
+    pub(crate) fn of(core: &'c Core, key: &Arc<Key>) -> Self {
+        Self { core, key: Arc::clone(key), mine: true }
+    }
+
+    /// The turn has led to another phase.
+    pub(crate) fn end(mut self) {
+        self.mine = false;
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.mine && !mutant!(DropsTurn) {
+            let mut state = self.key.state();
+            // Heard of, and not taken up: nobody will.
+            let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
+            let again = state.release_ends();
+            let next = state.pass_turn();
+            drop(state);
+            for locker in orphan.into_iter().chain(again) {
+                self.core.give_up_grant(&self.key.name, &locker);
+            }
+            if let Some(waiter) = next {
+                waiter.parked.notify_one();
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn key(&self) -> &Arc<Key> {
+        &self.key
+    }
+
+    /// Ends the retry thread's turn, whose question was sent at `sent_at`. Returns a tenure that came after everybody had given up:
+    /// release it before this turn is dropped.
+    pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
+        let (core, key) = (self.core, Arc::clone(&self.key));
+        let mut state = key.state();
+        match answer {
+            Answer::Acquired(tenure) => {
+                let Some(waiter) = state.queue.pop() else {
+                    state.phase = Phase::Releasing { ended: None, about: None };
+                    drop(state);
+                    return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
+                };
+                core.grant(&key, &mut state, tenure, waiter.thread);
+                self.end();
+                drop(state);
+                waiter.parked.notify_one();
+            }
+            // A refusal is for the first waiter: it asks for itself, and hears it itself.
+            answer if state.queue.is_empty() || answer.is_refusal(core) => {
+                drop(state);
+                core.abandon(&key.name, answer.into_unsettled());
+            }
+            answer => {
+                let settled = core.wait_more(&key, &mut state, answer, sent_at, true);
+                self.end();
+                drop(state);
+                settled.tell();
+            }
+        }
+        None
+    }
+}
+
+impl Core {
+    /// What the result of a question means. A locker that may still be on its way to the store is abandoned.
+    pub(crate) fn take_in(
+        &self,
+        key: &Key,
+        question: Question,
+        result: Result<Outcome, Error>,
+        sent_at: Moment,
+        heard: Option<Grant>,
+    ) -> Answer {
+        let mut answer = question.answer(result, sent_at, heard, &self.clock);
+        if let Answer::Gone { abandoned } = &mut answer {
+            self.abandon(&key.name, abandoned.take());
+        }
+        answer
+    }
+
+    /// The retry thread's turn: takes it if there is still somebody to ask for.
+    pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn<'_>, Question)> {
+        let mut state = key.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let Phase::Waiting { unsettled } = &mut state.phase else { return None };
+        let question = match unsettled.take() {
+            Some(unsettled) => Question::again(unsettled),
+            None => Question::fresh(self.next_locker(&settings), settings, self.is_listening()),
+        };
+        state.phase = Phase::Asking { turn: None, about: None };
+        state.ask_about(question.locker());
+        Some((Turn::of(self, key), question))
+    }
+
+    /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
+    /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
+    /// say, for when the mutex is released.
+    pub(super) fn wait_more(
+        &self,
+        key: &Arc<Key>,
+        state: &mut State,
+        answer: Answer,
+        sent_at: Moment,
+        may_ask: bool,
+    ) -> Settled {
+        let now = self.clock.pause_begins(sent_at);
+        let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
+        let mut warning = None;
+        let (due, unsettled) = match answer {
+            Answer::Busy { busy, unsettled } => {
+                // The store's queue lives by the lease with which the place in it was asked for: a thread with a longer one
+                // may have taken it over from one that gave up.
+                let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
+                let pause = timing::ask_pause(lease, state.asked);
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.processor.tick()));
+                state.asked = state.asked.saturating_add(1);
+                state.failures = 0;
+                state.failure = None;
+                // Outside the store's queue only because the inbox was not open yet (now it is), or because the store looked at
+                // nothing but the key.
+                let late = unsettled.is_none() && self.is_listening() && may_ask;
+                let due = match late {
+                    true if mutant!(WaitsUnqueued) => Moment::NEVER,
+                    true => now,
+                    false => now + pause.min(ends),
+                };
+                (due, unsettled)
+            }
+            Answer::Failed { error, unsettled } => {
+                state.failures = state.failures.saturating_add(1);
+                if state.failures == 1 || matches!(error, Error::Backend { failure: BackendFailure::Refused, .. }) {
+                    warning = Some(format!("lock {:?}: {error}; {} threads wait on", key.name, state.queue.len()));
+                }
+                state.failure = Some(error);
+                (now + Backoff::capped(timing::longest_ask_retry(lease)).after(state.failures), unsettled)
+            }
+            Answer::Gone { .. } | Answer::Acquired(_) => (now, None),
+        };
+        if let (Some(unsettled), Some(About { locker, heard: Some(grant), .. })) = (&unsettled, state.about())
+            && unsettled.locker == *locker
+            && !mutant!(SettlesWithoutLook)
+        {
+            // The grant came after the answer was read: whoever is first in the queue has it.
+            let tenure = unsettled.clone().granted(*grant);
+            if let Some(waiter) = state.queue.pop() {
+                self.grant(key, state, tenure, waiter.thread);
+                return Settled { warning, granted: Some(waiter) };
+            }
+        }
+        state.phase = Phase::Waiting { unsettled };
+        self.retry_at(key, due);
+        Settled { warning, granted: None }
+    }
+}
+
+/// What is to be done after settling in `Waiting`, when the mutex is released.
+#[must_use]
+pub(super) struct Settled {
+    warning: Option<String>,
+    /// Who is to be woken, because the lock came at the last moment.
+    granted: Option<Arc<Waiter>>,
+}
+
+impl Settled {
+    pub(super) fn tell(self) {
+        if let Some(waiter) = self.granted {
+            waiter.parked.notify_one();
+        }
+        if let Some(warning) = self.warning {
+            log::warn!(ACQUIRE, "{warning}");
+        }
+    }
+}
+
+pub(crate) fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
+}
+
+impl Answer {
+    /// Whether this is a failure that a blocking `lock()` does not wait out. Before the store's first answer that is
+    /// every failure: then the address or the password is more likely wrong than the server down.
+    pub(super) fn is_refusal(&self, core: &Core) -> bool {
+        match self {
+            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn into_unsettled(self) -> Option<Unsettled> {
+        match self {
+            Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
+            Self::Gone { .. } | Self::Acquired(_) => None,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a program holds: generators, locks, guards.
+
+mod generator;
+mod guard;
+mod holding;
+mod owned_guard;
+pub(crate) mod properties;
+mod reentrant;
+mod scoped;
+mod unguarded;
+
+pub use generator::{DLockGenerator, GeneratorBuilder};
+pub use guard::DLockGuard;
+pub use owned_guard::OwnedDLockGuard;
+pub use reentrant::{DistributedReentrantLock, Holder, LockState};
+pub use unguarded::UnguardedLock;

@@ -1,0 +1,10 @@
+//! What a client knows of a key, as data: no store is asked here, no thread is started, and nothing is known of clients.
+
+pub(crate) mod hold;
+pub(crate) mod key;
+pub(crate) mod locker;
+pub(crate) mod machine;
+pub(crate) mod owner;
+pub(crate) mod queue;
+pub(crate) mod tenure;
+pub(crate) mod tokens;
