@@ -90,7 +90,7 @@ impl Visitor {
         if act.is_guest() {
             self.world.guest_leaves();
         }
-        self.world.look(self.lock.local_key(), self.lock.client().is_closed());
+        self.world.look(self.lock.local_key(), || self.lock.client().is_closed());
     }
 
     fn stay(&self, act: Act, guard: DLockGuard<'_>) {

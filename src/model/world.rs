@@ -79,9 +79,11 @@ impl Scenario {
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
             time::run(pace, || {
-                let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core.upgrade())));
+                let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core)));
                 let keys: Vec<_> = keys.collect();
-                keys.iter().for_each(|(key, core)| seen.look(key, core.as_deref().is_none_or(Core::is_closed)));
+                // Only where it matters: while it looks, the core lives.
+                let is_closed = |core: &Weak<Core>| core.upgrade().is_none_or(|core| core.is_closed());
+                keys.iter().for_each(|(key, core)| seen.look(key, || is_closed(core)));
                 let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state()));
                 assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());
             });
@@ -141,10 +143,10 @@ impl World {
     }
 
     /// Looks at the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
-    pub(crate) fn look(&self, key: &Key, is_closed: bool) {
+    pub(crate) fn look(&self, key: &Key, is_closed: impl FnOnce() -> bool) {
         let state = key.state();
         let wrong = match &state.phase {
-            Phase::Idle if !state.queue.is_empty() && !is_closed => Some("idle, and threads wait"),
+            Phase::Idle if !state.queue.is_empty() && !is_closed() => Some("idle, and threads wait"),
             Phase::Waiting { .. } if state.queue.is_empty() => Some("waits for nobody"),
             Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
                 Some("waits for what it was given")

@@ -244,6 +244,7 @@ impl<L: Line> Lane<L> {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
+        self.left_since.store(0, Ordering::Relaxed);
         self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {

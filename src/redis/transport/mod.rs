@@ -184,8 +184,8 @@ impl<L: Line> Transport<L> {
     }
 
     fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
-        self.write_left(at);
         let deadline = deadline_in(limit, at);
+        let at = if self.write_left(at) { now() } else { at };
         let call = Arc::new(Pending::new(packed, passage));
         self.lanes[lane].begin(&call, at, deadline, true);
         self.finish(lane, &call, deadline, limit, false)
@@ -245,17 +245,17 @@ impl<L: Line> Transport<L> {
     /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let call = Arc::new(Pending::posted(packed, passage, callback));
         let at = now();
         self.write_left(at);
+        let call = Arc::new(Pending::posted(packed, passage, callback));
         let is_left = self.lanes[lane].post(&call, deadline_in(limit, at));
         self.note_unsent(lane);
         is_left
     }
 
-    /// Writes the posted calls that were left to callers who do not get on.
-    fn write_left(&self, at: Instant) {
-        self.lanes[..CALLERS].iter().for_each(|lane| lane.write_left(at));
+    /// Writes the posted calls that were left to callers who do not get on; whether there were any.
+    fn write_left(&self, at: Instant) -> bool {
+        self.lanes[..CALLERS].iter().filter(|lane| lane.write_left(at)).count() > 0
     }
 
     /// A call may not have been sent. If its lane has no connection, and another lane has one, calls keep to the connections that are

@@ -47,18 +47,21 @@ impl<L: Line> Lane<L> {
     }
 
     /// Writes what is queued if a posted call was left that the writer has not written for long: other threads have its core.
-    /// Any caller may do so, also one of another connection. Does not wait.
-    pub(crate) fn write_left(&self, at: Instant) {
+    /// Any caller may do so, also one of another connection. Waits neither for room in the socket nor for the state; returns whether it wrote.
+    pub(crate) fn write_left(&self, at: Instant) -> bool {
         let since = self.left_since.load(Ordering::Relaxed);
         if since == 0 || !is_left_long(Duration::from_nanos(self.nanos(at).saturating_sub(since))) {
-            return;
+            return false;
         }
+        // Who has the state may be put off its core, and another caller comes by soon.
+        let Some(mut state) = self.state.try_lock() else { return false };
         // One caller is enough. If somebody writes already, that one goes on until the queue is empty.
         self.left_since.store(0, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        if state.take_idle_role() && !mutant!(TakesLeftAndLeaves) {
+        let writes = state.has_work() && (!state.writing || state.take_idle_role());
+        if writes && !mutant!(TakesLeftAndLeaves) {
             drop(self.write_left_over(state));
         }
+        writes
     }
 
     /// Waits until somebody else has written a posted call, or writes it.

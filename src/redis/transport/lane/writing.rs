@@ -33,9 +33,12 @@ impl<L: Line> Lane<L> {
             return state;
         }
         if state.writing && !was_appointed {
-            // Who gives way is waiting for no more than those that are here by now.
-            let is_enough = claim == Claim::AtOnce || !state.lacks_callers();
-            if !is_enough || !std::mem::take(&mut state.gathering) {
+            let takes_over = match claim {
+                Claim::AtOnce => state.take_idle_role(),
+                // Who gives way is waiting for no more than those that are here by now.
+                _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
+            };
+            if !takes_over {
                 return state;
             }
             if mutant!(TakesOverAndLeaves) {
@@ -121,9 +124,16 @@ impl<L: Line> Lane<L> {
         state.writes_once = true;
         let role = Role::writing(self, None);
         let at = now();
-        let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
+        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
         let mut state = match idle {
-            Some((_, Ok(()))) => self.write_once(state, at, at),
+            Some((_, Ok(()))) => {
+                let state = self.write_once(state, at, at);
+                // What was left or is to be repeated meanwhile: its caller relied on who writes.
+                let goes_on = !mutant!(LeavesToOneWrite)
+                    && state.has_posted()
+                    && state.session.as_ref().is_some_and(|session| !session.has_backlog);
+                if goes_on { self.write_once(state, at, at) } else { state }
+            }
             Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
             None if self.begin_connect(&mut state).is_ok() => state,
             None => {

@@ -178,6 +178,11 @@ impl Party {
     }
 
     fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool) {
+        if let [(key, 1)] = parts
+            && !or_break
+        {
+            return self.call_one(*key, limit);
+        }
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
@@ -204,6 +209,18 @@ impl Party {
             }
             self.answered(*call);
         }
+    }
+
+    fn call_one(&self, key: u8, limit: Limit) {
+        let call = self.enter(key, 1, limit);
+        let mut packed = crate::redis::script::Packed::default();
+        packed.bytes.extend_from_slice(&command(call, 0, key));
+        packed.slack_at.push(SLACK_AT);
+        packed.replies = 1;
+        let answer = self.transport.call(mark(key), packed, limit.time());
+        self.sent(call);
+        self.answer(call, 0, answer.map(|(value, _)| value));
+        self.answered(call);
     }
 
     fn post(&self, key: u8, limit: Limit) {
