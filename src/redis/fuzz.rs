@@ -1,15 +1,15 @@
 //! The targets that read what comes from a server, or leads to one: see [`crate::fuzz`].
 
-use super::address::{Address, Place};
 use super::builder::RedisBuilder;
-use super::classify::{classify, is_no_master, is_noscript};
-use super::frame::Framer;
-use super::handshake::check_hello;
 use super::inbox::payload;
-use super::link::decode;
-use super::mask::{KNOWN, decoded, find_password, is_scheme};
-use super::message;
-use super::reply::{HIGHEST_NUMBER, inspection, outcome};
+use super::net::address::{Address, Place};
+use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::frame::Framer;
+use super::net::handshake::check_hello;
+use super::net::mask::{KNOWN, decoded, find_password, is_scheme};
+use super::net::resp::decode;
+use super::script::message;
+use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
 use crate::error::{BackendFailure, Error};
 use crate::fuzz::trees::{encode, grow};
 use crate::fuzz::{Target, assert_plain, assert_plain_error};

@@ -2,16 +2,17 @@
 //!
 //! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
 
-use super::address::Address;
 use super::builder::RedisBuilder;
-use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
-use super::keys::{inbox_channel, queue_key};
-use super::link::Endpoint;
+use super::net::address::Address;
+use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::endpoint::Endpoint;
+use super::net::resp::Packed;
 use super::plain::{Calm, GivenUp};
-use super::reply;
-use super::request::{self, Texts};
-use super::script::{Call, Packed};
+use super::script::keys::{inbox_channel, queue_key};
+use super::script::reply;
+use super::script::request::{self, Texts};
+use super::script::scripts::Call;
 use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
@@ -122,7 +123,7 @@ impl RedisLockProcessor {
     ) -> Vec<Reply> {
         let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| packed.push(call, full_text));
+            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
     }
@@ -188,7 +189,7 @@ impl RedisLockProcessor {
         let mark = Mark::of(call.keys[0]);
         let send = |full_text: bool, limit: Duration| {
             let mut packed = Packed::for_one();
-            packed.push(&call, full_text);
+            call.pack(&mut packed, full_text);
             self.transport.call(mark, packed, limit)
         };
         let mut reply = send(false, limit);
@@ -292,7 +293,7 @@ impl LockProcessor for RedisLockProcessor {
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
-        packed.push(&texts.call(&request), false);
+        texts.call(&request).pack(&mut packed, false);
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {

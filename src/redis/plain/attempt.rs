@@ -5,7 +5,7 @@ use crate::error::{BackendFailure, Error};
 use crate::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, LockProcessor, Outcome, ReleaseRequest, Request,
 };
-use crate::redis::classify::is_no_master;
+use crate::redis::net::classify::is_no_master;
 use crate::redis::processor::{RedisLockProcessor, mismatch};
 use crate::redis::transport::Mark;
 use std::sync::atomic::Ordering;

@@ -31,11 +31,11 @@
 
 mod attempt;
 
-use super::classify::classify;
-use super::keys::{FENCE, queue_key};
-use super::reply::HIGHEST_NUMBER;
-use super::request::millis;
-use super::script::Packed;
+use super::net::classify::classify;
+use super::net::resp::Packed;
+use super::script::keys::{FENCE, queue_key};
+use super::script::reply::HIGHEST_NUMBER;
+use super::script::request::millis;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
 use crate::log;

@@ -30,8 +30,8 @@ mod pending;
 mod proof;
 mod routes;
 
-use super::link::Endpoint;
-use super::script::Packed;
+use super::net::endpoint::Endpoint;
+use super::net::resp::Packed;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
