@@ -2,7 +2,7 @@
 //!
 //! | target | its bytes are | reader |
 //! |---|---|---|
-//! | `url` | a URL | `redis/net/address.rs`, `redis/net/mask.rs` |
+//! | `url` | a URL | `redis/net/address.rs` |
 //! | `properties` | the text of `config-dlock.properties` | `properties.rs` |
 //! | `locker` | a host name, and a holder's value | `locker.rs` |
 //! | `message` | what was published to an inbox | `redis/script/message.rs` |

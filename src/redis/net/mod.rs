@@ -18,7 +18,6 @@ pub(super) mod endpoint;
 pub(super) mod frame;
 pub(super) mod handshake;
 pub(super) mod link;
-pub(super) mod mask;
 pub(super) mod resp;
 pub(super) mod socket;
 #[cfg(feature = "tls")]
