@@ -30,6 +30,7 @@
 //! and no second round trip is necessary.
 
 mod attempt;
+mod given_up;
 
 use super::net::classify::classify;
 use super::net::resp::Packed;
@@ -38,20 +39,17 @@ use super::script::reply::HIGHEST_NUMBER;
 use super::script::request::millis;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
-use crate::log;
 use crate::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
-use crate::sync::Mutex;
 use ::redis::Value;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub(super) use given_up::GivenUp;
 
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
 
 /// The holder of a key that was busy when it was to be taken, and free when its holder was asked for.
 const GONE: &str = "(released meanwhile)";
-
-/// As many lockers of which a release is unanswered as the clean-up list takes.
-const MOST_GIVEN_UP: usize = 65_536;
 
 /// What the four commands found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +67,6 @@ pub(super) enum Found {
 /// Which keys are likely to be free, by what was last heard of them.
 #[derive(Debug)]
 pub(super) struct Calm(Vec<AtomicU8>);
-
-/// Lockers of plain attempts whose release has no answer: they must not come to hold any more.
-#[derive(Debug, Default)]
-pub(super) struct GivenUp {
-    lockers: Mutex<Vec<String>>,
-    any: AtomicBool,
-}
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
@@ -116,33 +107,6 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
             }
         }
         _ => Ok(Found::Doubtful),
-    }
-}
-
-impl GivenUp {
-    pub(super) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has(&self, locker: &str) -> bool {
-        self.lockers.lock().iter().any(|other| other == locker)
-    }
-
-    pub(super) fn add(&self, locker: &str) {
-        let mut lockers = self.lockers.lock();
-        if lockers.len() >= MOST_GIVEN_UP {
-            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {:?} is forgotten", lockers[0]);
-            lockers.remove(0);
-        }
-        lockers.push(locker.to_owned());
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// A release of the locker was answered.
-    pub(super) fn remove(&self, locker: &str) {
-        let mut lockers = self.lockers.lock();
-        lockers.retain(|other| other != locker);
-        self.any.store(!lockers.is_empty(), Ordering::Release);
     }
 }
 
