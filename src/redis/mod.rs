@@ -3,19 +3,22 @@
 //! ```text
 //!   builder ─▶ processor ─▶ plain, inbox        requests in, outcomes out
 //!                  │          │     │
-//!                  ▼          ▼     │
-//!              transport    script  │          who waits for what; what is asked, and what the answer says
-//!                  │          │     │
 //!                  ▼          ▼     ▼
-//!                         net                  one connection: bytes out, values in
+//!              transport    script             who waits for what; what is asked, and what the answer says
+//!                  │          │
+//!                  ▼          ▼
+//!                     net                      one connection: bytes out, values in
 //! ```
+//!
+//! No room names one above it. Two pairs of files name each other, because one type is in both: `builder.rs` and `processor.rs`
+//! (the store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
 //!
 //! | room | holds |
 //! |---|---|
 //! | `net/` | a URL, sockets, TLS, the handshake, RESP, the classes of errors |
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
 //! | `transport/` | calls of many threads on a few connections, each with a deadline |
-//! | `plain/` | the first question about a key that is likely to be free, without a script |
+//! | `plain/` | the first question about a key that is likely to be free, without a script; when a number may be believed |
 //! | `processor.rs`, `builder.rs`, `inbox.rs` | the store, its settings, its messages |
 //! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!

@@ -8,7 +8,7 @@ use super::net::address::Address;
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
-use super::plain::{Calm, GivenUp};
+use super::plain::{Calm, GivenUp, Proofs};
 use super::script::keys::{inbox_channel, queue_key};
 use super::script::reply;
 use super::script::request::{self, Texts};
@@ -40,6 +40,7 @@ pub struct RedisLockProcessor {
     pub(super) knows_release: Arc<AtomicBool>,
     /// Whether the answer to a posted release said that the server is no master.
     pub(super) is_demoted: Arc<AtomicBool>,
+    pub(super) proofs: Proofs,
     pub(super) calm: Arc<Calm>,
     pub(super) given_up: GivenUp,
 }
@@ -75,6 +76,7 @@ impl RedisLockProcessor {
             io_timeout,
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),
+            proofs: Proofs::new(),
             calm: Arc::new(Calm::new()),
             given_up: GivenUp::default(),
         }
@@ -204,11 +206,11 @@ impl RedisLockProcessor {
     fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
         let (value, epoch) = reply?;
         if is_no_master(&value) {
-            self.transport.mark_unnumbered();
+            self.proofs.end_all(&self.transport);
         }
         let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
         if let Some(number) = reply::number_of(&outcome) {
-            self.transport.mark_numbered(epoch, number, sent_at);
+            self.proofs.note(&self.transport, epoch, number, sent_at);
         }
         self.calm.note(Mark::of(request::key_of(request)), &outcome);
         Ok(outcome)

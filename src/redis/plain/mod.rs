@@ -14,7 +14,7 @@
 //!   So the number was issued within the tenure: after those of all tenures before it, before those of all after it. An
 //!   `INCR` that comes late, after the key was lost, is followed by a `GET` that tells so, and its number is never shown. (In
 //!   `MULTI` and `EXEC` the three would need no `GET`, and cost the server more, and two more rights.)
-//! * *The number is believed under a proof alone* (`transport/proof.rs`); else a script issues one.
+//! * *The number is believed under a proof alone* (`trust.rs`); else a script issues one.
 //! * *A success in a queue's presence is none*: the key was free because a lease had ended, or for pollers. The locker is
 //!   released, which hands the key over, and asks by the script, which puts it at the queue's end.
 //! * *Whatever else is not as it should be* (a `SET` that was executed, with an error after it) is released, too, and the
@@ -28,9 +28,17 @@
 //! lasts. For an asker that waits, the script is asked next, to give it a place in the queue, but only where the limit leaves
 //! time for that; and without an answer the key is busy all the same. Where a key was busy of late, the script asks at once,
 //! and no second round trip is necessary.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the commands, what their replies mean, which keys are likely to be free |
+//! | `attempt.rs` | an attempt from beginning to end |
+//! | `trust.rs` | when a number may be believed that no script has compared with the clock |
+//! | `given_up.rs` | the lockers whose release has no answer |
 
 mod attempt;
 mod given_up;
+mod trust;
 
 use super::net::classify::classify;
 use super::net::resp::Packed;
@@ -44,6 +52,7 @@ use ::redis::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 pub(super) use given_up::GivenUp;
+pub(super) use trust::Proofs;
 
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
