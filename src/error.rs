@@ -15,7 +15,7 @@ pub enum Error {
     InvalidConfig {
         /// Which setting.
         what: &'static str,
-        /// The value as it was given (a password in it is masked).
+        /// The value as it was given. Of a URL at most the scheme: the rest may contain a password.
         value: String,
         /// What to do about it.
         hint: String,

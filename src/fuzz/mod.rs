@@ -2,14 +2,14 @@
 //!
 //! | target | its bytes are | reader |
 //! |---|---|---|
-//! | `url` | a URL | `redis/address.rs`, `redis/mask.rs` |
+//! | `url` | a URL | `redis/net/address.rs` |
 //! | `properties` | the text of `config-dlock.properties` | `properties.rs` |
 //! | `locker` | a host name, and a holder's value | `locker.rs` |
-//! | `message` | what was published to an inbox | `redis/message.rs` |
-//! | `reply` | a script, and a tree of values as its reply | `redis/reply.rs` |
-//! | `resp` | what a server sent | `redis/frame.rs`, and all that reads replies |
-//! | `error` | the line of an error reply | `redis/classify.rs` |
-//! | `hello` | the answer to `HELLO` | `redis/handshake.rs` |
+//! | `message` | what was published to an inbox | `redis/script/message.rs` |
+//! | `reply` | a script, and a tree of values as its reply | `redis/script/reply.rs` |
+//! | `resp` | what a server sent | `redis/net/frame.rs`, and all that reads replies |
+//! | `error` | the line of an error reply | `redis/net/classify.rs` |
+//! | `hello` | the answer to `HELLO` | `redis/net/handshake.rs` |
 //!
 //! [`driver`] runs them in every `cargo test`, on stable, over the corpus in `tests/fuzz/corpus` and mutations of it; the crate in `tests/fuzz`
 //! hands the same functions to libFuzzer.

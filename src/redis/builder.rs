@@ -1,12 +1,12 @@
 //! Settings of a connection to Redis.
 
-use super::address::Address;
+use super::net::address::Address;
 #[cfg(feature = "tls")]
-use super::address::Place;
-use super::link::Endpoint;
+use super::net::address::Place;
+use super::net::endpoint::Endpoint;
+#[cfg(feature = "tls")]
+use super::net::tls::{Tls, TlsSettings};
 use super::processor::RedisLockProcessor;
-#[cfg(feature = "tls")]
-use super::tls::{Tls, TlsSettings};
 use crate::error::Error;
 use std::time::Duration;
 

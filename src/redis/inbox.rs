@@ -1,12 +1,12 @@
 //! A client's inbox: a connection of its own that has subscribed to one channel.
 
-use super::classify::classify;
-use super::keys::inbox_channel;
-use super::link::{Endpoint, Link};
-use super::message;
-use super::reply::shape;
-use super::script::Packed;
-use super::socket::Socket;
+use super::net::classify::classify;
+use super::net::endpoint::Endpoint;
+use super::net::link::Link;
+use super::net::resp::{Packed, shape};
+use super::net::socket::Socket;
+use super::script::keys::inbox_channel;
+use super::script::message;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{Inbox, InboxBreaker, Message};
 use ::redis::Value;
@@ -54,7 +54,7 @@ impl RedisInbox {
     ) -> Result<Self, Error> {
         let start = Instant::now();
         let end = start.checked_add(limit).unwrap_or_else(|| start + endpoint.connect_timeout + io_timeout);
-        let mut link = Link::open(endpoint, end.min(start + endpoint.connect_timeout))?;
+        let mut link = endpoint.connect(end.min(start + endpoint.connect_timeout))?;
         let deadline = end.min(Instant::now() + io_timeout);
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
         let mut packed = Packed::default();

@@ -1,37 +1,37 @@
 //! The store on a Redis server. It knows nothing of locks, only of the [`LockProcessor`](crate::LockProcessor) contract.
 //!
 //! ```text
-//!   processor ─ request ─▶ script ─▶ transport ─▶ call  (who waits for what)
-//!       │  └─── reply, classify ◀──────┘    └────▶ link ─▶ frame, dial, socket, tls, handshake
-//!     inbox ─ message ───────────────────────────▶ link
+//!   builder ─▶ processor ─▶ plain, inbox        requests in, outcomes out
+//!                  │          │     │
+//!                  ▼          ▼     ▼
+//!              transport    script             who waits for what; what is asked, and what the answer says
+//!                  │          │
+//!                  ▼          ▼
+//!                     net                      one connection: bytes out, values in
 //! ```
+//!
+//! No room names one above it. Two pairs of files name each other, because one type is in both: `builder.rs` and `processor.rs`
+//! (the store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
+//!
+//! | room | holds |
+//! |---|---|
+//! | `net/` | a URL, sockets, TLS, the handshake, RESP, the classes of errors |
+//! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
+//! | `transport/` | calls of many threads on a few connections, each with a deadline |
+//! | `plain/` | the first question about a key that is likely to be free, without a script; when a number may be believed |
+//! | `processor.rs`, `builder.rs`, `inbox.rs` | the store, its settings, its messages |
+//! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!
 //! The crate of the same name is always written `::redis` here.
 
-mod address;
 mod builder;
-mod classify;
-mod dial;
-mod frame;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod handshake;
 mod inbox;
-mod keys;
-mod link;
-mod mask;
-mod message;
+mod net;
 mod plain;
 mod processor;
-mod reply;
-mod request;
 mod script;
-mod slot;
-mod socket;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(feature = "tls")]
-mod tls_session;
 mod transport;
 
 pub use builder::RedisBuilder;

@@ -2,16 +2,17 @@
 //!
 //! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
 
-use super::address::Address;
 use super::builder::RedisBuilder;
-use super::classify::{classify, is_no_master, is_noscript};
 use super::inbox::RedisInbox;
-use super::keys::{inbox_channel, queue_key};
-use super::link::Endpoint;
-use super::plain::{Calm, GivenUp};
-use super::reply;
-use super::request::{self, Texts};
-use super::script::{Call, Packed};
+use super::net::address::Address;
+use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::endpoint::Endpoint;
+use super::net::resp::Packed;
+use super::plain::{Calm, GivenUp, Proofs};
+use super::script::keys::{inbox_channel, queue_key};
+use super::script::reply;
+use super::script::request::{self, Texts};
+use super::script::scripts::Call;
 use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
@@ -39,6 +40,7 @@ pub struct RedisLockProcessor {
     pub(super) knows_release: Arc<AtomicBool>,
     /// Whether the answer to a posted release said that the server is no master.
     pub(super) is_demoted: Arc<AtomicBool>,
+    pub(super) proofs: Proofs,
     pub(super) calm: Arc<Calm>,
     pub(super) given_up: GivenUp,
 }
@@ -74,6 +76,7 @@ impl RedisLockProcessor {
             io_timeout,
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),
+            proofs: Proofs::new(),
             calm: Arc::new(Calm::new()),
             given_up: GivenUp::default(),
         }
@@ -122,7 +125,7 @@ impl RedisLockProcessor {
     ) -> Vec<Reply> {
         let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| packed.push(call, full_text));
+            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
     }
@@ -188,7 +191,7 @@ impl RedisLockProcessor {
         let mark = Mark::of(call.keys[0]);
         let send = |full_text: bool, limit: Duration| {
             let mut packed = Packed::for_one();
-            packed.push(&call, full_text);
+            call.pack(&mut packed, full_text);
             self.transport.call(mark, packed, limit)
         };
         let mut reply = send(false, limit);
@@ -203,11 +206,11 @@ impl RedisLockProcessor {
     fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
         let (value, epoch) = reply?;
         if is_no_master(&value) {
-            self.transport.mark_unnumbered();
+            self.proofs.end_all(&self.transport);
         }
         let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
         if let Some(number) = reply::number_of(&outcome) {
-            self.transport.mark_numbered(epoch, number, sent_at);
+            self.proofs.note(&self.transport, epoch, number, sent_at);
         }
         self.calm.note(Mark::of(request::key_of(request)), &outcome);
         Ok(outcome)
@@ -292,7 +295,7 @@ impl LockProcessor for RedisLockProcessor {
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
-        packed.push(&texts.call(&request), false);
+        texts.call(&request).pack(&mut packed, false);
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {

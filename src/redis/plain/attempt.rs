@@ -5,7 +5,7 @@ use crate::error::{BackendFailure, Error};
 use crate::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, LockProcessor, Outcome, ReleaseRequest, Request,
 };
-use crate::redis::classify::is_no_master;
+use crate::redis::net::classify::is_no_master;
 use crate::redis::processor::{RedisLockProcessor, mismatch};
 use crate::redis::transport::Mark;
 use std::sync::atomic::Ordering;
@@ -25,19 +25,18 @@ impl RedisLockProcessor {
     ) -> Result<Option<AcquireOutcome>, Error> {
         let mark = Mark::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.transport.mark_unnumbered();
+            self.proofs.end_all(&self.transport);
         }
         if !self.calm.has(mark) {
             return Ok(None);
         }
-        let Some(way) = self.transport.proved_way(mark, limit) else { return Ok(None) };
-        let proof = way.proof;
+        let Some((way, proof)) = self.proofs.way(&self.transport, mark, limit) else { return Ok(None) };
         let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
         if replies.iter().any(is_no_master) {
-            self.transport.mark_unnumbered();
+            self.proofs.end_all(&self.transport);
         }
         match read(&replies, request).map_err(|e| self.address.hide(e))? {
-            Found::Taken(number) if self.transport.believes(proof, epoch, number) => {
+            Found::Taken(number) if self.proofs.believe(&self.transport, proof, epoch, number) => {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
             Found::Busy(holder) => {

@@ -14,7 +14,7 @@
 //!   So the number was issued within the tenure: after those of all tenures before it, before those of all after it. An
 //!   `INCR` that comes late, after the key was lost, is followed by a `GET` that tells so, and its number is never shown. (In
 //!   `MULTI` and `EXEC` the three would need no `GET`, and cost the server more, and two more rights.)
-//! * *The number is believed under a proof alone* (`transport/proof.rs`); else a script issues one.
+//! * *The number is believed under a proof alone* (`trust.rs`); else a script issues one.
 //! * *A success in a queue's presence is none*: the key was free because a lease had ended, or for pollers. The locker is
 //!   released, which hands the key over, and asks by the script, which puts it at the queue's end.
 //! * *Whatever else is not as it should be* (a `SET` that was executed, with an error after it) is released, too, and the
@@ -28,30 +28,37 @@
 //! lasts. For an asker that waits, the script is asked next, to give it a place in the queue, but only where the limit leaves
 //! time for that; and without an answer the key is busy all the same. Where a key was busy of late, the script asks at once,
 //! and no second round trip is necessary.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the commands, what their replies mean, which keys are likely to be free |
+//! | `attempt.rs` | an attempt from beginning to end |
+//! | `trust.rs` | when a number may be believed that no script has compared with the clock |
+//! | `given_up.rs` | the lockers whose release has no answer |
 
 mod attempt;
+mod given_up;
+mod trust;
 
-use super::classify::classify;
-use super::keys::{FENCE, queue_key};
-use super::reply::HIGHEST_NUMBER;
-use super::request::millis;
-use super::script::Packed;
+use super::net::classify::classify;
+use super::net::resp::Packed;
+use super::script::keys::{FENCE, queue_key};
+use super::script::reply::HIGHEST_NUMBER;
+use super::script::request::millis;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
-use crate::log;
 use crate::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
-use crate::sync::Mutex;
 use ::redis::Value;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+pub(super) use given_up::GivenUp;
+pub(super) use trust::Proofs;
 
 /// So many successes of the script make a key calm again: one that is busy every other time never is.
 const RESTLESS: u8 = 4;
 
 /// The holder of a key that was busy when it was to be taken, and free when its holder was asked for.
 const GONE: &str = "(released meanwhile)";
-
-/// As many lockers of which a release is unanswered as the clean-up list takes.
-const MOST_GIVEN_UP: usize = 65_536;
 
 /// What the four commands found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +76,6 @@ pub(super) enum Found {
 /// Which keys are likely to be free, by what was last heard of them.
 #[derive(Debug)]
 pub(super) struct Calm(Vec<AtomicU8>);
-
-/// Lockers of plain attempts whose release has no answer: they must not come to hold any more.
-#[derive(Debug, Default)]
-pub(super) struct GivenUp {
-    lockers: Mutex<Vec<String>>,
-    any: AtomicBool,
-}
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
@@ -116,33 +116,6 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
             }
         }
         _ => Ok(Found::Doubtful),
-    }
-}
-
-impl GivenUp {
-    pub(super) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has(&self, locker: &str) -> bool {
-        self.lockers.lock().iter().any(|other| other == locker)
-    }
-
-    pub(super) fn add(&self, locker: &str) {
-        let mut lockers = self.lockers.lock();
-        if lockers.len() >= MOST_GIVEN_UP {
-            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {:?} is forgotten", lockers[0]);
-            lockers.remove(0);
-        }
-        lockers.push(locker.to_owned());
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// A release of the locker was answered.
-    pub(super) fn remove(&self, locker: &str) {
-        let mut lockers = self.lockers.lock();
-        lockers.retain(|other| other != locker);
-        self.any.store(!lockers.is_empty(), Ordering::Release);
     }
 }
 

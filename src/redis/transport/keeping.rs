@@ -3,7 +3,7 @@
 use super::line::{Cuts, Hears, Line, Open, Speaks};
 use super::{CALLERS, KEEPER, Mark, Transport};
 use crate::error::{BackendFailure, Error};
-use crate::redis::script::Packed;
+use crate::redis::net::resp::Packed;
 use ::redis::Value;
 use parking_lot::{Condvar, Mutex};
 use std::io;

@@ -1,8 +1,9 @@
 //! What a lane needs of a connection. It has two halves, each used by one thread at a time, and can be cut by any.
 
 use crate::error::Error;
-use crate::redis::link::{Endpoint, Inbound, Link, Outbound};
-use crate::redis::socket::Socket;
+use crate::redis::net::endpoint::Endpoint;
+use crate::redis::net::link::{Inbound, Outbound};
+use crate::redis::net::socket::Socket;
 use ::redis::Value;
 use std::io;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl Line for Endpoint {
     type Cut = Arc<Socket>;
 
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
-        let link = Link::open(self, deadline)?;
+        let link = self.connect(deadline)?;
         let cut = link.socket();
         Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
     }

@@ -3,7 +3,6 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the processor sees |
-//! | `proof.rs` | which connections may be believed a number that no script has looked at |
 //! | `routes.rs` | that all which is under way about a key goes one way |
 //! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
 //! | `pending.rs` | one call under way |
@@ -27,12 +26,10 @@ mod line;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod pending;
-mod proof;
 mod routes;
 
-use super::link::Endpoint;
-use super::script::Packed;
-use crate::clock::Moment;
+use super::net::endpoint::Endpoint;
+use super::net::resp::Packed;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
@@ -42,14 +39,12 @@ use giving_way::GivingWay;
 use lane::{Lane, Settings};
 use line::Line;
 use pending::Pending;
-use proof::{Proofs, Worth};
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use pending::{Answer, Callback};
-pub(crate) use proof::Proof;
 pub(crate) use routes::Mark;
 
 /// The most connections that callers share.
@@ -58,8 +53,8 @@ const CALLERS: usize = 4;
 /// The lane of the renewals. No caller uses it.
 const KEEPER: usize = CALLERS;
 
-/// All lanes.
-const LANES: usize = CALLERS + 1;
+/// How many lanes there are. The epochs of lane `n` are those that leave the remainder `n` when divided by this.
+pub(crate) const LANES: usize = CALLERS + 1;
 
 /// After a failed attempt to open one more connection, this long none is tried: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
@@ -75,7 +70,6 @@ pub(crate) struct Transport<L: Line = Endpoint> {
     settings: Arc<Settings<L>>,
     lanes: [Arc<Lane<L>>; LANES],
     routes: Arc<Routes>,
-    proofs: Proofs,
     /// Until when no connection is opened where there is one.
     only_one_until: Mutex<Option<Instant>>,
     /// The process that opened it.
@@ -92,11 +86,12 @@ pub(crate) struct Batch {
     is_keeping: bool,
 }
 
-/// The way of a call about one key, on a connection whose numbers were proved of late.
-pub(crate) struct ProvedWay {
-    lane: usize,
+/// The way of a call about one key, on a connection that was written to of late.
+pub(crate) struct WarmWay {
+    pub(crate) lane: usize,
+    /// In which the call is written, unless a new one begins meanwhile.
+    pub(crate) epoch: u64,
     passage: Passage,
-    pub(crate) proof: Proof,
     /// When it was found.
     at: Instant,
 }
@@ -131,7 +126,6 @@ impl<L: Line> Transport<L> {
             lanes: std::array::from_fn(lane),
             settings,
             routes: Arc::new(Routes::new()),
-            proofs: Proofs::new(),
             only_one_until: Mutex::new(None),
             pid: std::process::id(),
         }
@@ -163,18 +157,18 @@ impl<L: Line> Transport<L> {
         values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
-    /// A way for commands about a key whose numbers may be believed, if there is one; it is used up by
+    /// A way for commands about a key on a connection that was written to of late, if the key's lane has one; it is used up by
     /// [`call_on`](Self::call_on).
-    pub(crate) fn proved_way(&self, mark: Mark, limit: Duration) -> Option<ProvedWay> {
+    pub(crate) fn warm_way(&self, mark: Mark, limit: Duration) -> Option<WarmWay> {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let at = now();
-        let proof = self.proofs.of(lane, self.lanes[lane].epoch_at(at)?)?;
-        Some(ProvedWay { lane, passage, proof, at })
+        let epoch = self.lanes[lane].epoch_at(at)?;
+        Some(WarmWay { lane, epoch, passage, at })
     }
 
     /// Sends commands that belong together, and waits for their replies, at most `limit`: all of them, and the connection that
     /// they came on.
-    pub(crate) fn call_on(&self, way: ProvedWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
+    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
         let answer = self.exchange(way.lane, way.passage, packed, way.at, limit);
         if answer.values.len() < replies {
@@ -273,29 +267,23 @@ impl<L: Line> Transport<L> {
         self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
-    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
-    /// lag a little, and for a while numbers that no script has looked at may be believed.
-    pub(crate) fn mark_numbered(&self, epoch: u64, number: u64, sent_at: Moment) {
-        self.proofs.prove(epoch, number, sent_at, || self.lanes[epoch as usize % LANES].mark_numbered(epoch));
+    /// Remembers that a fence number was read in that epoch: its next calls may let the fence lag a little.
+    pub(crate) fn mark_numbered(&self, epoch: u64) {
+        self.lane_of(epoch).mark_numbered(epoch);
     }
 
-    /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
-    /// issued numbers since; or the fence was lost.
+    /// Forgets on all connections that fence numbers were read.
     pub(crate) fn mark_unnumbered(&self) {
-        self.proofs.end(|| self.lanes.iter().for_each(|lane| lane.mark_unnumbered()));
+        self.lanes.iter().for_each(|lane| lane.mark_unnumbered());
     }
 
-    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
-    /// be shown. One that is not above those before it ends all proofs.
-    pub(crate) fn believes(&self, proof: Proof, epoch: u64, number: u64) -> bool {
-        if self.lanes[epoch as usize % LANES].is_deposed(epoch) {
-            return false;
-        }
-        let worth = self.proofs.judge(proof, epoch, number);
-        if worth == Worth::Fallen {
-            self.mark_unnumbered();
-        }
-        worth == Worth::Believed
+    /// Whether the server has said in that epoch, or later on the same lane, that it is no master.
+    pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
+        self.lane_of(epoch).is_deposed(epoch)
+    }
+
+    fn lane_of(&self, epoch: u64) -> &Lane<L> {
+        &self.lanes[epoch as usize % LANES]
     }
 
     /// Whether the server has ever answered.

@@ -18,8 +18,8 @@
 use super::routes::Passage;
 use crate::error::Error;
 use crate::log;
-use crate::redis::classify::is_noscript;
-use crate::redis::script::Packed;
+use crate::redis::net::classify::is_noscript;
+use crate::redis::net::resp::Packed;
 use crate::sync::{Condvar, Mutex, contain, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};

@@ -135,6 +135,17 @@ fn connections_that_fail() {
         format!("{user}:{password}@host"),
         format!("unix:///run/r.sock?db=x&user={user}&pass=a&pass={password}"),
         format!("unix:///run/r.sock%3Fpass={password}"),
+        // In a place of each kind: nothing of a URL that cannot be used is shown.
+        format!("{password}://{user}"),
+        format!("{password}:{user}"),
+        format!("redis://{password}:port"),
+        format!("redis://{user}.host/{password}"),
+        format!("redis://host:{password}/0"),
+        format!("redis://{user}/?{password}=1"),
+        format!("redis://{user}/0#{password}"),
+        format!("redis://host/?protocol={password}"),
+        format!("unix://{user}/{password}"),
+        format!("unix:///{user}/{password}%00"),
     ] {
         refused(DLockGenerator::connect(&url));
         refused(RedisLockProcessor::builder(&url));

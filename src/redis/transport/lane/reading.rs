@@ -5,7 +5,7 @@ use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::role::Role;
 use super::{Lane, Woken, overdue_by};
-use crate::redis::classify::is_no_master;
+use crate::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
 use ::redis::Value;

@@ -7,7 +7,7 @@ use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
-use crate::redis::link::KEPT;
+use crate::redis::net::link::KEPT;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
 use std::io;

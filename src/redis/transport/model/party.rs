@@ -225,7 +225,7 @@ impl Party {
 
     fn post(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
-        let mut packed = crate::redis::script::Packed::default();
+        let mut packed = crate::redis::net::resp::Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.bytes[0] = POSTED;
         packed.slack_at.push(SLACK_AT);

@@ -114,43 +114,11 @@ fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::redis::link::decode;
-    use ::redis::Value;
+    use crate::redis::net::resp::decode;
+    use crate::redis::net::resp::tests::{encode, values};
     use proptest::prelude::*;
-
-    /// Writes a value as a server does.
-    pub(in crate::redis) fn encode(value: &Value, out: &mut Vec<u8>) {
-        match value {
-            Value::Nil => out.extend(b"$-1\r\n"),
-            Value::Int(n) => out.extend(format!(":{n}\r\n").bytes()),
-            Value::Okay => out.extend(b"+OK\r\n"),
-            Value::SimpleString(s) => out.extend(format!("+{s}\r\n").bytes()),
-            Value::BulkString(b) => {
-                out.extend(format!("${}\r\n", b.len()).bytes());
-                out.extend(b);
-                out.extend(b"\r\n");
-            }
-            Value::Array(items) => {
-                out.extend(format!("*{}\r\n", items.len()).bytes());
-                items.iter().for_each(|item| encode(item, out));
-            }
-            other => unreachable!("{other:?} is not RESP2"),
-        }
-    }
-
-    pub(in crate::redis) fn values() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Nil),
-            Just(Value::Okay),
-            any::<i64>().prop_map(Value::Int),
-            "[a-z ]{0,20}".prop_map(Value::SimpleString),
-            proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..40)
-                .prop_map(Value::BulkString),
-        ];
-        leaf.prop_recursive(4, 32, 5, |inner| proptest::collection::vec(inner, 0..5).prop_map(Value::Array))
-    }
 
     proptest! {
         #[test]

@@ -8,15 +8,15 @@
 //!
 //! A server can stop being a master, let another one issue numbers, and be a master again, without closing a connection. It
 //! refuses every command in between, and a refusal ends the proof. Where no command was sent in between, nobody sees it. So a
-//! proof holds for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `lane.rs`),
+//! proof holds for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`),
 //! and with a refusal, also one that is answered to a caller that has left. The first number of the next epoch is a script's,
 //! without slack. What stays unseen is a server that is no master for less than that and the time of a command's way.
 //!
 //! A proof ends with its second, with its epoch, when the server says that it is, or was, no master, and with a
 //! number that is not above those before it. Numbers sent for before such an end, by a script or not, begin no new one.
 
-use super::LANES;
 use crate::clock::{Clock, Moment, SystemClock};
+use crate::redis::transport::{LANES, Mark, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const STALE: Duration = Duration::from_secs(2);
 
 /// What is known of the numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Proof {
+pub(super) struct Proof {
     /// The epoch of the connection.
     epoch: u64,
     /// The highest number that was read in it.
@@ -41,7 +41,7 @@ pub(crate) struct Proof {
 
 /// What a number is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worth {
+enum Worth {
     /// It may be shown.
     Believed,
     /// Its proof is over.
@@ -52,7 +52,7 @@ pub(super) enum Worth {
 
 /// The proofs of all lanes.
 #[derive(Debug)]
-pub(super) struct Proofs(Mutex<State>);
+pub(in crate::redis) struct Proofs(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -63,13 +63,45 @@ struct State {
 }
 
 impl Proofs {
-    pub(super) fn new() -> Self {
+    pub(in crate::redis) fn new() -> Self {
         Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
+    }
+
+    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
+    /// lag a little, and for a while numbers that no script has looked at may be believed.
+    pub(in crate::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
+        self.prove(epoch, number, sent_at, || transport.mark_numbered(epoch));
+    }
+
+    /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
+    /// issued numbers since; or the fence was lost.
+    pub(in crate::redis) fn end_all(&self, transport: &Transport) {
+        self.end(|| transport.mark_unnumbered());
+    }
+
+    /// A way for commands about a key whose numbers may be believed, if there is one.
+    pub(super) fn way(&self, transport: &Transport, mark: Mark, limit: Duration) -> Option<(WarmWay, Proof)> {
+        let way = transport.warm_way(mark, limit)?;
+        let proof = self.of(way.lane, way.epoch)?;
+        Some((way, proof))
+    }
+
+    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
+    /// be shown. One that is not above those before it ends all proofs.
+    pub(super) fn believe(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
+        if transport.is_deposed(epoch) {
+            return false;
+        }
+        let worth = self.judge(proof, epoch, number);
+        if worth == Worth::Fallen {
+            self.end_all(transport);
+        }
+        worth == Worth::Believed
     }
 
     /// Takes in a number that a script issued, sent for at that moment, and does what follows from it, unless it was sent for
     /// before all proofs were ended: then it proves nothing. An [`end`](Self::end) comes before both or after both.
-    pub(super) fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
+    fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
             return;
@@ -88,7 +120,7 @@ impl Proofs {
     }
 
     /// The proof of a lane, if a number may be asked for under it in this epoch.
-    pub(super) fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
+    fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
         self.of_at(lane, epoch, SystemClock.now())
     }
 
@@ -101,7 +133,7 @@ impl Proofs {
     }
 
     /// Judges a number that was asked for under a proof, and whose call was written in that epoch.
-    pub(super) fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
+    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
         self.judge_at(asked, epoch, number, SystemClock.now())
     }
 
@@ -125,7 +157,7 @@ impl Proofs {
     }
 
     /// Ends all proofs, and what followed from them.
-    pub(super) fn end(&self, then: impl FnOnce()) {
+    fn end(&self, then: impl FnOnce()) {
         self.end_at(SystemClock.now(), then);
     }
 

@@ -1,16 +1,13 @@
 //! The Lua scripts, with their shared chunks spliced in, and how a call of one is packed into bytes.
 
+use crate::redis::net::resp::Packed;
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::Lazy;
-use std::ops::Range;
 
-const ISSUE: &str = include_str!("../../scripts/issue.lua");
-const HAND_OVER: &str = include_str!("../../scripts/hand_over.lua");
-const ENQUEUE: &str = include_str!("../../scripts/enqueue.lua");
-
-/// The placeholder of the fence's slack, whatever it will be: five digits, so that it can be patched in place.
-const SLACK_PLACEHOLDER: &str = "00000";
+const ISSUE: &str = include_str!("../../../scripts/issue.lua");
+const HAND_OVER: &str = include_str!("../../../scripts/hand_over.lua");
+const ENQUEUE: &str = include_str!("../../../scripts/enqueue.lua");
 
 /// What the scripts check before they change a key, and mutants do not.
 const COMPARE: &str = "if holder == ARGV[1] then";
@@ -23,10 +20,10 @@ pub(crate) struct Script {
     sha: String,
 }
 
-pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/acquire.lua")));
-pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/poll.lua")));
+pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../scripts/acquire.lua")));
+pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../scripts/poll.lua")));
 pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
-    let source = include_str!("../../scripts/extend.lua");
+    let source = include_str!("../../../scripts/extend.lua");
     if mutant!(ExtendsWithoutCompare) {
         let mistaken = "if true then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
         return Script::new(&source.replacen(COMPARE, mistaken, 1));
@@ -34,14 +31,14 @@ pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
     Script::new(source)
 });
 pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
-    let source = include_str!("../../scripts/release.lua");
+    let source = include_str!("../../../scripts/release.lua");
     if mutant!(DeletesWithoutCompare) {
         return Script::new(&source.replacen(COMPARE_ARGS, "if holder then", 1));
     }
     Script::new(source)
 });
-pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/probe.lua")));
-pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../scripts/inspect.lua")));
+pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../scripts/probe.lua")));
+pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../scripts/inspect.lua")));
 
 impl Script {
     fn new(source: &str) -> Self {
@@ -98,98 +95,32 @@ pub(crate) enum Slack {
     In(usize),
 }
 
-/// Packed commands, back to back.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Packed {
-    pub(crate) bytes: Vec<u8>,
-    /// How many replies they will have.
-    pub(crate) replies: usize,
-    /// Where the five digits of a slack stand in `bytes`.
-    pub(crate) slack_at: Vec<usize>,
-    /// The last script that was added by its hash, and where the hash stands in `bytes` with its command's name.
-    hashed: Option<(&'static Script, Range<usize>)>,
-}
-
-impl Packed {
-    /// Room for one call.
-    pub(crate) fn for_one() -> Self {
-        Self { bytes: Vec::with_capacity(320), ..Self::default() }
-    }
-
-    /// Adds a call as `EVALSHA`, or with the full text.
-    pub(crate) fn push(&mut self, call: &Call<'_>, full_text: bool) {
-        self.array(3 + call.key_count + call.arg_count + usize::from(call.slack == Slack::Last));
+impl Call<'_> {
+    /// Adds the call to `packed`, as `EVALSHA`, or with the script's full text.
+    pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
+        packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
         if full_text {
-            self.bulk("EVAL");
-            self.bulk(&call.script.text);
+            packed.full_text(&self.script.text);
         } else {
-            let start = self.bytes.len();
-            self.bulk("EVALSHA");
-            self.bulk(&call.script.sha);
-            self.hashed = Some((call.script, start..self.bytes.len()));
+            packed.hash(&self.script.sha, &self.script.text);
         }
-        self.bulk(match call.key_count {
+        packed.bulk(match self.key_count {
             1 => "1",
             2 => "2",
             3 => "3",
             _ => "4",
         });
-        call.keys[..call.key_count].iter().for_each(|key| self.bulk(key));
-        for (i, arg) in call.args[..call.arg_count].iter().enumerate() {
-            if call.slack == Slack::In(i) {
-                self.bulk_with_slack(arg, " ");
+        self.keys[..self.key_count].iter().for_each(|key| packed.bulk(key));
+        for (i, arg) in self.args[..self.arg_count].iter().enumerate() {
+            if self.slack == Slack::In(i) {
+                packed.bulk_with_slack(arg, " ");
             } else {
-                self.bulk(arg);
+                packed.bulk(arg);
             }
         }
-        if call.slack == Slack::Last {
-            self.bulk_with_slack("", "");
+        if self.slack == Slack::Last {
+            packed.bulk_with_slack("", "");
         }
-    }
-
-    /// Puts the full text in the place of the hash of a call that is alone here.
-    pub(crate) fn spell_out(&mut self) {
-        let Some((script, hash)) = self.hashed.take() else { return };
-        let mut spelt = Self { bytes: self.bytes[..hash.start].to_vec(), ..Self::default() };
-        spelt.bulk("EVAL");
-        spelt.bulk(&script.text);
-        let longer = spelt.bytes.len() - hash.end;
-        spelt.bytes.extend_from_slice(&self.bytes[hash.end..]);
-        self.bytes = spelt.bytes;
-        self.slack_at.iter_mut().for_each(|at| *at += longer);
-    }
-
-    /// Adds a command of plain words.
-    pub(crate) fn words(&mut self, words: &[&str]) {
-        self.array(words.len());
-        words.iter().for_each(|word| self.bulk(word));
-    }
-
-    fn array(&mut self, elements: usize) {
-        self.replies += 1;
-        self.header(b'*', elements);
-    }
-
-    fn bulk(&mut self, text: &str) {
-        self.header(b'$', text.len());
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.bytes.extend_from_slice(b"\r\n");
-    }
-
-    /// A text, a mark, and the slack, whose place is noted.
-    fn bulk_with_slack(&mut self, text: &str, mark: &str) {
-        self.header(b'$', text.len() + mark.len() + SLACK_PLACEHOLDER.len());
-        [text, mark].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
-        self.slack_at.push(self.bytes.len());
-        self.bytes.extend_from_slice(SLACK_PLACEHOLDER.as_bytes());
-        self.bytes.extend_from_slice(b"\r\n");
-    }
-
-    fn header(&mut self, kind: u8, n: usize) {
-        let mut digits = itoa::Buffer::new();
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(digits.format(n).as_bytes());
-        self.bytes.extend_from_slice(b"\r\n");
     }
 }
 
@@ -220,11 +151,11 @@ mod tests {
         let args = ["locker-1", "5", "", "", "", ""];
         for (slack, expected) in [
             (Slack::None, &["locker-1", "5"][..]),
-            (Slack::Last, &["locker-1", "5", SLACK_PLACEHOLDER]),
+            (Slack::Last, &["locker-1", "5", "00000"]),
             (Slack::In(1), &["locker-1", "5 00000"]),
         ] {
             let mut packed = Packed::default();
-            packed.push(&Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack }, false);
+            Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack }.pack(&mut packed, false);
             let mut command = ::redis::cmd("EVALSHA");
             command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg(expected);
             assert_eq!(packed.bytes, command.get_packed_command());
@@ -240,9 +171,9 @@ mod tests {
         for slack in [Slack::None, Slack::Last, Slack::In(1)] {
             let call = Call { script: &RELEASE, keys, key_count: 2, args, arg_count: 2, slack };
             let (mut spelt, mut full) = (Packed::for_one(), Packed::for_one());
-            spelt.push(&call, false);
+            call.pack(&mut spelt, false);
             spelt.spell_out();
-            full.push(&call, true);
+            call.pack(&mut full, true);
             assert_eq!((spelt.bytes, spelt.slack_at, spelt.replies), (full.bytes, full.slack_at, full.replies));
         }
     }

@@ -1,40 +1,23 @@
-//! One connection to the server after its handshake: bytes out, whole replies in.
+//! One connection to the server: bytes out, whole replies in.
 //!
 //! It has two halves, so that one thread can write while another reads; whoever has a half owns it. A [`Link`] is both
 //! in one hand, as the handshake and the inbox use them.
 
-use super::address::Address;
-#[cfg(feature = "tls")]
-use super::address::Place;
-use super::dial::dial;
 use super::frame::Framer;
-use super::handshake;
+use super::resp::decode;
 use super::socket::{Progress, Socket, Timeout};
 #[cfg(feature = "tls")]
-use super::tls::Tls;
-#[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
-use crate::error::Error;
 use ::redis::Value;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How much is read in one go.
 const CHUNK: usize = 16 * 1024;
 
 /// How much room for bytes a connection keeps.
-pub(super) const KEPT: usize = 64 * 1024;
-
-/// Everything a link is made from.
-#[derive(Clone)]
-pub(crate) struct Endpoint {
-    pub(crate) address: Address,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<Tls>,
-    /// For connect, TLS and handshake together.
-    pub(crate) connect_timeout: Duration,
-}
+pub(crate) const KEPT: usize = 64 * 1024;
 
 /// A connection that is in step: every byte read belongs to a reply that was asked for.
 pub(crate) struct Link {
@@ -70,22 +53,12 @@ pub(crate) struct Inbound {
 }
 
 impl Link {
-    /// Connects and shakes hands.
+    /// A link over a connected socket.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
-    /// database that does not exist.
-    pub(crate) fn open(endpoint: &Endpoint, deadline: Instant) -> Result<Self, Error> {
-        let socket = dial(&endpoint.address, deadline)?;
-        #[cfg(feature = "tls")]
-        let tls = match (&endpoint.tls, &endpoint.address.place) {
-            (Some(tls), Place::Tcp { host, .. }) => Some(
-                TlsSession::start(tls, host, &socket, deadline)
-                    .map_err(|e| handshake::failed(&endpoint.address, &e))?,
-            ),
-            _ => None,
-        };
+    /// Of TLS.
+    pub(crate) fn new(socket: Socket, #[cfg(feature = "tls")] tls: Option<TlsSession>) -> io::Result<Self> {
         let ends = Arc::new(Ends {
             socket: Arc::new(socket),
             #[cfg(feature = "tls")]
@@ -103,12 +76,10 @@ impl Link {
         };
         #[cfg(feature = "tls")]
         if let Some(tls) = &inbound.ends.tls {
-            tls.first_words(&mut inbound.buffer).map_err(|e| handshake::failed(&endpoint.address, &e))?;
+            tls.first_words(&mut inbound.buffer)?;
             inbound.end = inbound.buffer.len();
         }
-        let mut link = Self { outbound, inbound };
-        handshake::run(&mut link, &endpoint.address, deadline)?;
-        Ok(link)
+        Ok(Self { outbound, inbound })
     }
 
     /// The socket, by which another thread can break this link.
@@ -228,60 +199,5 @@ impl Inbound {
         }
         self.end += n;
         Ok(true)
-    }
-}
-
-/// Reads one complete frame, as the framer has found it. The parser takes ten times as long; it is left what is rare, and errors.
-pub(super) fn decode(frame: &[u8]) -> Option<Value> {
-    let mut rest = frame;
-    element(&mut rest).filter(|_| rest.is_empty()).or_else(|| ::redis::parse_redis_value(frame).ok())
-}
-
-/// Takes one element off the front.
-fn element(rest: &mut &[u8]) -> Option<Value> {
-    let (kind, line) = line(rest)?.split_first()?;
-    match (kind, line) {
-        (b':', digits) => number(digits).map(Value::Int),
-        (b'+', b"OK") => Some(Value::Okay),
-        (b'$' | b'*', b"-1") => Some(Value::Nil),
-        (b'$', length) => {
-            let bytes = rest.get(..usize::try_from(number(length)?).ok()?)?;
-            *rest = rest[bytes.len()..].strip_prefix(b"\r\n")?;
-            Some(Value::BulkString(bytes.to_vec()))
-        }
-        (b'*', length) => {
-            let length = usize::try_from(number(length)?).ok()?;
-            (0..length).map(|_| element(rest)).collect::<Option<_>>().map(Value::Array)
-        }
-        _ => None,
-    }
-}
-
-/// Takes a line off the front.
-fn line<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let end = rest.iter().position(|b| *b == b'\r')?;
-    let line = &rest[..end];
-    *rest = rest[end..].strip_prefix(b"\r\n")?;
-    Some(line)
-}
-
-fn number(digits: &[u8]) -> Option<i64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::redis::frame::tests::{encode, values};
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn replies_are_read_as_the_parser_reads_them(value in values()) {
-            let mut frame = Vec::new();
-            encode(&value, &mut frame);
-            prop_assert_eq!(decode(&frame), ::redis::parse_redis_value(&frame).ok());
-            prop_assert_eq!(decode(&frame), Some(value));
-        }
     }
 }

@@ -1,13 +1,32 @@
-//! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password; what a URL that
-//! cannot be used shows of itself is decided in `mask`.
+//! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password.
+//!
+//! A URL that cannot be used is not shown at all: where its password stands would be a guess. Its error gives one of a few fixed reasons.
 
 use super::classify::HIDDEN;
-use super::mask::{find_password, mask};
 use crate::error::Error;
 use crate::one_line::OneLine;
-use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
+use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisError};
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+/// The schemes that mean Redis: an error may show them.
+pub(crate) const SCHEMES: &[&str] = &["redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix", "unix"];
+
+/// Stands in an error in place of a URL.
+pub(crate) const NOT_SHOWN: &str = "(not shown: it may contain a password)";
+
+/// The words of the crate `redis` about a URL, and ours. Its own are not passed on: some quote a part of the URL.
+const REASONS: &[(&str, &str)] = &[
+    ("Missing hostname", "missing host"),
+    ("Missing path", "missing path of the socket"),
+    ("Cannot connect to a wildcard address", "the host is a wildcard address"),
+    ("Invalid database number", "the database is not a number"),
+    ("Invalid protocol version", "unknown protocol"),
+    ("only #insecure is supported", "there is something after a `#`"),
+    ("Username is not valid", "the user is not UTF-8"),
+    ("Password is not valid", "the password is not UTF-8"),
+    ("Unix sockets are not available", "no Unix sockets on this platform"),
+];
 
 /// The place of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +49,10 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], with everything masked that may be a user or a password.
+    /// [`Error::InvalidConfig`], which shows nothing of the URL but a scheme that means Redis.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let invalid = |hint: &str| Error::invalid("URL", mask(url), hint);
-        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-        let tls = scheme == "rediss" || scheme == "valkeys";
+        let invalid = |hint: &str| Error::invalid("URL", not_shown(url), hint);
+        let tls = matches!(scheme_of(url), Some("rediss" | "valkeys"));
         if tls && cfg!(not(feature = "tls")) {
             return Err(invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
         }
@@ -44,11 +62,8 @@ impl Address {
             ));
         }
         let info = url.into_connection_info().map_err(|e| {
-            let cause = e.to_string();
-            // The crate's message may quote a part of the URL: only its fixed beginning is passed on.
-            let cause = cause.split(" - ").next().unwrap_or_default().to_owned();
-            let cause = cause.strip_suffix("InvalidClientConfig").unwrap_or(&cause).trim_end();
-            invalid(&format!("{cause}; write redis://[user][:password@]host[:port][/db]"))
+            let reason = reason(url, &e);
+            invalid(&format!("{reason}; write redis://[user][:password@]host[:port][/db] or unix:///path"))
         })?;
         let settings = info.redis_settings();
         if settings.protocol() != ProtocolVersion::RESP2 {
@@ -70,6 +85,30 @@ impl Address {
             db: settings.db(),
         })
     }
+}
+
+/// What an error shows in place of a URL that cannot be used.
+fn not_shown(url: &str) -> String {
+    match SCHEMES.iter().find(|scheme| scheme_of(url) == Some(scheme)) {
+        Some(scheme) => format!("{scheme}://… {NOT_SHOWN}"),
+        None => NOT_SHOWN.to_owned(),
+    }
+}
+
+fn scheme_of(url: &str) -> Option<&str> {
+    url.split_once("://").map(|(scheme, _)| scheme)
+}
+
+/// Why a URL cannot be read.
+fn reason(url: &str, cause: &RedisError) -> &'static str {
+    let cause = cause.to_string();
+    let known = REASONS.iter().find(|(words, _)| cause.starts_with(words)).map(|(_, reason)| *reason);
+    let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    known.unwrap_or_else(|| match scheme_of(url) {
+        None => "missing scheme",
+        Some(scheme) if !is_redis(scheme) => "unsupported scheme",
+        Some(_) => "the host or the port cannot be read",
+    })
 }
 
 /// Why a URL that can be read cannot be used.
@@ -95,7 +134,7 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
         Place::Tcp { .. } if !has_only(&["protocol"]) => {
             Some("there is a setting after a `?` or `#` that is not known: leave it out, and write the database as /db")
         }
-        Place::Unix(path) if find_password(&path.to_string_lossy()).is_some() => {
+        Place::Unix(path) if names_password(&path.to_string_lossy()) => {
             Some("the socket's path names a password: write settings after a plain `?`")
         }
         Place::Unix(path) if !is_socket_path(path) => {
@@ -106,6 +145,12 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
         ),
         _ => None,
     }
+}
+
+/// Whether a text has a setting in it that names a password.
+fn names_password(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["pass=", "passwd=", "password="].iter().any(|name| text.contains(name))
 }
 
 fn is_socket_path(path: &Path) -> bool {
@@ -180,29 +225,46 @@ mod tests {
     }
 
     #[test]
-    fn unusable_urls_are_named_without_their_password() {
-        for url in [
-            "",
-            "localhost:6379",
-            "http://ann:s3crt@host",
-            "redis://ann:s3crt@host:port",
-            "redis://ann:s3crt@host/x",
-            "redis://:s3crt/more@host:1:2",
-            "redis://s3crt@host/x",
-            "redis://host/?protocol=resp3",
-            "redis://ann:s3crt@host/?protocol=s3crt",
-            "unix:///run/r.sock?db=x&pass=s3crt&user=a",
-            "rediss://ann:s3crt@host/#insecure",
+    fn of_an_unusable_url_only_a_known_scheme_is_shown_and_the_reason() {
+        let none = "";
+        for (url, scheme, reason) in [
+            ("", none, "missing scheme"),
+            ("s3crt", none, "missing scheme"),
+            ("ann:s3crt@host", none, "missing scheme"),
+            ("redis//ann:s3crt@host", none, "missing scheme"),
+            ("redis:s3crt", none, "missing host"),
+            ("redis:s3crt://host", none, "missing host"),
+            ("http://ann:s3crt@host", none, "unsupported scheme"),
+            ("s3crt://redis://host", none, "unsupported scheme"),
+            ("REDIS://host:s3crt", none, "the host or the port"),
+            ("redis://ann:s3crt", "redis", "the host or the port"),
+            ("redis://ann:s3crt@host:port", "redis", "the host or the port"),
+            ("redis://s3crt:99999", "redis", "the host or the port"),
+            ("redis:///s3crt", "redis", "missing host"),
+            ("valkey://:s3crt/more@host:1:2", "valkey", "the host or the port"),
+            ("redis://0.0.0.0/s3crt", "redis", "wildcard"),
+            ("redis://ann:s3crt@host/x", "redis", "not a number"),
+            ("redis://host/s3crt", "redis", "not a number"),
+            ("redis://s3crt@host/?protocol=resp3", "redis", "RESP3"),
+            ("redis://ann:%ff@s3crt", "redis", "the password is not UTF-8"),
+            ("redis://ann:s3crt@host/?protocol=s3crt", "redis", "unknown protocol"),
+            ("unix:///run/r.sock?db=x&pass=s3crt&user=a", "unix", "not a number"),
+            ("unix://s3crt/run", "unix", "missing path"),
+            ("rediss://ann:s3crt@host/#insecure", "rediss", "tls"),
             // Such as could be used, but not as they were meant.
-            "redis://ann:1?s3crt@host",
-            "redis://ann:1#s3crt@host",
-            "redis://ann%3As3crt%40host",
-            "unix:///run/r.sock%3Fpass=s3crt",
+            ("redis://ann:1?s3crt@host", "redis", "%3F"),
+            ("redis://ann:1#s3crt@host", "redis", "%23"),
+            ("redis://ann%3As3crt%40host", "redis", "plain `@`"),
+            ("redis://host?s3crt=1", "redis", "a setting"),
+            ("unix:///run/r.sock%3Fpass=s3crt", "unix", "plain `?`"),
+            ("valkey+unix:///run/s3crt%00", "valkey+unix", "without NUL"),
         ] {
             let error = Address::parse(url).expect_err(url);
-            assert!(matches!(&error, Error::InvalidConfig { what: "URL", .. }), "{error:?}");
-            let shown = format!("{error} {error:?}").replace("protocol=s3crt", "");
-            assert!(!shown.contains("s3crt"), "{shown}");
+            let Error::InvalidConfig { what: "URL", value, hint } = &error else { panic!("{error:?}") };
+            let shown = if scheme.is_empty() { NOT_SHOWN.to_owned() } else { format!("{scheme}://… {NOT_SHOWN}") };
+            assert_eq!(*value, shown, "{url}");
+            assert!(hint.contains(reason), "{url}: {hint}");
+            assert!(!format!("{error} {error:?}").contains("s3crt"), "{error}");
         }
     }
 

@@ -1,13 +1,14 @@
 //! The scripts' replies as outcomes: a plain integer for a success, which costs the server least, and arrays for all else.
 //! Anything but exactly the shapes that the scripts document is an error.
 
-use super::classify::classify;
 use super::request::key_of;
 use crate::error::{BackendFailure, Error};
 use crate::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
     ReleaseOutcome, Request,
 };
+use crate::redis::net::classify::classify;
+use crate::redis::net::resp::shape;
 use ::redis::Value;
 use std::time::Duration;
 
@@ -166,30 +167,6 @@ fn text(value: &Value) -> Option<String> {
 fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
-}
-
-/// A reply's types, without its contents. Deeper than ours are, an array is just that: what a stranger nests would fill the log.
-pub(crate) fn shape(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            let shown: Vec<_> = items.iter().take(6).map(kind).collect();
-            let more = if items.len() > shown.len() { ", …" } else { "" };
-            format!("[{}{more}]", shown.join(", "))
-        }
-        other => kind(other).to_owned(),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Nil => "nil",
-        Value::Int(_) => "integer",
-        Value::BulkString(_) => "string",
-        Value::Okay | Value::SimpleString(_) => "status",
-        Value::ServerError(_) => "error",
-        Value::Array(_) => "array",
-        _ => "no RESP2 type",
-    }
 }
 
 #[cfg(test)]

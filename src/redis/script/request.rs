@@ -1,7 +1,7 @@
 //! Requests as calls of the scripts.
 
 use super::keys::{FENCE, gapped_key, queue_key};
-use super::script::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
+use super::scripts::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
 use crate::processor::{ReleaseRequest, Request};
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
 }
 
 /// A time in whole milliseconds, as Redis wants it.
-pub(super) fn millis(time: Duration) -> String {
+pub(crate) fn millis(time: Duration) -> String {
     itoa::Buffer::new().format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).to_owned()
 }
 

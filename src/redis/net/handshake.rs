@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::classify::{classify, without_user};
 use super::link::Link;
-use super::script::Packed;
+use super::resp::{Packed, shape};
 use crate::error::{BackendFailure, Error};
 use ::redis::{ServerError, Value};
 use std::io;
@@ -18,7 +18,7 @@ const OLDEST_MAJOR: u64 = 7;
 ///
 /// # Errors
 ///
-/// See [`Link::open`].
+/// See [`Endpoint::connect`](super::endpoint::Endpoint::connect).
 pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<(), Error> {
     let mut packed = Packed::default();
     let mut hello = vec!["HELLO", "2"];
@@ -63,7 +63,7 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error>
     let fields = match reply {
         Value::Array(fields) => fields,
         Value::ServerError(e) => return Err(refusal(e, address)),
-        other => return Err(unsupported(address, &format!("it answers HELLO with {}", super::reply::shape(other)))),
+        other => return Err(unsupported(address, &format!("it answers HELLO with {}", shape(other)))),
     };
     let field = |name: &str| {
         fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).and_then(|pair| text(&pair[1])).unwrap_or("")

@@ -1,0 +1,16 @@
+//! What the server is asked by scripts, and what they say: texts, names of keys, replies, messages. It sends nothing.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `scripts.rs` | the Lua scripts, and one call of a script as a command |
+//! | `request.rs` | requests as calls |
+//! | `reply.rs` | replies as outcomes |
+//! | `message.rs` | what the scripts publish |
+//! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
+
+pub(super) mod keys;
+pub(super) mod message;
+pub(super) mod reply;
+pub(super) mod request;
+pub(super) mod scripts;
+mod slot;
