@@ -4,6 +4,7 @@ use super::super::{Answer, Batch, LANES, Mark, Transport};
 use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
 use crate::error::{BackendFailure, Error};
 use crate::model::time::{self, FOR_GOOD, Pace};
+use crate::redis::net::resp::Packed;
 use crate::sync::thread;
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
@@ -213,7 +214,7 @@ impl Party {
 
     fn call_one(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
-        let mut packed = crate::redis::script::Packed::default();
+        let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.slack_at.push(SLACK_AT);
         packed.replies = 1;
@@ -225,7 +226,7 @@ impl Party {
 
     fn post(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
-        let mut packed = crate::redis::net::resp::Packed::default();
+        let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.bytes[0] = POSTED;
         packed.slack_at.push(SLACK_AT);
