@@ -47,7 +47,7 @@ impl DefaultLeases {
                      lease with with_lease",
                     path.display()
                 );
-                Err(Error::invalid("lock type", lock_type, hint))
+                Err(Error::invalid_config("lock type", lock_type, hint))
             }
         }
     }

@@ -126,6 +126,9 @@
 //! | `LeaseLost` | the hold was not exclusive to its end | fails when the thread holds it already, and lost it |
 //! | `NotHeld`, `TooManyHolds`, `ShutDown`, `Forked` | wrong thread, 2,147,483,647 holds, closed generator, wrong process | |
 //!
+//! The `source()` of a `Backend` is the [`std::io::Error`] of a connection that could not be opened or that broke. The message repeats its words. Match the variants
+//! with `..`, because they may get more fields.
+//!
 //! # Losing a lease
 //!
 //! Long work asks before each step that must not run beside another holder, or watches a channel:
@@ -286,7 +289,7 @@ pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
-pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
+pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use generator::{DLockGenerator, GeneratorBuilder};
 pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder, LockState};

@@ -32,7 +32,7 @@ impl Address {
     ///
     /// [`Error::InvalidConfig`], with everything masked that may be a user or a password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let invalid = |hint: &str| Error::invalid("URL", mask(url), hint);
+        let invalid = |hint: &str| Error::invalid_config("URL", mask(url), hint);
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         let tls = scheme == "rediss" || scheme == "valkeys";
         if tls && cfg!(not(feature = "tls")) {

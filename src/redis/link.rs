@@ -81,8 +81,7 @@ impl Link {
         #[cfg(feature = "tls")]
         let tls = match (&endpoint.tls, &endpoint.address.place) {
             (Some(tls), Place::Tcp { host, .. }) => Some(
-                TlsSession::start(tls, host, &socket, deadline)
-                    .map_err(|e| handshake::failed(&endpoint.address, &e))?,
+                TlsSession::start(tls, host, &socket, deadline).map_err(|e| handshake::failed(&endpoint.address, e))?,
             ),
             _ => None,
         };
@@ -103,7 +102,7 @@ impl Link {
         };
         #[cfg(feature = "tls")]
         if let Some(tls) = &inbound.ends.tls {
-            tls.first_words(&mut inbound.buffer).map_err(|e| handshake::failed(&endpoint.address, &e))?;
+            tls.first_words(&mut inbound.buffer).map_err(|e| handshake::failed(&endpoint.address, e))?;
             inbound.end = inbound.buffer.len();
         }
         let mut link = Self { outbound, inbound };

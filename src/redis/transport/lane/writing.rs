@@ -97,7 +97,7 @@ impl<L: Line> Lane<L> {
                             self.settings.server,
                             OneLine(&cause)
                         );
-                        self.fail(self.state.lock(), epoch, &cause)
+                        self.fail(self.state.lock(), epoch, cause)
                     }
                 },
             };
@@ -124,7 +124,7 @@ impl<L: Line> Lane<L> {
         let idle = state.session.as_mut().map(|session| (session.epoch, session.check_idle(at)));
         let mut state = match idle {
             Some((_, Ok(()))) => self.write_once(state, at, at),
-            Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
             None if self.begin_connect(&mut state).is_ok() => state,
             None => {
                 let queue = std::mem::take(&mut state.queue);
@@ -192,11 +192,11 @@ impl<L: Line> Lane<L> {
                     session.all_sent(&self.settings.deferring, sent_at);
                 }
                 if !all && now() >= since + self.settings.io_timeout {
-                    return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
+                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
                 }
                 state
             }
-            Err(cause) => self.fail(state, epoch, &cause),
+            Err(cause) => self.fail(state, epoch, cause),
         }
     }
 }
