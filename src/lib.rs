@@ -10,7 +10,7 @@
 //! * [Async code](#async-code): the owner is the thread, not the task
 //! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
 //! * [Ported code](#ported-code)
-//! * [Testing your code](testing), a page of its own
+//! * [Testing your code](testing) and [writing a store](processor), pages of their own
 //!
 //! # Quick start
 //!
@@ -260,7 +260,7 @@ mod one_line;
 mod owned_guard;
 mod owner;
 mod passing;
-mod processor;
+pub mod processor;
 mod properties;
 mod queue;
 mod recall;
@@ -295,10 +295,14 @@ pub use guard::DLockGuard;
 pub use lock::{DistributedReentrantLock, Holder, LockState};
 pub use memory::MemoryLockProcessor;
 pub use owned_guard::OwnedDLockGuard;
+#[doc(no_inline)]
+pub use processor::LockProcessor;
+// Only writers of stores need these, and find them in `processor`. 0.1.0 had them here.
+#[doc(hidden)]
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone,
-    ReleaseOutcome, ReleaseRequest, Request,
+    Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome,
+    ReleaseRequest, Request,
 };
 pub use unguarded::UnguardedLock;
 

@@ -48,7 +48,7 @@ const SWEEP_FROM: usize = 64;
 /// the next operation on it. Fence numbers are one rising sequence for all stores of the process, never behind the
 /// wall clock, so they also rise over a restart unless the wall clock was stepped back meanwhile.
 /// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
-/// nothing behind, once the time between its [gaps](crate::Gap), if it had one, is over.
+/// nothing behind, once the time between its [gaps](crate::processor::Gap), if it had one, is over.
 ///
 /// No operation waits, so the limits that callers give are not looked at; none fails unless the store was
 /// [set unreachable](Self::set_reachable).
@@ -56,7 +56,8 @@ const SWEEP_FROM: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use redis_dlock::{AcquireOutcome, AcquireRequest, LockProcessor, MemoryLockProcessor};
+/// use redis_dlock::MemoryLockProcessor;
+/// use redis_dlock::processor::{AcquireOutcome, AcquireRequest, LockProcessor};
 /// use std::time::Duration;
 ///
 /// let store = MemoryLockProcessor::new();
@@ -102,7 +103,8 @@ impl MemoryLockProcessor {
     /// Makes an empty store whose leases end by `clock`: with a [`ManualClock`](crate::ManualClock), when a test says so.
     ///
     /// ```
-    /// use redis_dlock::{AcquireRequest, LockProcessor, ManualClock, MemoryLockProcessor};
+    /// use redis_dlock::processor::{AcquireRequest, LockProcessor};
+    /// use redis_dlock::{ManualClock, MemoryLockProcessor};
     /// use std::{sync::Arc, time::Duration};
     ///
     /// let clock = Arc::new(ManualClock::new());
@@ -180,7 +182,7 @@ impl MemoryLockProcessor {
         store.sweep_at = SWEEP_FROM;
     }
 
-    /// Lists the keys that are held or waited for, or remembered for a [gap](crate::Gap), in no order, as an administrator's
+    /// Lists the keys that are held or waited for, or remembered for a [gap](crate::processor::Gap), in no order, as an administrator's
     /// `KEYS` does.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! What an error of the store was caused by, for programs: its `source()`.
 
 use crate::support::{LONG, Proxy, RedisServer};
-use redis_dlock::{BackendFailure, Error, LockProcessor, MemoryLockProcessor, RedisLockProcessor, ReleaseRequest};
+use redis_dlock::processor::{LockProcessor, ReleaseRequest};
+use redis_dlock::{BackendFailure, Error, MemoryLockProcessor, RedisLockProcessor};
 use std::error::Error as _;
 use std::io;
 use std::net::TcpListener;
