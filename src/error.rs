@@ -243,6 +243,7 @@ impl Error {
     }
 
     /// This error as one that leaves the outcome open, with the same cause.
+    #[cfg(feature = "redis")]
     pub(crate) fn into_unknown(self) -> Self {
         let message = self.to_string();
         let source = if let Self::Backend { source, .. } = self { source } else { None };

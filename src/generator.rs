@@ -8,6 +8,7 @@ use crate::lock::DistributedReentrantLock;
 use crate::loss_hook::LossHook;
 use crate::processor::LockProcessor;
 use crate::properties::{self, Leases};
+#[cfg(feature = "redis")]
 use crate::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,12 +57,13 @@ impl DefaultLeases {
 impl DLockGenerator {
     /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
     ///
-    /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
+    /// Needs the feature `redis`, which is on by default. Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
     /// login, [`Error::Unsupported`] when it is older than 7.0 or a cluster node.
+    #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::new(RedisLockProcessor::connect(url)?)
     }

@@ -205,7 +205,8 @@
 //!
 //! # Features and MSRV
 //!
-//! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default.
+//! * `redis`: the store on Redis. On by default. Without it the crate does not depend on `redis`, `socket2` or `itoa`.
+//! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default, implies `redis`.
 //!
 //! Rust 1.88 or newer. A higher minimum is a minor release.
 //!
@@ -229,6 +230,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod activity;
 mod ask;
@@ -239,7 +241,7 @@ mod client;
 mod clock;
 mod config;
 mod error;
-#[cfg(any(test, fuzzing))]
+#[cfg(all(any(test, fuzzing), feature = "redis"))]
 mod fuzz;
 mod generator;
 mod guard;
@@ -264,6 +266,7 @@ pub mod processor;
 mod properties;
 mod queue;
 mod recall;
+#[cfg(feature = "redis")]
 mod redis;
 mod retry;
 mod schedule;
@@ -282,9 +285,10 @@ mod unguarded;
 mod validity;
 mod worker;
 
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub use self::fuzz::check as fuzz;
+#[cfg(feature = "redis")]
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
 pub use clock::{Clock, ManualClock, Moment, SystemClock};

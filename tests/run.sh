@@ -103,6 +103,8 @@ fi
 # A short round of each benchmark: its figures mean little, but it must work.
 cargo test --locked --all-features --benches
 cargo test --locked --lib
+# What is left without Redis: the lock on the embedded store.
+cargo test --locked --no-default-features --lib
 cargo test --locked --doc
 
 # The example is the proof that people run: it must pass with the lock, and fail without.
