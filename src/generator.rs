@@ -57,7 +57,9 @@ impl DefaultLeases {
 impl DLockGenerator {
     /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
     ///
-    /// Needs the feature `redis`, which is on by default. Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
+    /// Needs the feature `redis`, which is on by default.
+    ///
+    /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
     ///
     /// # Errors
     ///

@@ -206,6 +206,7 @@
 //! # Features and MSRV
 //!
 //! * `redis`: the store on Redis. On by default. Without it the crate does not depend on `redis`, `socket2` or `itoa`.
+//! * `test-util`: [`ManualClock`], and what a test may do to a [`MemoryLockProcessor`]. Off by default, for `[dev-dependencies]`: see [Testing your code](testing).
 //! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default, implies `redis`.
 //!
 //! Rust 1.88 or newer. A higher minimum is a minor release.
@@ -231,6 +232,8 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Without them, some links lead to what is not there.
+#![cfg_attr(not(all(feature = "redis", feature = "test-util")), allow(rustdoc::broken_intra_doc_links))]
 
 mod activity;
 mod ask;
@@ -274,7 +277,7 @@ mod scoped;
 mod state;
 mod sync;
 mod tenure;
-#[cfg(doc)]
+#[cfg(all(doc, feature = "test-util"))]
 #[doc = include_str!("manual/testing.md")]
 pub mod testing {}
 mod timer;
@@ -291,7 +294,9 @@ pub use self::fuzz::check as fuzz;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use cancel::CancelToken;
-pub use clock::{Clock, ManualClock, Moment, SystemClock};
+#[cfg(any(test, feature = "test-util"))]
+pub use clock::ManualClock;
+pub use clock::{Clock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use generator::{DLockGenerator, GeneratorBuilder};
@@ -311,5 +316,5 @@ pub use processor::{
 pub use unguarded::UnguardedLock;
 
 #[doc = include_str!("../README.md")]
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "redis", feature = "test-util"))]
 struct ReadmeDoctests;
