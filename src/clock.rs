@@ -3,12 +3,16 @@
 //! A lease goes on ending while this machine sleeps, so a clock that stops during suspend (`CLOCK_MONOTONIC`, which
 //! [`std::time::Instant`] reads on Linux) would let a holder believe in a lease that the server gave away long ago.
 
-use crate::sync::Mutex;
+#[cfg(any(test, feature = "test-util"))]
+mod manual;
+
 use std::fmt;
 use std::ops::Add;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+#[cfg(any(test, feature = "test-util"))]
+pub use manual::ManualClock;
 
 /// A moment of local time, in nanoseconds since an origin that only its [`Clock`] knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,88 +103,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, for tests.
-///
-/// [`advance`](Self::advance) wakes every thread that sleeps by it: `lost()`, waiting calls, probes, renewals and retries follow at
-/// once, however much time they had left. Give the same clock to [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
-/// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: `try_lock_for` on a
-/// clock that nobody moves waits until it gets the lock.
-///
-/// ```
-/// use redis_dlock::{Clock, DLockGenerator, ManualClock, MemoryLockProcessor};
-/// use std::{sync::Arc, time::Duration};
-///
-/// let clock = Arc::new(ManualClock::new());
-/// let store = MemoryLockProcessor::with_clock(clock.clone());
-/// let generator = DLockGenerator::builder().clock(clock.clone()).build(store)?;
-/// let lock = generator.generate("ORDER", "4711")?; // with a lease of 30 s
-/// let guard = lock.lock()?;
-/// clock.advance(Duration::from_secs(30));
-/// assert!(!guard.is_valid());
-/// guard.lost().recv().expect("one message");
-/// # Ok::<_, redis_dlock::Error>(())
-/// ```
-pub struct ManualClock {
-    now: AtomicU64,
-    /// What wakes the sleepers of each generator.
-    wakes: Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
-}
-
-impl ManualClock {
-    /// A clock that stands one second after its origin.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { now: AtomicU64::new(1_000_000_000), wakes: Mutex::new(Vec::new()) }
-    }
-
-    /// Moves the clock forward and wakes all who sleep by it. They act on their own threads: wait for what they do, not for a time.
-    ///
-    /// Does not wait for them. May be called by several threads at once. The clock stops before [`Moment::NEVER`].
-    pub fn advance(&self, by: Duration) {
-        let moved = |now: u64| Some(now.saturating_add(nanos(by)).min(Moment::NEVER.0 - 1));
-        let _ = self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved);
-        let wakes: Vec<_> = self.wakes.lock().iter().filter_map(Weak::upgrade).collect();
-        for wake in wakes {
-            wake();
-        }
-    }
-}
-
-// A panic leaves a moment and a list of hooks, both whole: a test may look at the clock after it.
-impl std::panic::RefUnwindSafe for ManualClock {}
-
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Moment {
-        Moment(self.now.load(Ordering::SeqCst))
-    }
-
-    fn wake_on_move(&self, wake: Weak<dyn Fn() + Send + Sync>) -> bool {
-        let mut wakes = self.wakes.lock();
-        if wakes.len() == wakes.capacity() {
-            // Before the list grows: a clock that many generators shared, one after another, keeps nothing of those that are gone.
-            wakes.retain(|wake| wake.strong_count() > 0);
-        }
-        wakes.push(wake);
-        true
-    }
-}
-
-impl fmt::Debug for ManualClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ManualClock").field(&self.now()).finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn system_clock_never_goes_back() {
@@ -191,21 +116,6 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
-    }
-
-    #[test]
-    fn a_clock_keeps_nothing_of_generators_that_are_gone() {
-        let clock = Arc::new(ManualClock::new());
-        let generator =
-            || crate::DLockGenerator::builder().clock(clock.clone()).build(crate::MemoryLockProcessor::new());
-        let living: Vec<_> = (0..3).map(|_| generator().expect("random numbers")).collect();
-        for _ in 0..10_000 {
-            drop(generator());
-        }
-        clock.advance(Duration::from_secs(1));
-        let wakes = clock.wakes.lock();
-        assert!(wakes.capacity() <= 8, "{}", wakes.capacity());
-        assert_eq!(wakes.iter().filter(|wake| wake.strong_count() > 0).count(), living.len());
     }
 
     #[test]

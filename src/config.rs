@@ -229,14 +229,14 @@ impl DLockConfig {
         let lease = self.lease();
         check_lease(lease)?;
         if !RENEW_AT_RANGE.contains(&self.renew_at) {
-            return Err(Error::invalid(
+            return Err(Error::invalid_config(
                 "renew_at",
                 self.renew_at.to_string(),
                 "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
             ));
         }
         if self.max_hold.is_some_and(|limit| limit.is_zero()) {
-            return Err(Error::invalid(
+            return Err(Error::invalid_config(
                 "max_hold",
                 "0ns",
                 "give a time greater than zero, or leave it out for no limit",
@@ -245,7 +245,7 @@ impl DLockConfig {
         if let Some(every) = self.poller_gap
             && !(lease..=MAX_LEASE).contains(&every)
         {
-            return Err(Error::invalid(
+            return Err(Error::invalid_config(
                 "poller_gap",
                 format!("{every:?}"),
                 "give a time from the lease to 2147483647 ms (24 days): a gap takes a sixth of the lease",
@@ -268,7 +268,7 @@ fn whole_milliseconds(time: Duration) -> Duration {
 /// [`Error::InvalidConfig`] when it is empty.
 pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
     if lock_type.is_empty() {
-        return Err(Error::invalid("lock type", "", "give it at least one character"));
+        return Err(Error::invalid_config("lock type", "", "give it at least one character"));
     }
     Ok(())
 }
@@ -282,7 +282,7 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())
     } else {
-        Err(Error::invalid("lease", format!("{lease:?}"), "give a lease from 20 ms to 2147483647 ms (24 days)"))
+        Err(Error::invalid_config("lease", format!("{lease:?}"), "give a lease from 20 ms to 2147483647 ms (24 days)"))
     }
 }
 

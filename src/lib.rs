@@ -10,7 +10,7 @@
 //! * [Async code](#async-code): the owner is the thread, not the task
 //! * [Threads and sockets](#threads-and-sockets), [log levels](#log-levels), [features and MSRV](#features-and-msrv)
 //! * [Ported code](#ported-code)
-//! * [Testing your code](testing), a page of its own
+//! * [Testing your code](testing) and [writing a store](processor), pages of their own
 //!
 //! # Quick start
 //!
@@ -126,6 +126,9 @@
 //! | `LeaseLost` | the hold was not exclusive to its end | fails when the thread holds it already, and lost it |
 //! | `NotHeld`, `TooManyHolds`, `ShutDown`, `Forked` | wrong thread, 2,147,483,647 holds, closed generator, wrong process | |
 //!
+//! The `source()` of a `Backend` is the [`std::io::Error`] of a connection that could not be opened or that broke. The message repeats its words. Match the variants
+//! with `..`, because they may get more fields.
+//!
 //! # Losing a lease
 //!
 //! Long work asks before each step that must not run beside another holder, or watches a channel:
@@ -202,7 +205,9 @@
 //!
 //! # Features and MSRV
 //!
-//! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default.
+//! * `redis`: the store on Redis. On by default. Without it the crate does not depend on `redis`, `socket2` or `itoa`.
+//! * `test-util`: [`ManualClock`], and what a test may do to a [`MemoryLockProcessor`]. Off by default, for `[dev-dependencies]`: see [Testing your code](testing).
+//! * `tls`: `rediss://` URLs, by rustls with ring and the platform's root certificates. Off by default, implies `redis`.
 //!
 //! Rust 1.88 or newer. A higher minimum is a minor release.
 //!
@@ -226,12 +231,15 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Without them, some links lead to what is not there.
+#![cfg_attr(not(all(feature = "redis", feature = "test-util")), allow(rustdoc::broken_intra_doc_links))]
 
 mod client;
 mod clock;
 mod config;
 mod error;
-#[cfg(any(test, fuzzing))]
+#[cfg(all(any(test, fuzzing), feature = "redis"))]
 mod fuzz;
 mod lock;
 mod log;
@@ -239,35 +247,43 @@ mod memory;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod one_line;
-mod processor;
+pub mod processor;
+#[cfg(feature = "redis")]
 mod redis;
 mod state;
 mod sync;
-#[cfg(doc)]
+#[cfg(all(doc, feature = "test-util"))]
 #[doc = include_str!("manual/testing.md")]
 pub mod testing {}
 mod timer;
 mod timing;
 
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub use self::fuzz::check as fuzz;
+#[cfg(feature = "redis")]
 pub use self::redis::{RedisBuilder, RedisLockProcessor};
 pub use client::patience::CancelToken;
-pub use clock::{Clock, ManualClock, Moment, SystemClock};
+#[cfg(any(test, feature = "test-util"))]
+pub use clock::ManualClock;
+pub use clock::{Clock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
-pub use error::{BackendFailure, Error, LeaseLoss, LossCause};
+pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use lock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
     UnguardedLock,
 };
 pub use memory::MemoryLockProcessor;
+#[doc(no_inline)]
+pub use processor::LockProcessor;
+// Only writers of stores need these, and find them in `processor`. 0.1.0 had them here.
+#[doc(hidden)]
 pub use processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    LockProcessor, Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone,
-    ReleaseOutcome, ReleaseRequest, Request,
+    Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome,
+    ReleaseRequest, Request,
 };
 
 #[doc = include_str!("../README.md")]
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "redis", feature = "test-util"))]
 struct ReadmeDoctests;

@@ -20,6 +20,7 @@ pub(crate) mod target {
     pub(crate) const HAND_OVER: &str = "redis_dlock::hand_over";
     pub(crate) const LEASE: &str = "redis_dlock::lease";
     pub(crate) const RELEASE: &str = "redis_dlock::release";
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only connections write to it"))]
     pub(crate) const TRANSPORT: &str = "redis_dlock::transport";
 
     #[cfg(test)]

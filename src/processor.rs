@@ -1,4 +1,7 @@
-//! The port between the lock and a store: [`LockProcessor`], its requests and its outcomes.
+//! Writing a store of locks: the trait [`LockProcessor`], its requests and its outcomes. Programs that only lock do not need this module.
+//!
+//! [`DLockGenerator::new`](crate::DLockGenerator::new) takes any [`LockProcessor`]. [`Error::backend`] and its siblings make the errors that a store
+//! returns.
 //!
 //! A store keeps, for each lock key, a *holder* (a locker string with a lease), a *queue* of waiting tenures, and, for
 //! all keys together, the *fence*, from which every tenure gets a number that is greater than all before it.

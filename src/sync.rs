@@ -17,6 +17,7 @@ mod imp {
     }
 
     /// Runs a step of a connection. A panic of it is an error.
+    #[cfg(feature = "redis")]
     pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
         contain(step).unwrap_or_else(|panic| {
             // Its destructor might panic, too.
@@ -26,6 +27,7 @@ mod imp {
     }
 
     /// The moment from which limits and time-outs count.
+    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn now() -> std::time::Instant {
         std::time::Instant::now()

@@ -93,6 +93,15 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
 # Faults: the scenarios wait even more. Then the mistakes that they must find.
 cargo test --locked --all-features --test faults -- --test-threads 8
 RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
+# Nothing is to be spared any more. (Only root may do this.)
+lift() {
+    local child
+    for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+        lift "$child"
+    done
+    renice -n 0 -p "$1" >/dev/null 2>&1 || true
+}
+lift "$models"
 models_passed=yes
 wait "$models" || models_passed=no
 cat "$directory/models"
@@ -103,6 +112,8 @@ fi
 # A short round of each benchmark: its figures mean little, but it must work.
 cargo test --locked --all-features --benches
 cargo test --locked --lib
+# What is left without Redis: the lock on the embedded store.
+cargo test --locked --no-default-features --lib
 cargo test --locked --doc
 
 # The example is the proof that people run: it must pass with the lock, and fail without.

@@ -93,7 +93,7 @@ impl Listener {
                 .spawn(move || listen(&desk, &subject, &clock))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread dlock-listen: {e}");
-                    Error::backend(BackendFailure::NotExecuted, message)
+                    Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
             *thread = Some(spawned);
         }

@@ -80,7 +80,7 @@ impl Worker {
                 .spawn(move || work(name, &bell, &clock, &subject, round))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
-                    Error::backend(BackendFailure::NotExecuted, message)
+                    Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
             *thread = Some(spawned);
             self.started.store(true, Ordering::Release);

@@ -7,6 +7,7 @@ use crate::error::{Error, LeaseLoss};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::processor::LockProcessor;
+#[cfg(feature = "redis")]
 use crate::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl DefaultLeases {
                      lease with with_lease",
                     path.display()
                 );
-                Err(Error::invalid("lock type", lock_type, hint))
+                Err(Error::invalid_config("lock type", lock_type, hint))
             }
         }
     }
@@ -55,12 +56,15 @@ impl DefaultLeases {
 impl DLockGenerator {
     /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
     ///
+    /// Needs the feature `redis`, which is on by default.
+    ///
     /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
     /// login, [`Error::Unsupported`] when it is older than 7.0 or a cluster node.
+    #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::new(RedisLockProcessor::connect(url)?)
     }

@@ -25,14 +25,14 @@ const WHAT: &str = "properties";
 pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| {
-        Error::invalid(
+        Error::invalid_config(
             "properties file",
             name.clone(),
             format!("it cannot be read: {e}; give the path of a readable file"),
         )
     })?;
     let text = String::from_utf8(bytes)
-        .map_err(|e| Error::invalid("properties file", name.clone(), format!("save it as UTF-8: {e}")))?;
+        .map_err(|e| Error::invalid_config("properties file", name.clone(), format!("save it as UTF-8: {e}")))?;
     parse(&text, &name)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
 pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
     let mut leases = Leases::new();
     for (number, line) in logical_lines(text) {
-        let wrong = |hint: String| Error::invalid(WHAT, line.clone(), format!("{name}, line {number}: {hint}"));
+        let wrong = |hint: String| Error::invalid_config(WHAT, line.clone(), format!("{name}, line {number}: {hint}"));
         let (lock_type, value) = split(&line).ok_or_else(|| wrong("an escape \\uXXXX needs four hex digits".into()))?;
         if lock_type.is_empty() {
             return Err(wrong("the lock type is missing; write type=milliseconds".into()));

@@ -22,6 +22,7 @@ pub(super) struct Inboxes {
 
 struct Subscription {
     number: u64,
+    #[cfg_attr(not(any(test, feature = "test-util")), expect(dead_code, reason = "only a test cuts it"))]
     link: Arc<Link>,
     sender: Sender<Message>,
 }
@@ -40,6 +41,7 @@ impl Inboxes {
     }
 
     /// Ends the subscriptions of a link that is cut.
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn cut(&mut self, link: &Arc<Link>) {
         self.by_client.retain(|_, subscriptions| {
             subscriptions.retain(|subscription| !Arc::ptr_eq(&subscription.link, link));

@@ -21,6 +21,7 @@ impl Link {
         Ok(())
     }
 
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn set_reachable(&self, reachable: bool) {
         self.cut.store(!reachable, Ordering::Relaxed);
     }

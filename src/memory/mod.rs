@@ -2,11 +2,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the processor: one mutex around everything, what an operator may do |
+//! | `mod.rs` | the processor: one mutex around everything |
 //! | `state.rs` | one key: its holder, its queue, and the rules of every operation |
 //! | `inbox.rs` | who listens, and how a message reaches them |
 //! | `link.rs` | a client's way to the store, which may be cut |
 //! | `fence.rs` | the numbers, one sequence for the whole process |
+//! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs
 //! on both. One mutex makes each operation as atomic as a script is. Nothing under it blocks: messages go into
@@ -16,6 +17,8 @@ mod fence;
 mod inbox;
 mod link;
 mod state;
+#[cfg(any(test, feature = "test-util"))]
+mod test_util;
 
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
@@ -48,15 +51,19 @@ const SWEEP_FROM: usize = 64;
 /// the next operation on it. Fence numbers are one rising sequence for all stores of the process, never behind the
 /// wall clock, so they also rise over a restart unless the wall clock was stepped back meanwhile.
 /// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
-/// nothing behind, once the time between its [gaps](crate::Gap), if it had one, is over.
+/// nothing behind, once the time between its [gaps](crate::processor::Gap), if it had one, is over.
 ///
 /// No operation waits, so the limits that callers give are not looked at; none fails unless the store was
 /// [set unreachable](Self::set_reachable).
 ///
+/// With the feature `test-util` a test may also play the operator, and cut a client off: [`delete`](Self::delete), [`overwrite`](Self::overwrite),
+/// [`flush`](Self::flush), [`keys`](Self::keys), [`set_reachable`](Self::set_reachable), [`another_connection`](Self::another_connection).
+///
 /// # Examples
 ///
 /// ```
-/// use redis_dlock::{AcquireOutcome, AcquireRequest, LockProcessor, MemoryLockProcessor};
+/// use redis_dlock::MemoryLockProcessor;
+/// use redis_dlock::processor::{AcquireOutcome, AcquireRequest, LockProcessor};
 /// use std::time::Duration;
 ///
 /// let store = MemoryLockProcessor::new();
@@ -99,108 +106,12 @@ impl MemoryLockProcessor {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// Makes an empty store whose leases end by `clock`: with a [`ManualClock`](crate::ManualClock), when a test says so.
-    ///
-    /// ```
-    /// use redis_dlock::{AcquireRequest, LockProcessor, ManualClock, MemoryLockProcessor};
-    /// use std::{sync::Arc, time::Duration};
-    ///
-    /// let clock = Arc::new(ManualClock::new());
-    /// let store = MemoryLockProcessor::with_clock(clock.clone());
-    /// let lease = Duration::from_secs(30);
-    /// let limit = store.command_limit();
-    /// store.acquire(&AcquireRequest { key: "k", locker: "a-1", lease, wait: false }, limit)?;
-    /// clock.advance(lease);
-    /// assert!(store.inspect("k", limit)?.holder.is_none());
-    /// # Ok::<(), redis_dlock::Error>(())
-    /// ```
+    /// Makes an empty store whose leases end by `clock`: with a [`ManualClock`](crate::ManualClock) (feature `test-util`), when a test says so.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let store =
             Store { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() };
         Self { shared: Arc::new(Shared { clock, store: Mutex::new(store) }), link: Arc::default() }
-    }
-
-    /// Makes another connection to the same store: [`set_reachable`](Self::set_reachable) on one of them does not touch the
-    /// other, as when one process is cut off from the server and another is not. Clones of a processor share its connection.
-    ///
-    /// ```
-    /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
-    ///
-    /// let store = MemoryLockProcessor::new();
-    /// let cut_off = store.another_connection();
-    /// let here = DLockGenerator::new(store)?.generate("ORDER", "4711")?;
-    /// let there = DLockGenerator::new(cut_off.clone())?.generate("ORDER", "4711")?;
-    /// cut_off.set_reachable(false);
-    /// assert!(there.try_lock().is_err());
-    /// assert!(here.try_lock()?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    #[must_use]
-    pub fn another_connection(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), link: Arc::default() }
-    }
-
-    /// Sets whether the clients of this connection reach the store, as if a server went down or came back. Reachable at first.
-    ///
-    /// While it is unreachable, every request fails with [`Error::Backend`] and
-    /// [`BackendFailure::NotExecuted`](crate::BackendFailure::NotExecuted), and open inboxes break; when this returns, no request is
-    /// executed any more. The store keeps what it holds, and leases go on ending. Whoever has waited meanwhile asks again
-    /// after a pause of at most a second by the generator's clock. [`delete`](Self::delete),
-    /// [`overwrite`](Self::overwrite), [`flush`](Self::flush) and [`keys`](Self::keys) work all the same.
-    pub fn set_reachable(&self, reachable: bool) {
-        let mut store = self.shared.store.lock();
-        self.link.set_reachable(reachable);
-        if !reachable {
-            store.inboxes.cut(&self.link);
-        }
-    }
-
-    /// Deletes a lock's key whoever holds it, as an administrator's `DEL` does; tells whether it was held.
-    ///
-    /// The queue stays: the next operation of a waiter gives the key to the first live one.
-    #[expect(clippy::must_use_candidate, reason = "often only the effect is wanted")]
-    pub fn delete(&self, key: &str) -> bool {
-        self.on_key(key, |state, _| state.delete())
-    }
-
-    /// Gives a lock's key to `locker` whoever holds it, as an administrator's `SET` does; without a lease, for ever.
-    ///
-    /// Issues no fence number and tells nobody.
-    pub fn overwrite(&self, key: &str, locker: &str, lease: Option<Duration>) {
-        self.on_key(key, |state, scene| state.overwrite(scene.now, locker, lease));
-    }
-
-    /// Forgets all holders and queues, as an administrator's `FLUSHALL` does. Inboxes stay open.
-    ///
-    /// Fence numbers go on rising: the Redis store finds a lost fence again by the clock, this one does not lose it.
-    pub fn flush(&self) {
-        let mut store = self.shared.store.lock();
-        store.keys = HashMap::new();
-        store.sweep_at = SWEEP_FROM;
-    }
-
-    /// Lists the keys that are held or waited for, or remembered for a [gap](crate::Gap), in no order, as an administrator's
-    /// `KEYS` does.
-    #[must_use]
-    pub fn keys(&self) -> Vec<String> {
-        let mut store = self.shared.store.lock();
-        store.sweep(self.shared.clock.now());
-        store.keys.keys().cloned().collect()
-    }
-
-    /// Denies what these commands do in a script, in capital letters, until told otherwise: the conformance suite looks at what
-    /// an operation leaves that is denied in its middle.
-    #[doc(hidden)]
-    pub fn deny(&self, commands: &[&'static str]) {
-        self.shared.store.lock().denied = commands.to_vec();
-    }
-
-    /// Runs one atomic operation on one key, whether clients reach the store or not.
-    fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
-        let mut store = self.shared.store.lock();
-        // Read under the mutex: operations see the time in the order in which they happen.
-        store.on_key(self.shared.clock.now(), key, act)
     }
 
     /// Runs one atomic operation on one key, for a client.
@@ -211,6 +122,7 @@ impl MemoryLockProcessor {
     fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
+        // Read under the mutex: operations see the time in the order in which they happen.
         Ok(store.on_key(self.shared.clock.now(), key, act))
     }
 }

@@ -239,11 +239,13 @@ impl KeyState {
     }
 
     /// An administrator's `DEL`.
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn delete(&mut self) -> bool {
         self.holder.take().is_some()
     }
 
     /// An administrator's `SET`.
+    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn overwrite(&mut self, now: Moment, locker: &str, lease: Option<Duration>) {
         self.holder = Some(Holder { locker: locker.to_owned(), until: lease.map(|lease| now + lease) });
     }

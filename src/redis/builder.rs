@@ -78,7 +78,7 @@ impl RedisBuilder {
         for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
             // A day keeps every sum of moments in range.
             if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(86_400) {
-                return Err(Error::invalid(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
+                return Err(Error::invalid_config(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
             }
         }
         #[cfg(feature = "tls")]
@@ -88,7 +88,7 @@ impl RedisBuilder {
             _ => {
                 let hint =
                     "they would not be used without TLS: write rediss:// in place of redis://, or leave them out";
-                return Err(Error::invalid("TLS certificates", self.address.to_string(), hint));
+                return Err(Error::invalid_config("TLS certificates", self.address.to_string(), hint));
             }
         };
         let endpoint = Endpoint {

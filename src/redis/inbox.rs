@@ -59,8 +59,10 @@ impl RedisInbox {
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
         let mut packed = Packed::default();
         packed.words(&["SUBSCRIBE", &channel]);
-        let broken =
-            |e: std::io::Error| Error::backend(BackendFailure::NotExecuted, format!("subscribing at {place}: {e}"));
+        let broken = |cause: std::io::Error| {
+            let message = format!("subscribing at {place}: {cause}");
+            Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
+        };
         let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
         let confirmation = confirmation.ok_or_else(|| broken(ErrorKind::TimedOut.into()))?;
         match &confirmation {
@@ -126,7 +128,7 @@ impl Inbox for RedisInbox {
         }
         heard.map_err(|cause| {
             let message = format!("the subscription at {} is broken: {cause}", self.place);
-            Error::backend(BackendFailure::Unknown, message)
+            Error::backend_caused_by(BackendFailure::Unknown, message, cause)
         })
     }
 

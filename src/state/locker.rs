@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes drawn from the operating system for each client: 96 bits (containers share host names and pid 1).
 const RANDOM_BYTES: usize = 12;
+/// The room for a count: `-`, the digits of any `u64`, `L`.
+const COUNT_ROOM: usize = 22;
 
 /// The identity of one client, and the source of its lockers.
 #[derive(Debug)]
@@ -54,8 +56,11 @@ impl ClientId {
     /// A locker that was never returned before, for a tenure that may linger or not.
     pub(crate) fn next_locker(&self, may_linger: bool) -> String {
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut digits = itoa::Buffer::new();
-        [self.text.as_str(), "-", digits.format(n), if may_linger { "L" } else { "" }].concat()
+        let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
+        locker.push_str(&self.text);
+        // Writing to a `String` cannot fail.
+        let _ = write!(locker, "-{n}{}", if may_linger { "L" } else { "" });
+        locker
     }
 }
 

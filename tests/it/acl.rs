@@ -54,7 +54,7 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     redis::cmd("PUBLISH").arg("DLOCK:1:inbox:b").arg(format!("contended b-0 {key}")).exec(admin).expect("published");
     match inbox.next(LIMIT)? {
         Some(Message::Granted { locker, .. }) if locker == "b-1" => {}
-        other => return Err(Error::Denied { message: format!("heard {other:?} in place of the grant") }),
+        other => return Err(Error::denied(format!("heard {other:?} in place of the grant"))),
     }
     release("b-1", Some(("b-2", LEASE)))?;
     release("b-2", None)?;
@@ -72,7 +72,7 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     // A right that a script can do without is missed all the same: the server logs each time that it is.
     let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(admin).expect("log");
     if !log.is_empty() {
-        return Err(Error::Denied { message: format!("{log:?}") });
+        return Err(Error::denied(format!("{log:?}")));
     }
 
     // A fence that no clock reaches is refused, and left as it was.
@@ -118,7 +118,7 @@ fn a_missing_channel_right_is_told_by_the_first_lock_and_not_by_a_waiter_that_is
         let lock = generator.generate("ACL", "x").unwrap();
         for _ in 0..2 {
             match lock.lock() {
-                Err(Error::Denied { message }) => assert!(message.contains("NOPERM"), "{message}"),
+                Err(Error::Denied { message, .. }) => assert!(message.contains("NOPERM"), "{message}"),
                 other => panic!("without {right}: {other:?}"),
             }
         }

@@ -37,7 +37,7 @@ fn bad_urls_are_not_shown_and_the_error_says_what_is_wrong() {
         &format!("redis//user:{SECRET}@host"),
     ] {
         let (error, text) = refused(url);
-        let Error::InvalidConfig { what, value, hint } = error else { panic!("{url:?}: {text}") };
+        let Error::InvalidConfig { what, value, hint, .. } = error else { panic!("{url:?}: {text}") };
         assert_eq!(what, "URL", "{url}");
         let scheme = if url.starts_with("redis://") { "redis://… " } else { "" };
         assert_eq!(value, format!("{scheme}(not shown: it may contain a password)"), "{url}");
@@ -202,7 +202,7 @@ fn a_database_that_is_not_there_is_named() {
 fn bad_settings_are_named_before_anything_is_sent() {
     let generator = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
     let refuse = |config: DLockConfig| match generator.generate_with(config).expect_err("must be refused") {
-        Error::InvalidConfig { what, value, hint } => (what, value, hint),
+        Error::InvalidConfig { what, value, hint, .. } => (what, value, hint),
         other => panic!("{other}"),
     };
     assert_eq!(refuse(DLockConfig::new("", "x")).0, "lock type");

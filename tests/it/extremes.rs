@@ -51,7 +51,7 @@ fn texts() -> impl Strategy<Value = String> {
 fn usable<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(thing) => Some(thing),
-        Err(Error::InvalidConfig { what, value, hint }) => {
+        Err(Error::InvalidConfig { what, value, hint, .. }) => {
             let says = |word: &&str| hint.contains(*word);
             let remedies = ["give", "choose", "write", "enable", "leave", "save", "add", "must be"];
             assert!(!what.is_empty() && remedies.iter().any(says), "{what} {value:?}: {hint}");

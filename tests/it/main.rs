@@ -4,6 +4,7 @@
 
 mod acl;
 mod bad_input;
+mod causes;
 mod conformance;
 mod connecting;
 mod counts;

@@ -6,6 +6,7 @@ use crate::support::crew::{HANG, eventually};
 use crate::support::{Proxy, RedisServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis_dlock::{DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
+use std::error::Error as _;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -89,6 +90,7 @@ impl TlsServer {
     fn refuses(&self, client: RedisBuilder) -> String {
         let error = client.connect().expect_err("must be refused");
         assert!(matches!(error, Error::Backend { .. }), "{error}");
+        assert!(error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>), "{error:?}");
         assert!(error.to_string().contains(&self.port), "{error}");
         error.to_string()
     }

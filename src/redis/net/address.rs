@@ -51,7 +51,7 @@ impl Address {
     ///
     /// [`Error::InvalidConfig`], which shows nothing of the URL but a scheme that means Redis.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let invalid = |hint: &str| Error::invalid("URL", not_shown(url), hint);
+        let invalid = |hint: &str| Error::invalid_config("URL", not_shown(url), hint);
         let tls = matches!(scheme_of(url), Some("rediss" | "valkeys"));
         if tls && cfg!(not(feature = "tls")) {
             return Err(invalid("for TLS enable the feature `tls` of the crate redis-dlock"));

@@ -152,7 +152,7 @@ mod tests {
             ("ERR user_script:2: attempt to compare number with nil script: 5e3e, on @user_script:2.", Unknown),
         ] {
             match of(line) {
-                Error::Backend { failure, message } => assert_eq!((failure, message.as_str()), (want, line)),
+                Error::Backend { failure, message, .. } => assert_eq!((failure, message.as_str()), (want, line)),
                 other => panic!("{line:?} became {other:?}"),
             }
         }

@@ -1,8 +1,9 @@
 //! Connecting a socket before a deadline, by TCP or on this machine.
 
 use super::address::{Address, Place};
+use super::handshake::failed;
 use super::socket::Socket;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -23,8 +24,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 ///
 /// [`Error::Backend`], not executed, with the address and the words of the operating system.
 pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error> {
-    let failed =
-        |e: io::Error| Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {e}"));
+    let failed = |cause| failed(address, cause);
     match &address.place {
         #[cfg(unix)]
         Place::Unix(path) => connect_unix(path.as_ref(), deadline).map(Socket::Unix).map_err(failed),

@@ -34,9 +34,9 @@ impl Endpoint {
         let socket = dial(&self.address, deadline)?;
         #[cfg(feature = "tls")]
         let tls = match (&self.tls, &self.address.place) {
-            (Some(tls), Place::Tcp { host, .. }) => Some(
-                TlsSession::start(tls, host, &socket, deadline).map_err(|e| handshake::failed(&self.address, &e))?,
-            ),
+            (Some(tls), Place::Tcp { host, .. }) => {
+                Some(TlsSession::start(tls, host, &socket, deadline).map_err(|e| handshake::failed(&self.address, e))?)
+            }
             _ => None,
         };
         let link = Link::new(
@@ -44,7 +44,7 @@ impl Endpoint {
             #[cfg(feature = "tls")]
             tls,
         );
-        let mut link = link.map_err(|e| handshake::failed(&self.address, &e))?;
+        let mut link = link.map_err(|e| handshake::failed(&self.address, e))?;
         handshake::run(&mut link, &self.address, deadline)?;
         Ok(link)
     }

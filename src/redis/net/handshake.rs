@@ -31,14 +31,16 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     if address.db != 0 {
         packed.words(&["SELECT", &db]);
     }
-    link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, &e))?;
+    link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, e))?;
     check_hello(&reply(link, address, deadline)?, address)?;
     if address.db != 0
         && let Value::ServerError(e) = reply(link, address, deadline)?
     {
         let error = address.hide(classify(&e, ""));
         return Err(match error {
-            Error::Backend { failure: BackendFailure::Unknown, message } => Error::invalid("database", db, message),
+            Error::Backend { failure: BackendFailure::Unknown, message, .. } => {
+                Error::invalid_config("database", db, message)
+            }
             other => other,
         });
     }
@@ -47,15 +49,16 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
 
 /// One reply, while nothing was executed that matters.
 fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value, Error> {
-    link.reply(deadline).map_err(|e| failed(address, &e))?.ok_or_else(|| {
+    link.reply(deadline).map_err(|e| failed(address, e))?.ok_or_else(|| {
         let message = format!("{address} took the connection and did not answer in time");
         Error::backend(BackendFailure::NotExecuted, message)
     })
 }
 
-/// The error for a connection that broke before it was used.
-pub(crate) fn failed(address: &Address, cause: &io::Error) -> Error {
-    Error::backend(BackendFailure::NotExecuted, format!("cannot connect to {address}: {cause}"))
+/// The error for a connection that could not be opened, or broke before it was used.
+pub(crate) fn failed(address: &Address, cause: io::Error) -> Error {
+    let message = format!("cannot connect to {address}: {cause}");
+    Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
 }
 
 /// Whether who answers `HELLO` so can carry locks.

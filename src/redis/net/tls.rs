@@ -48,7 +48,7 @@ impl Tls {
     /// [`Error::InvalidConfig`] for certificates or keys that cannot be used, and for a host that no certificate can name.
     pub(crate) fn new(settings: &TlsSettings, host: &str) -> Result<Self, Error> {
         if ServerName::try_from(host).is_err() {
-            return Err(Error::invalid(
+            return Err(Error::invalid_config(
                 "URL",
                 host,
                 "no certificate can name this host: give a DNS name or an IP address",
@@ -67,7 +67,7 @@ impl Tls {
                 if store.is_empty() {
                     let why = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
                     let hint = format!("the platform has none ({why}): give some with `tls_root_certificates`");
-                    return Err(Error::invalid("TLS root certificates", "", hint));
+                    return Err(Error::invalid_config("TLS root certificates", "", hint));
                 }
             }
         }
@@ -108,7 +108,7 @@ fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
 /// Of the value only the length is shown: it may be a key.
 fn invalid(what: &'static str, pem: &[u8], cause: impl fmt::Display) -> Error {
     let value = format!("(PEM text of {} bytes)", pem.len());
-    Error::invalid(
+    Error::invalid_config(
         what,
         value,
         format!("{cause}; give the text of the PEM file, with its BEGIN and END lines, and not its path"),

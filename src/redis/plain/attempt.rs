@@ -92,7 +92,7 @@ impl RedisLockProcessor {
             // Whatever it was, the key may be the locker's, and a release may come late.
             Err(error) => {
                 self.given_up.add(locker);
-                Err(Error::backend(BackendFailure::Unknown, error.to_string()))
+                Err(error.into_unknown())
             }
         }
     }

@@ -248,7 +248,7 @@ impl<L: Line> Lane<L> {
         self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
-            state = self.fail(state, epoch, &closed_by_us());
+            state = self.fail(state, epoch, closed_by_us());
         }
         drop(state);
         let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
@@ -283,7 +283,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Drops a connection; every call written to it fails once.
-    fn fail<'a>(&'a self, mut state: Guard<'a, L>, epoch: u64, cause: &io::Error) -> Guard<'a, L> {
+    fn fail<'a>(&'a self, mut state: Guard<'a, L>, epoch: u64, cause: io::Error) -> Guard<'a, L> {
         if state.session_of(epoch).is_none() {
             return state;
         }
@@ -291,9 +291,9 @@ impl<L: Line> Lane<L> {
         let Some(session) = state.session.take() else { return state };
         self.is_connected.store(false, Ordering::Relaxed);
         drop(state);
-        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(cause));
+        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(&cause));
         let message = format!("no answer from {}: {cause}", self.settings.server);
-        let error = Error::backend(BackendFailure::Unknown, message);
+        let error = Error::backend_caused_by(BackendFailure::Unknown, message, cause);
         let due = session.abort();
         if !mutant!(FailsNobody) {
             fail_all(&due, &error, false);
@@ -338,7 +338,7 @@ impl<L: Line> Lane<L> {
             && (!limit.is_zero() || mutant!(BreaksWithoutTime))
             && let Some(epoch) = epoch
         {
-            state = self.fail(state, epoch, &ended(limit));
+            state = self.fail(state, epoch, ended(limit));
         }
         self.hand_on(state, true);
         answer

@@ -150,7 +150,7 @@ impl FaultyStore {
 }
 
 fn failed(failure: BackendFailure) -> Error {
-    Error::Backend { failure, message: "the die wants it so".to_owned() }
+    Error::backend(failure, "the die wants it so")
 }
 
 impl Drop for FaultyStore {

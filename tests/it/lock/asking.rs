@@ -155,7 +155,7 @@ fn pairs_know_what_guards_know(lab: &Lab) {
 
 #[test]
 fn errors_that_pass_are_told_from_those_that_do_not() {
-    let backend = |failure| Error::Backend { failure, message: "down".to_owned() };
+    let backend = |failure| Error::backend(failure, "down");
     assert!(backend(BackendFailure::NotExecuted).is_transient() && backend(BackendFailure::Unknown).is_transient());
     assert!(!backend(BackendFailure::Refused).is_transient(), "an operator has to help");
     assert!(!Error::ShutDown.is_transient() && !Error::ShutDown.is_lost());

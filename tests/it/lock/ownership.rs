@@ -22,7 +22,7 @@ fn unlock_by_another_thread_changes_nothing(lab: &Lab) {
     let holder = lab.holder(lock.key()).unwrap().holder;
     let (other, key) = (lock.unguarded(), lock.key().to_owned());
     let refused = spawn(move || other.unlock()).join();
-    assert!(matches!(refused, Err(Error::NotHeld { key: refused }) if refused == key));
+    assert!(matches!(refused, Err(Error::NotHeld { key: refused, .. }) if refused == key));
     assert_eq!(lock.hold_count(), 2);
     assert_eq!(lab.holder(lock.key()).unwrap().holder, holder);
     assert!(guards.iter().all(DLockGuard::is_valid));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn backend<T: Debug>(result: Result<T, Error>, want: BackendFailure, word: &str) {
     match result {
-        Err(Error::Backend { failure, message }) => {
+        Err(Error::Backend { failure, message, .. }) => {
             assert_eq!(failure, want, "{message}");
             assert!(message.contains(word), "{message}");
         }
@@ -141,7 +141,7 @@ fn logins_and_databases_fail_by_name() {
 fn servers_of_another_kind_are_unsupported() {
     let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let error = RedisLockProcessor::connect(&cluster.url()).unwrap_err();
-    assert!(matches!(&error, Error::Unsupported { message } if message.contains("Cluster")), "{error:?}");
+    assert!(matches!(&error, Error::Unsupported { message, .. } if message.contains("Cluster")), "{error:?}");
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn foreign_types_are_named_and_nothing_is_written() {
     };
     let conflict = |result: Result<Outcome, Error>, word: &str, before: &[(Vec<u8>, Vec<u8>)]| {
         match result {
-            Err(Error::Conflict { key, message }) => {
+            Err(Error::Conflict { key, message, .. }) => {
                 assert_eq!(key, KEY);
                 assert!(message.starts_with(word), "{message}");
             }

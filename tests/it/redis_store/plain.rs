@@ -210,7 +210,9 @@ fn a_demoted_master_executes_nothing_and_ends_the_proof() {
     let (server, store) = proved();
     server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     match ask(&store, "a-1", false) {
-        Err(Error::Backend { failure: BackendFailure::NotExecuted, message }) => assert!(message.contains("READONLY")),
+        Err(Error::Backend { failure: BackendFailure::NotExecuted, message, .. }) => {
+            assert!(message.contains("READONLY"));
+        }
         other => panic!("{other:?}"),
     }
     server.run::<()>(&["REPLICAOF", "NO", "ONE"]);

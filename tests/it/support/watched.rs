@@ -293,7 +293,7 @@ impl Watch {
 }
 
 fn failed(failure: BackendFailure) -> Error {
-    Error::Backend { failure, message: "the test wants it so".to_owned() }
+    Error::backend(failure, "the test wants it so")
 }
 
 /// A store whose calls a [`Watch`] sees, if there is one.

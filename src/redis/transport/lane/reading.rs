@@ -160,7 +160,7 @@ impl<L: Line> Lane<L> {
             result = Err(overdue_by(self.settings.io_timeout));
         }
         if let Err(cause) = result {
-            state = self.fail(state, epoch, &cause);
+            state = self.fail(state, epoch, cause);
             if repeats && !state.writing {
                 state = self.write_left_over(state);
             }

@@ -59,7 +59,7 @@ impl<L: Line> Drop for Role<'_, L> {
         }
         if let Some(epoch) = lost {
             let cause = io::Error::other("a thread that used the connection panicked");
-            state = self.lane.fail(state, epoch, &cause);
+            state = self.lane.fail(state, epoch, cause);
         }
         self.lane.hand_on(state, true);
     }

@@ -100,7 +100,7 @@ impl<L: Line> Lane<L> {
                             self.settings.server,
                             OneLine(&cause)
                         );
-                        self.fail(self.state.lock(), epoch, &cause)
+                        self.fail(self.state.lock(), epoch, cause)
                     }
                 },
             };
@@ -134,7 +134,7 @@ impl<L: Line> Lane<L> {
                     && state.session.as_ref().is_some_and(|session| !session.has_backlog);
                 if goes_on { self.write_once(state, at, at) } else { state }
             }
-            Some((epoch, Err(cause))) => self.fail(state, epoch, &cause),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
             None if self.begin_connect(&mut state).is_ok() => state,
             None => {
                 let queue = std::mem::take(&mut state.queue);
@@ -202,11 +202,11 @@ impl<L: Line> Lane<L> {
                     session.all_sent(&self.settings.deferring, sent_at);
                 }
                 if !all && now() >= since + self.settings.io_timeout {
-                    return self.fail(state, epoch, &overdue_by(self.settings.io_timeout));
+                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
                 }
                 state
             }
-            Err(cause) => self.fail(state, epoch, &cause),
+            Err(cause) => self.fail(state, epoch, cause),
         }
     }
 }
