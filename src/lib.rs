@@ -235,22 +235,17 @@
 // Without them, some links lead to what is not there.
 #![cfg_attr(not(all(feature = "redis", feature = "test-util")), allow(rustdoc::broken_intra_doc_links))]
 
+#[cfg(any(test, fuzzing))]
+mod check;
 mod client;
 mod clock;
 mod config;
 mod error;
-#[cfg(all(any(test, fuzzing), feature = "redis"))]
-mod fuzz;
 mod lock;
 mod log;
-mod memory;
-#[cfg(all(test, dlock_shuttle))]
-mod model;
 mod one_line;
-pub mod processor;
-#[cfg(feature = "redis")]
-mod redis;
 mod state;
+mod store;
 mod sync;
 #[cfg(all(doc, feature = "test-util"))]
 #[doc = include_str!("manual/testing.md")]
@@ -260,9 +255,7 @@ mod timing;
 
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
-pub use self::fuzz::check as fuzz;
-#[cfg(feature = "redis")]
-pub use self::redis::{RedisBuilder, RedisLockProcessor};
+pub use check::fuzz::check as fuzz;
 pub use client::patience::CancelToken;
 #[cfg(any(test, feature = "test-util"))]
 pub use clock::ManualClock;
@@ -273,12 +266,15 @@ pub use lock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
     UnguardedLock,
 };
-pub use memory::MemoryLockProcessor;
+pub use store::memory::MemoryLockProcessor;
+pub use store::processor;
 #[doc(no_inline)]
-pub use processor::LockProcessor;
+pub use store::processor::LockProcessor;
+#[cfg(feature = "redis")]
+pub use store::redis::{RedisBuilder, RedisLockProcessor};
 // Only writers of stores need these, and find them in `processor`. 0.1.0 had them here.
 #[doc(hidden)]
-pub use processor::{
+pub use store::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
     Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome,
     ReleaseRequest, Request,

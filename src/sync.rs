@@ -1,6 +1,6 @@
 //! Where the middle layer gets its mutexes, condition variables, atomics and threads from.
 //!
-//! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle` the tests of [`model`](crate::model)
+//! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle` the tests of [`model`](crate::check::model)
 //! explore the schedules of the same code: then they are twins that hand every step to a scheduler, and sleeping
 //! is by virtual time. The stores keep their own: an operation of a store is one step there.
 
@@ -43,7 +43,7 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::model::twins::{Condvar, Mutex, MutexGuard, contain, die, guarded, now, thread};
+    pub(crate) use crate::check::model::twins::{Condvar, Mutex, MutexGuard, contain, die, guarded, now, thread};
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
 }
@@ -80,7 +80,7 @@ pub(crate) fn is_mutant(name: &str) -> bool {
 #[cfg(all(test, dlock_shuttle))]
 macro_rules! mutant {
     ($name:ident) => {
-        $crate::model::mutants::is($crate::model::mutants::Mutant::$name)
+        $crate::check::model::mutants::is($crate::check::model::mutants::Mutant::$name)
     };
 }
 

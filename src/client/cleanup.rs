@@ -13,7 +13,7 @@ use crate::client::schedule::Schedule;
 use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::processor::{Outcome, ReleaseRequest, Request};
+use crate::store::processor::{Outcome, ReleaseRequest, Request};
 use crate::sync::Mutex;
 use crate::timer::Timer;
 use crate::{log, timing};

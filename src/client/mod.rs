@@ -50,7 +50,7 @@ pub(crate) use announce::LossHook;
 use self::core::{Core, Rounds};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::processor::LockProcessor;
+use crate::store::processor::LockProcessor;
 use std::ops::Deref;
 use std::sync::Arc;
 

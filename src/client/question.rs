@@ -3,8 +3,10 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::processor::{AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request};
 use crate::state::tenure::{Tenure, Unsettled};
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request,
+};
 use crate::sync::mutant;
 use crate::timer::Timer;
 use std::sync::Arc;

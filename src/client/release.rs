@@ -11,11 +11,11 @@ use crate::client::question::Answer;
 use crate::client::turn::{Turn, is_unknown};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::tenure::{Tenure, Unsettled};
+use crate::store::processor::{ReleaseOutcome, ReleaseRequest};
 use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::processor::{Outcome, ReleaseRequest, Request};
 use crate::state::tenure::Tenure;
+use crate::store::processor::{Outcome, ReleaseRequest, Request};
 use std::time::Duration;
 
 /// One round: asks for the keys that are due, releases what has lingered, and the leftovers that are due.

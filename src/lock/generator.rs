@@ -6,9 +6,9 @@ use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
-use crate::processor::LockProcessor;
+use crate::store::processor::LockProcessor;
 #[cfg(feature = "redis")]
-use crate::redis::RedisLockProcessor;
+use crate::store::redis::RedisLockProcessor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,9 +42,9 @@
 
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::processor::{Gap, Grant};
 use crate::state::queue::{Queue, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
+use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
 use crossbeam_channel::Sender;
 use std::sync::Arc;

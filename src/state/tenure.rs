@@ -3,8 +3,8 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss, LossCause};
-use crate::processor::{Gap, Grant};
 use crate::state::tokens::Tokens;
+use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Every name of a lock, and its helper keys, fall into one slot of Redis Cluster, asked of a real one.
 
 #[allow(dead_code)]
-#[path = "../../../src/redis/script/keys.rs"]
+#[path = "../../../src/store/redis/script/keys.rs"]
 mod keys;
-#[path = "../../../src/redis/script/slot.rs"]
+#[path = "../../../src/store/redis/script/slot.rs"]
 mod slot;
 
 use crate::support::RedisServer;

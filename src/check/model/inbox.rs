@@ -1,0 +1,66 @@
+//! How messages of the model's store reach a client.
+
+use super::store::Network;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{Inbox, InboxBreaker, Message};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Messages in order, each as late as it likes; some are lost, and all with a broken subscription.
+pub(super) struct ModelInbox {
+    network: Network,
+    inbox: Box<dyn Inbox>,
+    cut: Arc<AtomicBool>,
+    /// What the client is taking in; when it asks for the next one, it has.
+    last: Option<Message>,
+}
+
+impl ModelInbox {
+    pub(super) fn new(network: Network, inbox: Box<dyn Inbox>) -> Self {
+        Self { network, inbox, cut: Arc::default(), last: None }
+    }
+}
+
+impl Inbox for ModelInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        if let Some(message) = self.last.take() {
+            self.network.heard(message);
+        }
+        let shared = Arc::clone(&self.network.shared);
+        let mut news = shared.news.lock();
+        loop {
+            if self.cut.load(Ordering::Relaxed) {
+                return Err(Error::backend(BackendFailure::NotExecuted, "cut"));
+            }
+            if let Some(message) = self.inbox.next(Duration::ZERO)? {
+                if self.network.strikes(|faults| &mut faults.messages) {
+                    continue;
+                }
+                if self.network.strikes(|faults| &mut faults.breaks) {
+                    return Err(Error::backend(BackendFailure::NotExecuted, "broken"));
+                }
+                self.last = Some(message.clone());
+                return Ok(Some(message));
+            }
+            shared.changed.wait_for(&mut news, limit);
+        }
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(Breaker { network: self.network.clone(), cut: Arc::clone(&self.cut) })
+    }
+}
+
+struct Breaker {
+    network: Network,
+    cut: Arc<AtomicBool>,
+}
+
+impl InboxBreaker for Breaker {
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+        *self.network.shared.news.lock() += 1;
+        self.network.shared.changed.notify_all();
+    }
+}

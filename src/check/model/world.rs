@@ -1,0 +1,215 @@
+//! One execution: clients, the threads that use them, time, and what must be true at any moment and in the end.
+
+use super::journal::Journal;
+use super::store::{Faults, Network};
+use super::time::{self, ClientClock, FOR_GOOD, Pace};
+use super::twins::{Condvar, Mutex, thread};
+use super::visitor::{Act, Visitor};
+use crate::client::core::Core;
+use crate::client::patience::CancelToken;
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::lock::DLockGenerator;
+use crate::lock::DistributedReentrantLock;
+use crate::state::key::Key;
+use crate::state::machine::Phase;
+use crate::store::processor::LockProcessor;
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// All leases of the model.
+pub(crate) const LEASE: Duration = Duration::from_millis(120);
+
+/// Far more time than any execution needs.
+const END: Moment = Moment::from_nanos(13_000_000_000);
+
+/// How often the end is looked for, a sixth of a lease apart.
+const PATIENCE: u32 = 200;
+
+/// Who does what in an execution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    /// For each client, its threads.
+    pub(crate) clients: &'static [&'static [&'static [Act]]],
+    pub(crate) listener: bool,
+    pub(crate) probe: bool,
+    pub(crate) faults: Faults,
+    /// Whether time may leap.
+    pub(crate) leaps: bool,
+    pub(crate) local_passes: u32,
+    pub(crate) linger: Duration,
+    /// Whether it is counted how often a client goes on by itself once it has heard that others wait. Only where those
+    /// others go on waiting.
+    pub(crate) counts_passes: bool,
+}
+
+/// What the threads of an execution share.
+pub(crate) struct World {
+    pub(crate) network: Network,
+    pub(crate) journal: Journal,
+    pub(crate) cancel: CancelToken,
+    pub(crate) passes: Option<u32>,
+    /// How many calls that end by themselves have not ended yet.
+    guests: Mutex<usize>,
+    gone: Condvar,
+}
+
+/// A client of an execution.
+type Party = (Arc<DLockGenerator>, DistributedReentrantLock);
+
+impl Scenario {
+    /// Plays one execution, as shuttle schedules it.
+    pub(crate) fn play(&self) {
+        time::reset();
+        let mut rng = thread_rng();
+        let leaps = if self.leaps { [0, 1, 3][rng.gen_range(0..3)] } else { 0 };
+        let pace = Pace { steps: [1, 6, 24, 96][rng.gen_range(0..4)], leaps, leap: LEASE };
+        let world = Arc::new(World {
+            network: Network::new(self.faults, LEASE),
+            journal: Journal::default(),
+            cancel: CancelToken::new(),
+            passes: self.counts_passes.then_some(self.local_passes),
+            guests: Mutex::new(self.guests()),
+            gone: Condvar::new(),
+        });
+        let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
+        let watched: Vec<_> =
+            parties.iter().map(|(generator, lock)| (Arc::downgrade(lock.local_key()), generator.downgrade())).collect();
+        let seen = Arc::clone(&world);
+        let timer = thread::spawn(move || {
+            time::run(pace, || {
+                let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core)));
+                let keys: Vec<_> = keys.collect();
+                // Only where it matters: while it looks, the core lives.
+                let is_closed = |core: &Weak<Core>| core.upgrade().is_none_or(|core| core.is_closed());
+                keys.iter().for_each(|(key, core)| seen.look(key, || is_closed(core)));
+                let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state()));
+                assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());
+            });
+        });
+        let mut threads = Vec::new();
+        for (n, (scripts, party)) in self.clients.iter().zip(&parties).enumerate() {
+            for (m, script) in scripts.iter().enumerate() {
+                let name = format!("{}{}", ["a", "b", "c"][n], m + 1);
+                let visitor = Visitor::new(name, party.clone(), Arc::clone(&world));
+                threads.push(thread::spawn(move || script.iter().for_each(|act| visitor.act(*act))));
+            }
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+        world.end(parties, self.linger >= FOR_GOOD);
+        time::stop();
+        let _ = timer.join();
+        let objections = world.journal.objections();
+        assert!(objections.is_empty(), "{objections:?}");
+    }
+
+    fn party(&self, world: &World) -> Party {
+        let generator = DLockGenerator::builder()
+            .clock(Arc::new(ClientClock))
+            .listener(self.listener)
+            .build(world.network.another())
+            .expect("random numbers");
+        let settings = DLockConfig::new("T", "x")
+            .with_lease(LEASE)
+            .with_probe(self.probe)
+            .with_linger(self.linger)
+            .with_local_passes(self.local_passes);
+        let lock = generator.generate_with(settings).expect("open");
+        (Arc::new(generator), lock)
+    }
+
+    fn guests(&self) -> usize {
+        let acts = self.clients.iter().copied().flatten().copied().flatten();
+        acts.filter(|act| act.is_guest()).count()
+    }
+}
+
+impl World {
+    /// A call that ends by itself has ended.
+    pub(crate) fn guest_leaves(&self) {
+        *self.guests.lock() -= 1;
+        self.gone.notify_all();
+    }
+
+    /// Waits for all calls that end by themselves.
+    pub(crate) fn outstay_guests(&self) {
+        let mut guests = self.guests.lock();
+        while *guests > 0 {
+            self.gone.wait(&mut guests);
+        }
+    }
+
+    /// Looks at the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
+    pub(crate) fn look(&self, key: &Key, is_closed: impl FnOnce() -> bool) {
+        let state = key.state();
+        let wrong = match &state.phase {
+            Phase::Idle if !state.queue.is_empty() && !is_closed() => Some("idle, and threads wait"),
+            Phase::Waiting { .. } if state.queue.is_empty() => Some("waits for nobody"),
+            Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
+                Some("waits for what it was given")
+            }
+            Phase::Asking { turn: Some(turn), .. } if state.queue.iter().any(|waiter| waiter.thread == *turn) => {
+                Some("a thread waits that has its turn")
+            }
+            phase if matches!(phase, Phase::Held(_)) == key.hold.is_owned_by(0) => Some("held, or not"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            self.journal.object(format!("{wrong}: {:?}", *state));
+        }
+    }
+
+    /// Nobody uses the lock any more: looks that nothing is left, here and in the store.
+    fn end(&self, parties: Vec<Party>, lingers: bool) {
+        // Who closes in the middle of faults releases once what is left, answered or not.
+        let closed = parties.iter().any(|(_, lock)| lock.client().is_closed());
+        let excused = closed && self.network.was_faulty();
+        self.network.calm();
+        // Either all comes to rest by itself, or closing cuts it short.
+        if thread_rng().gen_bool(0.5) {
+            parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
+        }
+        let ends: Vec<Weak<Core>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
+        for (generator, lock) in &parties {
+            generator.close();
+            let state = lock.local_key().state();
+            if !matches!(state.phase, Phase::Idle) || !state.queue.is_empty() {
+                self.journal.object(format!("closed in {:?}", *state));
+            }
+        }
+        // Of workers that had begun before the first time.
+        self.network.calm();
+        let name = parties[0].1.key().to_owned();
+        drop(parties);
+        if ends.iter().any(|core| core.strong_count() > 0) {
+            self.journal.object("a client outlives its handles");
+        }
+        if excused || self.network.was_too_late() {
+            thread::sleep(LEASE * 3);
+        }
+        let store = self.network.store();
+        if !store.keys().is_empty() {
+            self.journal.object(format!("left in the store: {:?}", store.inspect(&name, LEASE)));
+        }
+    }
+
+    /// Waits until the key and the clean-up list have come to rest.
+    fn rest(&self, lock: &DistributedReentrantLock, lingers: bool) {
+        for _ in 0..PATIENCE {
+            let client = lock.client();
+            let rests = match lock.local_key().state().phase {
+                Phase::Idle => true,
+                Phase::Lingering { .. } => lingers,
+                _ => false,
+            };
+            if client.is_closed() || rests && lock.queue_length() == 0 && client.cleanup.next() == Moment::NEVER {
+                return;
+            }
+            thread::sleep(LEASE / 6);
+        }
+        self.journal.object(format!("never at rest: {:?}", *lock.local_key().state()));
+    }
+}

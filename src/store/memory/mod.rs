@@ -1,0 +1,294 @@
+//! The embedded store: [`MemoryLockProcessor`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the processor: one mutex around everything |
+//! | `state.rs` | one key: its holder, its queue, and the rules of every operation |
+//! | `inbox.rs` | who listens, and how a message reaches them |
+//! | `link.rs` | a client's way to the store, which may be cut |
+//! | `fence.rs` | the numbers, one sequence for the whole process |
+//! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
+//!
+//! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs
+//! on both. One mutex makes each operation as atomic as a script is. Nothing under it blocks: messages go into
+//! unbounded channels, and they are sent before the mutex opens so that they arrive in the order of what they report.
+
+mod fence;
+mod inbox;
+mod link;
+mod state;
+#[cfg(any(test, feature = "test-util"))]
+mod test_util;
+
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::error::Error;
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, PollOutcome,
+    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
+};
+use inbox::{Inboxes, MemoryInbox};
+use link::Link;
+use parking_lot::Mutex;
+use state::{KeyState, Scene};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// With fewer keys than this the store does not bother to look for those whose leases ended.
+const SWEEP_FROM: usize = 64;
+
+/// A store of locks inside this process, with the rules of the Redis store: leases, queue, hand-over, fencing.
+///
+/// For programs that run as a single process for now, and for tests of programs that use locks: what holds on this
+/// store holds on Redis. It excludes the clients of one process from one another, never another process.
+///
+/// Clones share one store. Make one [`DLockGenerator`](crate::DLockGenerator) for each clone to have several clients;
+/// what one of them closes does not touch the others: [`close`](LockProcessor::close) does nothing here, for the store
+/// has no socket or thread to give back. It lives as long as its last clone or inbox.
+///
+/// Leases end by the [`Clock`] that the store was made with, without a thread: a key whose lease ended is found free by
+/// the next operation on it. Fence numbers are one rising sequence for all stores of the process, never behind the
+/// wall clock, so they also rise over a restart unless the wall clock was stepped back meanwhile.
+/// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
+/// nothing behind, once the time between its [gaps](crate::store::processor::Gap), if it had one, is over.
+///
+/// No operation waits, so the limits that callers give are not looked at; none fails unless the store was
+/// [set unreachable](Self::set_reachable).
+///
+/// With the feature `test-util` a test may also play the operator, and cut a client off: [`delete`](Self::delete), [`overwrite`](Self::overwrite),
+/// [`flush`](Self::flush), [`keys`](Self::keys), [`set_reachable`](Self::set_reachable), [`another_connection`](Self::another_connection).
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::MemoryLockProcessor;
+/// use redis_dlock::processor::{AcquireOutcome, AcquireRequest, LockProcessor};
+/// use std::time::Duration;
+///
+/// let store = MemoryLockProcessor::new();
+/// let limit = store.command_limit();
+/// let request = |locker| AcquireRequest { key: "DLOCK_ORDER_1", locker, lease: Duration::from_secs(30), wait: false };
+///
+/// assert!(matches!(store.acquire(&request("a-1"), limit)?, AcquireOutcome::Acquired(_)));
+/// let busy = store.clone().acquire(&request("b-1"), limit)?;
+/// assert!(matches!(busy, AcquireOutcome::Busy(busy) if busy.holder == "a-1"));
+/// # Ok::<(), redis_dlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryLockProcessor {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+}
+
+/// What the clones of one processor and their inboxes share.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    store: Mutex<Store>,
+}
+
+/// Everything behind the mutex.
+struct Store {
+    /// Only keys that are held, waited for or remembered for a gap, and those for which that ended since the last sweep.
+    keys: HashMap<String, KeyState>,
+    /// How many keys it takes for the next sweep: twice those that the last one left, so that sweeping costs every
+    /// new key a constant time, and the ended leases of dead clients at most double the memory.
+    sweep_at: usize,
+    inboxes: Inboxes,
+    /// What is denied, in Redis's names.
+    denied: Vec<&'static str>,
+}
+
+impl MemoryLockProcessor {
+    /// Makes an empty store whose leases end by the system's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// Makes an empty store whose leases end by `clock`: with a [`ManualClock`](crate::ManualClock) (feature `test-util`), when a test says so.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        let store =
+            Store { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() };
+        Self { shared: Arc::new(Shared { clock, store: Mutex::new(store) }), link: Arc::default() }
+    }
+
+    /// Runs one atomic operation on one key, for a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] while the store is unreachable: then nothing is done.
+    fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
+        let mut store = self.shared.store.lock();
+        self.link.check()?;
+        // Read under the mutex: operations see the time in the order in which they happen.
+        Ok(store.on_key(self.shared.clock.now(), key, act))
+    }
+}
+
+impl Store {
+    /// Runs one atomic operation on one key: expires what has ended, acts, and leaves no empty entry.
+    fn on_key<R>(&mut self, now: Moment, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
+        let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
+        if let Some(state) = self.keys.get_mut(key) {
+            state.expire(now);
+            let result = act(state, &mut scene);
+            if state.is_empty() {
+                self.keys.remove(key);
+            }
+            result
+        } else {
+            let mut state = KeyState::default();
+            let result = act(&mut state, &mut scene);
+            if !state.is_empty() {
+                self.insert(now, key, state);
+            }
+            result
+        }
+    }
+
+    fn insert(&mut self, now: Moment, key: &str, state: KeyState) {
+        if self.keys.len() >= self.sweep_at {
+            self.sweep(now);
+        }
+        self.keys.insert(key.to_owned(), state);
+    }
+
+    /// Drops every key of which all has ended, and gives back the memory of a map that has become too large.
+    fn sweep(&mut self, now: Moment) {
+        self.keys.retain(|_, state| {
+            state.expire(now);
+            !state.is_empty()
+        });
+        self.sweep_at = SWEEP_FROM.max(2 * self.keys.len());
+        self.keys.shrink_to(self.sweep_at);
+    }
+}
+
+impl LockProcessor for MemoryLockProcessor {
+    fn acquire(&self, request: &AcquireRequest<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.serve(request.key, |state, scene| state.acquire(scene, request))?
+    }
+
+    fn poll(&self, request: &PollRequest<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
+        self.serve(request.key, |state, scene| state.poll(scene, request))?
+    }
+
+    fn extend(&self, request: &ExtendRequest<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.serve(request.key, |state, scene| state.extend(scene, request))?
+    }
+
+    fn release(&self, request: &ReleaseRequest<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.serve(request.key, |state, scene| state.release(scene, request))?
+    }
+
+    fn probe(&self, request: &ProbeRequest<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.serve(request.key, |state, _| state.probe(request.locker))
+    }
+
+    fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
+        self.serve(key, |state, scene| state.inspect(scene.now))
+    }
+
+    fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
+    }
+
+    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+        self.link.check()
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Default for MemoryLockProcessor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryLockProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never waits: it may be called by a thread that is being debugged.
+        let keys = self.shared.store.try_lock().map(|store| store.keys.len());
+        f.debug_struct("MemoryLockProcessor").field("keys", &keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::store::processor::Gap;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn entries(processor: &MemoryLockProcessor) -> usize {
+        processor.shared.store.lock().keys.len()
+    }
+
+    fn take(processor: &MemoryLockProcessor, key: &str, locker: &str) {
+        let request = AcquireRequest { key, locker, lease: LEASE, wait: false };
+        assert!(matches!(processor.acquire(&request, LEASE), Ok(AcquireOutcome::Acquired(_))));
+    }
+
+    #[test]
+    fn free_keys_leave_nothing_behind() {
+        let processor = MemoryLockProcessor::new();
+        for n in 0..100_000 {
+            let key = format!("DLOCK_T_{n}");
+            take(&processor, &key, "a-1");
+            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap: None };
+            processor.release(&request, LEASE).expect("never fails");
+            processor.inspect(&key, LEASE).expect("never fails");
+            assert_eq!(entries(&processor), 0);
+        }
+        assert!(processor.shared.store.lock().keys.capacity() < SWEEP_FROM);
+    }
+
+    #[test]
+    fn keys_of_dead_holders_are_swept() {
+        let clock = Arc::new(ManualClock::new());
+        let processor = MemoryLockProcessor::with_clock(clock.clone());
+        for n in 0..100_000 {
+            // A thousand are alive at any time.
+            clock.advance(LEASE / 1000);
+            take(&processor, &format!("DLOCK_T_{n}"), "a-1");
+            assert!(entries(&processor) <= 2001, "{}", entries(&processor));
+        }
+        clock.advance(LEASE);
+        assert!(processor.keys().is_empty());
+        assert!(processor.shared.store.lock().keys.capacity() < 4 * SWEEP_FROM);
+    }
+
+    #[test]
+    fn keys_that_had_a_gap_are_swept() {
+        let clock = Arc::new(ManualClock::new());
+        let processor = MemoryLockProcessor::with_clock(clock.clone());
+        let gap = Some(Gap { length: LEASE / 6, every: LEASE });
+        for n in 0..100_000 {
+            // A thousand are remembered at any time.
+            clock.advance(LEASE / 1000);
+            let key = format!("DLOCK_T_{n}");
+            take(&processor, &key, "a-1");
+            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap };
+            processor.release(&request, LEASE).expect("never fails");
+            assert!(entries(&processor) <= 2001, "{}", entries(&processor));
+        }
+        clock.advance(LEASE);
+        assert!(processor.keys().is_empty());
+    }
+
+    #[test]
+    fn debug_output_does_not_wait_for_the_store() {
+        let processor = MemoryLockProcessor::new();
+        let guard = processor.shared.store.lock();
+        assert_eq!(format!("{processor:?}"), "MemoryLockProcessor { keys: None, .. }");
+        drop(guard);
+        take(&processor, "DLOCK_T_x", "a-1");
+        assert_eq!(format!("{processor:?}"), "MemoryLockProcessor { keys: Some(1), .. }");
+    }
+}

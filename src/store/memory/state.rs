@@ -1,0 +1,365 @@
+//! One lock key: its holder, its queue, and what every operation does to them.
+//!
+//! | holder | queue | means |
+//! |---|---|---|
+//! | none | empty | free; such an entry is not kept |
+//! | some | empty | held |
+//! | some | waiters | held and contended: the holder's client was told |
+//! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
+//! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
+//!
+//! Invariants: a locker stands in the queue only because it was sent with `wait` or as a next locker, and leaves it by
+//! a grant, a release, or with the queue's life; the holder changes only in [`KeyState::hold`] and by administrators.
+
+use super::fence;
+use super::inbox::Inboxes;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs, POLLERS,
+    PollOutcome, PollRequest, ProbeOutcome, ReleaseOutcome, ReleaseRequest,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What an operation needs to know beside the key's state.
+pub(super) struct Scene<'a> {
+    /// The lock's unique key.
+    pub(super) key: &'a str,
+    /// The time of the operation.
+    pub(super) now: Moment,
+    /// Who is alive, and how to tell them.
+    pub(super) inboxes: &'a mut Inboxes,
+    /// What is denied, in Redis's names: only tests deny something.
+    pub(super) denied: &'a [&'static str],
+}
+
+impl Scene<'_> {
+    /// Asks for the right to change something, before it is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`].
+    fn ask(&self, command: &'static str) -> Result<(), Error> {
+        if !self.denied.contains(&command) {
+            return Ok(());
+        }
+        Err(Error::Denied { message: format!("the embedded store was told to deny {command}") })
+    }
+}
+
+/// The state of one key; empty when it is free, nobody waits, and it was not left to pollers of late.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    holder: Option<Holder>,
+    queue: VecDeque<Waiter>,
+    /// When the queue ends unless somebody in it asks again; set while it is not empty.
+    queue_until: Option<Moment>,
+    /// Until when the key, if nobody holds it, is for pollers alone.
+    gap_until: Option<Moment>,
+    /// Until when there is no further gap.
+    gapped_until: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    locker: String,
+    /// `None`: without a lease, as only an administrator leaves a key.
+    until: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    locker: String,
+    lease: Duration,
+}
+
+/// Who was given the key by a hand-over.
+struct Winner {
+    locker: String,
+    lease: Duration,
+    number: u64,
+}
+
+impl KeyState {
+    pub(super) fn is_empty(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty() && self.gap_until.is_none() && self.gapped_until.is_none()
+    }
+
+    /// Forgets what has ended. Every operation begins with it, so the rest of this file knows no time-outs.
+    pub(super) fn expire(&mut self, now: Moment) {
+        let over = |until: Option<Moment>| until.is_some_and(|until| until <= now);
+        if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
+            self.holder = None;
+        }
+        self.gap_until = self.gap_until.filter(|until| *until > now);
+        self.gapped_until = self.gapped_until.filter(|until| *until > now);
+        // In Redis the queue is where a gap is kept.
+        if over(self.queue_until) && self.gap_until.is_none() {
+            self.queue.clear();
+        }
+        if self.queue.is_empty() {
+            self.queue_until = None;
+            self.queue.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &AcquireRequest<'_>,
+    ) -> Result<AcquireOutcome, Error> {
+        let locker = request.locker;
+        if let Some(busy) = self.busy_or_closed(scene.now) {
+            if request.wait {
+                scene.ask("RPUSH")?;
+                self.enqueue(scene.now, locker, request.lease);
+                if self.queue.len() == 1 {
+                    tell_contended(scene, &busy.holder);
+                }
+            }
+            return Ok(AcquireOutcome::Busy(busy));
+        }
+        let Some(winner) = self.hand_over(scene, None, None)? else {
+            scene.ask("SET")?;
+            scene.ask("INCR")?;
+            return Ok(AcquireOutcome::Acquired(self.give(scene.now, locker, request.lease)));
+        };
+        let refused = if request.wait { scene.ask("RPUSH") } else { Ok(()) };
+        if request.wait && refused.is_ok() {
+            self.enqueue(scene.now, locker, request.lease);
+        }
+        // The winner is told whatever becomes of the asker.
+        let busy = self.announce(scene, winner);
+        refused.map(|()| AcquireOutcome::Busy(busy))
+    }
+
+    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, request: &PollRequest<'_>) -> Result<PollOutcome, Error> {
+        let locker = request.locker;
+        if self.is_held_by(locker) {
+            scene.ask("INCR")?;
+            scene.ask("PEXPIRE")?;
+            return Ok(PollOutcome::Acquired(self.give(scene.now, locker, request.lease)));
+        }
+        let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, request.lease)) else {
+            return Ok(PollOutcome::Gone);
+        };
+        if let Some(busy) = self.busy_or_closed(scene.now) {
+            scene.ask("PEXPIRE")?;
+            self.prolong_queue(scene.now, request.lease);
+            if place == 0 {
+                tell_contended(scene, &busy.holder);
+            }
+            return Ok(PollOutcome::Waiting(busy));
+        }
+        // The asker itself is in the queue and counts as alive, so somebody wins.
+        Ok(match self.hand_over(scene, Some(locker), None)? {
+            Some(winner) if winner.locker != locker => {
+                self.prolong_queue(scene.now, request.lease);
+                PollOutcome::Waiting(self.announce(scene, winner))
+            }
+            Some(winner) => PollOutcome::Acquired(Grant { number: winner.number, waiting: self.waiting() }),
+            None => PollOutcome::Gone,
+        })
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &ExtendRequest<'_>,
+    ) -> Result<ExtendOutcome, Error> {
+        if !self.is_held_by(request.locker) {
+            return Ok(ExtendOutcome::NotOurs(self.not_ours()));
+        }
+        scene.ask("PEXPIRE")?;
+        self.hold(scene.now, request.locker, request.lease);
+        let numbers = if request.fresh_numbers { fence::issue_range() } else { None };
+        Ok(ExtendOutcome::Extended { waiting: self.waiting(), numbers })
+    }
+
+    pub(super) fn release(
+        &mut self,
+        scene: &mut Scene<'_>,
+        request: &ReleaseRequest<'_>,
+    ) -> Result<ReleaseOutcome, Error> {
+        if !self.is_held_by(request.locker) {
+            scene.ask("LREM")?;
+            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
+            return Ok(ReleaseOutcome::NotOurs(self.not_ours()));
+        }
+        if let Some(gap) = request.gap
+            && self.gapped_until.is_none()
+        {
+            scene.ask("LPUSH")?;
+            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
+            self.gapped_until = Some(scene.now + gap.every);
+            self.gap_until = Some(scene.now + gap.length);
+        }
+        if let Some(closed) = self.closed(scene.now) {
+            scene.ask("DEL")?;
+            self.holder = None;
+            let waiting = self.waiting();
+            return Ok(match request.next {
+                Some((next, lease)) => {
+                    self.enqueue_next(scene, next, lease);
+                    ReleaseOutcome::Queued(closed)
+                }
+                None => ReleaseOutcome::Released { waiting },
+            });
+        }
+        let winner = self.hand_over(scene, None, Some(request.locker))?;
+        Ok(match (winner, request.next) {
+            (Some(winner), Some((next, lease))) => {
+                self.enqueue_next(scene, next, lease);
+                ReleaseOutcome::Queued(self.announce(scene, winner))
+            }
+            (Some(winner), None) => {
+                self.announce(scene, winner);
+                ReleaseOutcome::Released { waiting: self.waiting() }
+            }
+            (None, Some((next, lease))) => {
+                scene.ask("INCR")?;
+                scene.ask("SET")?;
+                ReleaseOutcome::Passed(self.give(scene.now, next, lease))
+            }
+            (None, None) => {
+                scene.ask("DEL")?;
+                self.holder = None;
+                ReleaseOutcome::Released { waiting: 0 }
+            }
+        })
+    }
+
+    pub(super) fn probe(&self, locker: &str) -> ProbeOutcome {
+        if self.is_held_by(locker) { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(self.not_ours()) }
+    }
+
+    pub(super) fn inspect(&self, now: Moment) -> Inspection {
+        Inspection { holder: self.busy(now), waiting: self.waiting() }
+    }
+
+    /// An administrator's `DEL`.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn delete(&mut self) -> bool {
+        self.holder.take().is_some()
+    }
+
+    /// An administrator's `SET`.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn overwrite(&mut self, now: Moment, locker: &str, lease: Option<Duration>) {
+        self.holder = Some(Holder { locker: locker.to_owned(), until: lease.map(|lease| now + lease) });
+    }
+
+    /// Gives the key to the first waiter that is alive, and drops the dead ones before it. Only called when the key may
+    /// be given away. `asker` counts as alive without an inbox: it hears of its luck in its reply.
+    ///
+    /// The locker that is being released, `ended`, is not given the key, whoever left it in the queue.
+    ///
+    /// The winner is told by [`announce`](Self::announce), once it is known how many wait behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`]: only dead waiters have left the queue.
+    fn hand_over(
+        &mut self,
+        scene: &mut Scene<'_>,
+        asker: Option<&str>,
+        ended: Option<&str>,
+    ) -> Result<Option<Winner>, Error> {
+        while let Some(Waiter { locker, lease }) = self.queue.pop_front() {
+            let is_live = asker == Some(&*locker) || scene.inboxes.hears(&locker);
+            let wins = is_live && ended != Some(&*locker);
+            let asked = scene.ask("LPOP").and_then(|()| if wins { scene.ask("INCR") } else { Ok(()) });
+            if let Err(denied) = asked.and_then(|()| if wins { scene.ask("SET") } else { Ok(()) }) {
+                self.queue.push_front(Waiter { locker, lease });
+                return Err(denied);
+            }
+            if wins {
+                let number = self.give(scene.now, &locker, lease).number;
+                return Ok(Some(Winner { locker, lease, number }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the winner of a hand-over; answers what those who did not win need to know.
+    fn announce(&self, scene: &mut Scene<'_>, winner: Winner) -> Busy {
+        let Winner { locker, lease, number } = winner;
+        let grant = Grant { number, waiting: self.waiting() };
+        scene.inboxes.tell(&locker, || Message::Granted { key: scene.key.to_owned(), locker: locker.clone(), grant });
+        Busy { holder: locker, remaining: Some(lease) }
+    }
+
+    /// Lets a locker hold the key from now, with a new number.
+    fn give(&mut self, now: Moment, locker: &str, lease: Duration) -> Grant {
+        self.hold(now, locker, lease);
+        Grant { number: fence::issue(), waiting: self.waiting() }
+    }
+
+    fn hold(&mut self, now: Moment, locker: &str, lease: Duration) {
+        let until = Some(now + lease);
+        match &mut self.holder {
+            Some(holder) if holder.locker == locker => holder.until = until,
+            holder => *holder = Some(Holder { locker: locker.to_owned(), until }),
+        }
+    }
+
+    fn enqueue(&mut self, now: Moment, locker: &str, lease: Duration) {
+        if self.queue.is_empty() {
+            self.queue_until = None;
+        }
+        self.queue.push_back(Waiter { locker: locker.to_owned(), lease });
+        self.prolong_queue(now, lease);
+    }
+
+    /// Puts the next locker of a released tenure into the queue. If that is denied, the locker is gone, which its poll tells.
+    fn enqueue_next(&mut self, scene: &Scene<'_>, locker: &str, lease: Duration) {
+        if scene.ask("RPUSH").is_ok() {
+            self.enqueue(scene.now, locker, lease);
+        }
+    }
+
+    /// Lets the queue live twice this lease from now, or longer if a longer lease waits.
+    fn prolong_queue(&mut self, now: Moment, lease: Duration) {
+        self.queue_until = self.queue_until.max(Some(now + lease.saturating_mul(2)));
+    }
+
+    fn is_held_by(&self, locker: &str) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.locker == locker)
+    }
+
+    fn busy(&self, now: Moment) -> Option<Busy> {
+        let Holder { locker, until } = self.holder.as_ref()?;
+        Some(Busy { holder: locker.clone(), remaining: until.map(|until| until.since(now)) })
+    }
+
+    /// What is left of a gap.
+    fn closed(&self, now: Moment) -> Option<Busy> {
+        let remaining = Some(self.gap_until?.since(now));
+        Some(Busy { holder: POLLERS.to_owned(), remaining })
+    }
+
+    /// Why the key may not be given away.
+    fn busy_or_closed(&self, now: Moment) -> Option<Busy> {
+        self.busy(now).or_else(|| self.closed(now))
+    }
+
+    fn not_ours(&self) -> NotOurs {
+        NotOurs { holder: self.holder.as_ref().map(|holder| holder.locker.clone()) }
+    }
+
+    fn waiting(&self) -> u64 {
+        self.queue.len() as u64
+    }
+}
+
+impl Waiter {
+    /// Both are compared, as in Redis, where an entry is found by its whole text.
+    fn is(&self, locker: &str, lease: Duration) -> bool {
+        self.locker == locker && self.lease == lease
+    }
+}
+
+fn tell_contended(scene: &mut Scene<'_>, holder: &str) {
+    scene.inboxes.tell(holder, || Message::Contended { key: scene.key.to_owned(), locker: holder.to_owned() });
+}

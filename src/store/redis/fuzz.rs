@@ -1,0 +1,382 @@
+//! The targets that read what comes from a server, or leads to one: see [`crate::check::fuzz`].
+
+use super::builder::RedisBuilder;
+use super::inbox::payload;
+use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
+use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::frame::Framer;
+use super::net::handshake::check_hello;
+use super::net::resp::decode;
+use super::script::message;
+use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
+use crate::check::fuzz::trees::{encode, grow};
+use crate::check::fuzz::{Target, assert_plain, assert_plain_error};
+use crate::error::{BackendFailure, Error};
+use crate::one_line::OneLine;
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Message, NotOurs, Outcome, PollOutcome,
+    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
+};
+use ::redis::Value;
+use std::time::Duration;
+
+const RESP: &[&str] = &[
+    SECRET,
+    "\r\n",
+    "*3\r\n",
+    "$-1\r\n",
+    "*-1\r\n",
+    ":1\r\n",
+    "$7\r\n",
+    "+OK\r\n",
+    "-ERR ",
+    "-NOSCRIPT No\r\n",
+    ":9007199254740992\r\n",
+];
+
+pub(crate) const TARGETS: &[Target] = &[
+    Target {
+        name: "url",
+        check: url,
+        words: &[
+            "redis://",
+            "rediss://",
+            "unix://",
+            "redis+unix://",
+            "://",
+            "@",
+            "%40",
+            ":",
+            "%3A",
+            "/",
+            "?",
+            "%3F",
+            "#",
+            "&",
+            "pass=",
+            "user=",
+            "db=",
+            "pa%73s=",
+            "protocol=resp3",
+            "#insecure",
+            SECRET,
+            "[::1]",
+            "65536",
+            "\\",
+            " ",
+            "\n",
+            "%",
+            "%0a",
+            "é",
+        ],
+    },
+    Target {
+        name: "message",
+        check: published,
+        words: &[
+            "granted ",
+            "contended ",
+            " ",
+            "  ",
+            "0",
+            "9007199254740991",
+            "9007199254740992",
+            "-",
+            "+1",
+            "DLOCK_a_b",
+            "\n",
+        ],
+    },
+    Target {
+        name: "reply",
+        check: reply,
+        words: &["\x06\x03", "\x01\x03", "\x01\x04", "\x01\x05", "\x01\x06", "\0", "\x04\x03h-1", "\x07\x04"],
+    },
+    Target { name: "resp", check: resp, words: RESP },
+    Target {
+        name: "error",
+        check: error,
+        words: &[
+            SECRET,
+            "ERR ",
+            "NOAUTH",
+            "NOPERM ",
+            "NOSCRIPT",
+            "READONLY ",
+            "CONFLICT ",
+            "WRONGTYPE ",
+            "OOM ",
+            "LOADING",
+            "MOVED ",
+            " ",
+            "\n",
+            "\u{1b}[2J",
+            "The user executing the script",
+            "ACL failure in script: ",
+            "User s3crt has no permissions",
+        ],
+    },
+    Target { name: "hello", check: hello, words: RESP },
+];
+
+/// Stands where a password stands, and must not be seen then.
+const SECRET: &str = "s3crt";
+
+/// What is read can be written down again, and shows no password. Of what cannot be read nothing is shown but a scheme that means Redis.
+fn url(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Address::parse(&text) {
+        Ok(address) => {
+            let shown = format!("{address} {address:?} {:?}", RedisBuilder::new(&text).expect("the same URL"));
+            assert_plain(&shown);
+            let again = Address::parse(&printed(&address)).expect("what was printed is read");
+            let parts = |a: &Address| (a.place.clone(), a.user.clone(), a.password.clone(), a.db);
+            assert_eq!(parts(&again), parts(&address));
+            let place = match &address.place {
+                Place::Tcp { host, .. } => host.clone(),
+                Place::Unix(path) => path.to_string_lossy().into_owned(),
+            };
+            assert!(place.contains(SECRET) || !shown.contains(SECRET), "{shown}");
+        }
+        Err(error) => {
+            assert_plain_error(&error);
+            let Error::InvalidConfig { what: "URL", value, .. } = &error else { panic!("{error:?}") };
+            let scheme = value.strip_suffix(NOT_SHOWN).expect("it is not shown");
+            let is_known = |known: &&str| scheme.strip_prefix(*known) == Some("://… ") && text.starts_with(*known);
+            assert!(scheme.is_empty() || SCHEMES.iter().any(is_known), "{value}");
+            assert!(!format!("{error} {error:?}").contains(SECRET), "{error}");
+        }
+    }
+}
+
+/// A URL that says the same, all but letters, digits and the slashes of a path percent-encoded.
+fn printed(address: &Address) -> String {
+    let encoded = |bytes: &[u8], plain: &[u8]| -> String {
+        let one = |b: &u8| match b {
+            b if b.is_ascii_alphanumeric() || plain.contains(b) => char::from(*b).to_string(),
+            b => format!("%{b:02x}"),
+        };
+        bytes.iter().map(one).collect()
+    };
+    let part = |text: &str| encoded(text.as_bytes(), b"");
+    let Address { place, user, password, db } = address;
+    match place {
+        Place::Tcp { host, port, tls } => {
+            let scheme = if *tls { "rediss" } else { "redis" };
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let password = password.as_deref().map_or(String::new(), |password| format!(":{}", part(password)));
+            format!("{scheme}://{}{password}@{host}:{port}/{db}", part(user.as_deref().unwrap_or_default()))
+                .replace("//@", "//")
+        }
+        Place::Unix(path) => {
+            let setting = |name: &str, value: &Option<String>| {
+                value.as_deref().map_or(String::new(), |value| format!("&{name}={}", part(value)))
+            };
+            let path = encoded(path.as_os_str().as_encoded_bytes(), b"/");
+            format!("unix://{path}?db={db}{}{}", setting("user", user), setting("pass", password))
+        }
+    }
+}
+
+/// What is read is what was written, but for zeros before a number.
+fn published(data: &[u8]) {
+    let Some(message) = message::parse(data) else { return };
+    let written = match &message {
+        Message::Granted { key, locker, grant: Grant { number, waiting } } => {
+            assert!(!locker.is_empty() && !locker.contains(' ') && *number <= HIGHEST_NUMBER);
+            format!("granted {number} {waiting} {locker} {key}")
+        }
+        Message::Contended { key, locker } => {
+            assert!(!locker.is_empty() && !locker.contains(' '));
+            format!("contended {locker} {key}")
+        }
+    };
+    assert_eq!(message::parse(written.as_bytes()).as_ref(), Some(&message));
+    assert!(written.len() <= data.len());
+    let fields = if data.starts_with(b"g") { 5 } else { 3 };
+    let last = |bytes: &[u8]| bytes.splitn(fields, |b| *b == b' ').last().map(<[u8]>::to_vec);
+    assert_eq!(last(written.as_bytes()), last(data), "the key is all the rest");
+}
+
+/// One request of each kind.
+fn requests() -> [Request<'static>; 5] {
+    let (key, locker, lease) = ("DLOCK_a_b", "h-1-ff-1", Duration::from_secs(1));
+    [
+        Request::Acquire(AcquireRequest { key, locker, lease, wait: true }),
+        Request::Poll(PollRequest { key, locker, lease }),
+        Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers: true }),
+        Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None }),
+        Request::Probe(ProbeRequest { key, locker }),
+    ]
+}
+
+/// A tree of values, as the reply to each script in turn.
+fn reply(mut data: &[u8]) {
+    read(&grow(&mut data));
+}
+
+/// A reply is read as all kinds of outcome. What is accepted is what a script writes; what is refused shows its shape alone.
+fn read(reply: &Value) {
+    let refused = |error: Error| {
+        assert_plain_error(&error);
+        if !matches!(reply, Value::ServerError(_)) {
+            assert!(matches!(&error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
+            assert!(error.to_string().chars().all(|c| c.is_ascii_graphic() || " …".contains(c)), "{error}");
+            assert!(error.to_string().len() < 300, "{error}");
+        }
+    };
+    for request in requests() {
+        match outcome(&request, reply) {
+            Ok(found) => {
+                let again = outcome(&request, &written(&found)).expect("what a script writes is read");
+                assert_eq!(again, found, "{reply:?}");
+            }
+            Err(error) => refused(error),
+        }
+    }
+    if let Err(error) = inspection("DLOCK_a_b", reply) {
+        refused(error);
+    }
+}
+
+/// The reply that a script gives to say this, as the header of each script has it.
+fn written(outcome: &Outcome) -> Value {
+    let int = |n: u64| Value::Int(i64::try_from(n).expect("came from an integer"));
+    let number = |n: u64| {
+        assert!(n <= HIGHEST_NUMBER, "{outcome:?}");
+        int(n)
+    };
+    let string = |text: &String| Value::BulkString(text.clone().into_bytes());
+    let array = |items: &[Value]| Value::Array(items.to_vec());
+    let busy = |code: i64, Busy { holder, remaining }: &Busy| {
+        let pttl = remaining.map_or(Value::Int(-1), |left| int(u64::try_from(left.as_millis()).expect("in range")));
+        array(&[Value::Int(code), string(holder), pttl])
+    };
+    let not_ours = |NotOurs { holder }: &NotOurs| array(&[Value::Int(0), holder.as_ref().map_or(Value::Nil, string)]);
+    let grant = |code: i64, grant: &Grant| array(&[Value::Int(code), number(grant.number), int(grant.waiting)]);
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Acquired(grant)) => number(grant.number),
+        Outcome::Acquire(AcquireOutcome::Busy(other) | AcquireOutcome::Unqueued { busy: other, .. }) => busy(0, other),
+        Outcome::Poll(PollOutcome::Acquired(found)) => grant(1, found),
+        Outcome::Poll(PollOutcome::Waiting(other)) => busy(2, other),
+        Outcome::Poll(PollOutcome::Gone) => array(&[Value::Int(3)]),
+        Outcome::Extend(ExtendOutcome::Extended { waiting, numbers: None }) => int(*waiting),
+        Outcome::Extend(ExtendOutcome::Extended { waiting, numbers: Some(range) }) => {
+            array(&[Value::Int(1), int(*waiting), number(*range.start()), number(*range.end())])
+        }
+        Outcome::Release(ReleaseOutcome::Released { waiting }) => int(*waiting),
+        Outcome::Release(ReleaseOutcome::Passed(found)) => grant(2, found),
+        Outcome::Release(ReleaseOutcome::Queued(other)) => busy(3, other),
+        Outcome::Probe(ProbeOutcome::Ours) => Value::Int(1),
+        Outcome::Extend(ExtendOutcome::NotOurs(other))
+        | Outcome::Release(ReleaseOutcome::NotOurs(other))
+        | Outcome::Probe(ProbeOutcome::NotOurs(other)) => not_ours(other),
+    }
+}
+
+/// Bytes from a server make the same replies however they are cut, and each reply is one for all that read replies.
+fn resp(data: &[u8]) {
+    let cut = data.first().map_or(1, |b| usize::from(b % 7) + 1);
+    let whole = frames(data, data.len().max(1));
+    assert_eq!(whole, frames(data, cut));
+    let mut at = 0;
+    for end in whole.0 {
+        let value = decode(&data[at..end]);
+        assert_eq!(value, ::redis::parse_redis_value(&data[at..end]).ok());
+        at = end;
+        let Some(value) = value else { continue };
+        let mut wire = Vec::new();
+        encode(&value, &mut wire);
+        assert_eq!(Framer::default().end(&wire), Ok(Some(wire.len())), "{value:?}");
+        read(&value);
+        judged(&value);
+        if let Some(payload) = payload(&value) {
+            published(payload);
+        }
+    }
+}
+
+/// Where the frames in these bytes end, when they come in pieces, and whether what follows is no frame.
+fn frames(data: &[u8], piece: usize) -> (Vec<usize>, bool) {
+    let (mut framer, mut start, mut ends) = (Framer::default(), 0, Vec::new());
+    for come in (0..data.len()).step_by(piece).map(|from| (from + piece).min(data.len())) {
+        loop {
+            match framer.end(&data[start..come]) {
+                Ok(Some(length)) => {
+                    assert!(length > 0 && start + length <= come);
+                    start += length;
+                    ends.push(start);
+                }
+                Ok(None) => break,
+                Err(_) => return (ends, true),
+            }
+        }
+    }
+    (ends, false)
+}
+
+/// An error that is known stays that error whatever follows its words, unless they end in the position at which a script raised it:
+/// then the outcome is unknown. What the error says is shown, on one line.
+fn error(data: &[u8]) {
+    let line = String::from_utf8_lossy(data).replace("\r\n", " ");
+    let parsed = |line: &str| match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+        Ok(Value::ServerError(e)) => Some(e),
+        _ => None,
+    };
+    let Some(reply) = parsed(&line) else { return };
+    let error = classify(&reply, "DLOCK_a\n_b");
+    assert_plain_error(&error);
+    let detail = reply.details().unwrap_or_default();
+    let shown = error.to_string();
+    if line.contains(" has no permissions") {
+        assert!(!shown.contains(&format!("User {SECRET} has no permissions")), "{shown}");
+    } else {
+        assert!(shown.contains(&OneLine(detail).to_string()), "{shown} lacks {detail:?}");
+    }
+    if !detail.is_empty() {
+        let longer = parsed(&format!("{line} and more")).expect("an error, too");
+        assert_eq!(class(&classify(&longer, "")), class(&error));
+        let raised = classify(&parsed(&format!("{line} script: 5e3e, on @user_script:2.")).expect("an error, too"), "");
+        assert!(matches!(raised, Error::Backend { failure: BackendFailure::Unknown, .. }), "{raised:?}");
+    }
+    let value = Value::ServerError(reply);
+    if line.contains(", on @user_script:") {
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
+    } else if is_noscript(&value) || is_no_master(&value) {
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
+    }
+    read(&value);
+    judged(&value);
+}
+
+fn class(error: &Error) -> (std::mem::Discriminant<Error>, Option<BackendFailure>) {
+    let failure = match error {
+        Error::Backend { failure, .. } => Some(*failure),
+        _ => None,
+    };
+    (std::mem::discriminant(error), failure)
+}
+
+fn hello(data: &[u8]) {
+    if let Ok(Some(end)) = Framer::default().end(data)
+        && let Some(value) = decode(&data[..end])
+    {
+        judged(&value);
+    }
+}
+
+/// Who answers `HELLO` with this is a server that can carry locks, or refused on one line; never with an unknown outcome.
+fn judged(reply: &Value) {
+    let place = Place::Tcp { host: "host".to_owned(), port: 6379, tls: false };
+    let address = Address { place, user: None, password: Some(SECRET.to_owned()), db: 0 };
+    match check_hello(reply, &address) {
+        Ok(()) => assert!(matches!(reply, Value::Array(fields) if fields.len() > 1), "{reply:?}"),
+        Err(error) => {
+            assert_plain_error(&error);
+            assert!(!matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
+            if let Value::ServerError(e) = reply {
+                assert!(e.code().contains(SECRET) || !format!("{error} {error:?}").contains(SECRET), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A client's inbox: a connection of its own that has subscribed to one channel.
+
+use super::net::classify::classify;
+use super::net::endpoint::Endpoint;
+use super::net::link::Link;
+use super::net::resp::{Packed, shape};
+use super::net::socket::Socket;
+use super::script::keys::inbox_channel;
+use super::script::message;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{Inbox, InboxBreaker, Message};
+use ::redis::Value;
+use std::fmt;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// See the module. Ends, for the server too, when it is dropped.
+pub(crate) struct RedisInbox {
+    channel: String,
+    place: String,
+    /// `None` once the connection has failed.
+    link: Option<Link>,
+    /// The connection, for who breaks it.
+    breaker: Arc<Socket>,
+    /// When the server was last heard.
+    heard: Instant,
+    /// Whether a PING is under way.
+    pinged: bool,
+    io_timeout: Duration,
+}
+
+/// After so long a silence the server is asked for a sign of life: a half-open connection stays silent for ever.
+const SILENCE: Duration = Duration::from_secs(5);
+
+impl InboxBreaker for Arc<Socket> {
+    fn cut(&self) {
+        Socket::cut(self);
+    }
+}
+
+impl RedisInbox {
+    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`.
+    /// Returns when the server has confirmed the subscription.
+    ///
+    /// # Errors
+    ///
+    /// Those of a connect; [`Error::Denied`] when the user may not hear the channel.
+    pub(crate) fn open(
+        endpoint: &Endpoint,
+        client: &str,
+        limit: Duration,
+        io_timeout: Duration,
+    ) -> Result<Self, Error> {
+        let start = Instant::now();
+        let end = start.checked_add(limit).unwrap_or_else(|| start + endpoint.connect_timeout + io_timeout);
+        let mut link = endpoint.connect(end.min(start + endpoint.connect_timeout))?;
+        let deadline = end.min(Instant::now() + io_timeout);
+        let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
+        let mut packed = Packed::default();
+        packed.words(&["SUBSCRIBE", &channel]);
+        let broken = |cause: std::io::Error| {
+            let message = format!("subscribing at {place}: {cause}");
+            Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
+        };
+        let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
+        let confirmation = confirmation.ok_or_else(|| broken(ErrorKind::TimedOut.into()))?;
+        match &confirmation {
+            Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
+                let breaker = link.socket();
+                let heard = Instant::now();
+                Ok(Self { channel, place, link: Some(link), breaker, heard, pinged: false, io_timeout })
+            }
+            Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
+            other => {
+                let message = format!("{place} answers SUBSCRIBE with {}", shape(other));
+                Err(Error::backend(BackendFailure::NotExecuted, message))
+            }
+        }
+    }
+
+    /// The next message, until the deadline. Asks for a sign of life when it is silent for long.
+    fn hear(&mut self, deadline: Instant) -> std::io::Result<Option<Message>> {
+        let Some(link) = &mut self.link else { return Err(ErrorKind::NotConnected.into()) };
+        loop {
+            while let Some(value) = link.inbound.take_reply()? {
+                if let Some(message) = payload(&value).and_then(message::parse) {
+                    return Ok(Some(message));
+                }
+            }
+            let patience = self.heard + if self.pinged { SILENCE + self.io_timeout } else { SILENCE };
+            if link.inbound.fill(deadline.min(patience))? {
+                self.heard = Instant::now();
+                self.pinged = false;
+            } else if Instant::now() >= patience {
+                if self.pinged {
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "it does not answer a PING"));
+                }
+                let mut packed = Packed::default();
+                packed.words(&["PING"]);
+                link.outbound.send(&packed.bytes, Instant::now() + self.io_timeout)?;
+                self.pinged = true;
+            } else if Instant::now() >= deadline {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// What was published, if the reply is a published message.
+pub(crate) fn payload(reply: &Value) -> Option<&[u8]> {
+    match reply {
+        Value::Array(items) => match items.as_slice() {
+            [Value::BulkString(kind), _, Value::BulkString(payload)] if kind == b"message" => Some(payload),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Inbox for RedisInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
+        let heard = self.hear(deadline);
+        if heard.is_err() {
+            self.link = None;
+        }
+        heard.map_err(|cause| {
+            let message = format!("the subscription at {} is broken: {cause}", self.place);
+            Error::backend_caused_by(BackendFailure::Unknown, message, cause)
+        })
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(Arc::clone(&self.breaker))
+    }
+}
+
+impl fmt::Debug for RedisInbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { channel, place, link, .. } = self;
+        f.debug_struct("RedisInbox")
+            .field("channel", channel)
+            .field("address", place)
+            .field("open", &link.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! A plain attempt from beginning to end, and what follows when it fails.
+
+use super::{Found, pack, read};
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, LockProcessor, Outcome, ReleaseRequest, Request,
+};
+use crate::store::redis::net::classify::is_no_master;
+use crate::store::redis::processor::{RedisLockProcessor, mismatch};
+use crate::store::redis::transport::Mark;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A second question is sent in the same call where so many round trips of the first one fit into what is left of its limit.
+const ROOM: u32 = 4;
+
+impl RedisLockProcessor {
+    /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
+    /// the script must be asked.
+    pub(in crate::store::redis) fn acquire_plainly(
+        &self,
+        request: &AcquireRequest<'_>,
+        start: Instant,
+        limit: Duration,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let mark = Mark::of(request.key);
+        if self.is_demoted.swap(false, Ordering::Relaxed) {
+            self.proofs.end_all(&self.transport);
+        }
+        if !self.calm.has(mark) {
+            return Ok(None);
+        }
+        let Some((way, proof)) = self.proofs.way(&self.transport, mark, limit) else { return Ok(None) };
+        let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
+        if replies.iter().any(is_no_master) {
+            self.proofs.end_all(&self.transport);
+        }
+        match read(&replies, request).map_err(|e| self.address.hide(e))? {
+            Found::Taken(number) if self.proofs.believe(&self.transport, proof, epoch, number) => {
+                return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
+            }
+            Found::Busy(holder) => {
+                self.calm.note_busy(mark);
+                let busy = Busy { holder, remaining: None };
+                return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
+            }
+            Found::Refused => return Ok(None),
+            Found::Taken(_) | Found::Doubtful => {}
+        }
+        self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
+    }
+
+    /// Asks for a place in the queue of a key that a plain attempt found busy, if the asker waits and its limit leaves time for
+    /// the answer. That the key is busy is known in any case.
+    fn acquire_place(
+        &self,
+        request: &AcquireRequest<'_>,
+        busy: Busy,
+        trip: Duration,
+        limit: Duration,
+    ) -> Result<AcquireOutcome, Error> {
+        if !request.wait {
+            return Ok(AcquireOutcome::Busy(busy));
+        }
+        let left = limit.saturating_sub(trip);
+        if left < trip * ROOM {
+            return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
+        }
+        match self.run_one(Request::Acquire(*request), left) {
+            Ok(Outcome::Acquire(outcome)) => Ok(outcome),
+            Ok(_) => Err(mismatch()),
+            Err(Error::Backend { failure, .. }) => {
+                Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure that nothing of a plain attempt stays in the store.
+    fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        let AcquireRequest { key, locker, lease, .. } = *request;
+        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
+        if matches!(result, Err(Error::Conflict { .. })) {
+            // There is no queue to look into, nobody to hand over to. A lease that ends at once frees the key.
+            let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
+            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(Error::ShutDown) => Err(Error::ShutDown),
+            // Whatever it was, the key may be the locker's, and a release may come late.
+            Err(error) => {
+                self.given_up.add(locker);
+                Err(error.into_unknown())
+            }
+        }
+    }
+}

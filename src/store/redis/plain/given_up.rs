@@ -1,0 +1,133 @@
+//! The lockers of plain attempts whose release has no answer.
+
+use crate::log;
+use crate::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// As many lockers of which a release is unanswered as the clean-up list takes.
+const MOST: usize = 65_536;
+
+/// Lockers that must not come to hold any more. When there are too many, the oldest is forgotten.
+#[derive(Debug, Default)]
+pub(in crate::store::redis) struct GivenUp {
+    lockers: Mutex<Lockers>,
+    /// Whether there are any. Every call asks this first, without the mutex.
+    any: AtomicBool,
+}
+
+/// The same lockers twice: each poll looks for one, and the oldest must be found.
+#[derive(Debug, Default)]
+struct Lockers {
+    by_name: HashMap<Arc<str>, u64>,
+    by_age: BTreeMap<u64, Arc<str>>,
+    next: u64,
+}
+
+impl GivenUp {
+    pub(in crate::store::redis) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    pub(in crate::store::redis) fn has(&self, locker: &str) -> bool {
+        self.lockers.lock().by_name.contains_key(locker)
+    }
+
+    pub(super) fn add(&self, locker: &str) {
+        let mut lockers = self.lockers.lock();
+        let forgotten = lockers.add(locker, MOST);
+        self.any.store(true, Ordering::Release);
+        // The program's logger runs without the mutex.
+        drop(lockers);
+        if let Some(oldest) = forgotten {
+            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {oldest:?} is forgotten");
+        }
+    }
+
+    /// A release of the locker was answered.
+    pub(in crate::store::redis) fn remove(&self, locker: &str) {
+        let mut lockers = self.lockers.lock();
+        lockers.remove(locker);
+        self.any.store(!lockers.by_name.is_empty(), Ordering::Release);
+    }
+}
+
+impl Lockers {
+    /// Adds a locker as the youngest, in the place of the oldest when there are `most` others.
+    fn add(&mut self, locker: &str, most: usize) -> Option<Arc<str>> {
+        self.remove(locker);
+        let forgotten = if self.by_name.len() < most { None } else { self.by_age.pop_first() };
+        let forgotten = forgotten.map(|(_, oldest)| oldest);
+        if let Some(oldest) = &forgotten {
+            self.by_name.remove(oldest);
+        }
+        let locker: Arc<str> = locker.into();
+        self.by_name.insert(Arc::clone(&locker), self.next);
+        self.by_age.insert(self.next, locker);
+        self.next += 1;
+        forgotten
+    }
+
+    fn remove(&mut self, locker: &str) {
+        if let Some(age) = self.by_name.remove(locker) {
+            self.by_age.remove(&age);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locker_is_given_up_until_its_release_is_answered() {
+        let given_up = GivenUp::default();
+        assert!(!given_up.any() && !given_up.has("l-1"));
+        given_up.add("l-1");
+        given_up.add("l-2");
+        given_up.add("l-2");
+        given_up.remove("l-3");
+        assert!(given_up.any() && given_up.has("l-1") && given_up.has("l-2"));
+        given_up.remove("l-1");
+        assert!(given_up.any() && !given_up.has("l-1") && given_up.has("l-2"));
+        given_up.remove("l-2");
+        assert!(!given_up.any() && !given_up.has("l-2"));
+    }
+
+    #[test]
+    fn at_the_cap_the_oldest_is_forgotten() {
+        let mut lockers = Lockers::default();
+        let mut add = |locker: &str| lockers.add(locker, 3).as_deref().map(str::to_owned);
+        for (locker, forgotten) in [
+            ("l-1", None),
+            ("l-2", None),
+            ("l-3", None),
+            ("l-4", Some("l-1")),
+            // The youngest from now on: it is given up once more.
+            ("l-2", None),
+            ("l-5", Some("l-3")),
+            ("l-6", Some("l-4")),
+            ("l-7", Some("l-2")),
+        ] {
+            assert_eq!(add(locker).as_deref(), forgotten, "{locker}");
+        }
+        // Room that a removal has made is used before anything is forgotten.
+        lockers.remove("l-6");
+        assert_eq!(lockers.add("l-8", 3), None);
+        assert_eq!(lockers.add("l-9", 3).as_deref(), Some("l-5"));
+        let left: Vec<_> = lockers.by_age.values().map(|locker| &**locker).collect();
+        assert_eq!(left, ["l-7", "l-8", "l-9"]);
+        assert!(lockers.by_name.len() == 3 && left.iter().all(|locker| lockers.by_name.contains_key(*locker)));
+    }
+
+    #[test]
+    fn as_many_are_kept_as_the_clean_up_list_takes() {
+        let given_up = GivenUp::default();
+        let name = |n: usize| format!("l-{n}");
+        (0..=MOST).for_each(|n| given_up.add(&name(n)));
+        assert!(!given_up.has(&name(0)));
+        assert!((1..=MOST).all(|n| given_up.has(&name(n))));
+        assert_eq!(given_up.lockers.lock().by_age.len(), MOST);
+    }
+}

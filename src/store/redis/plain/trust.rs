@@ -1,0 +1,260 @@
+//! Which connections may be believed a fence number that no script has compared with the server's clock.
+//!
+//! A *proof* is a number that a script issued: it was, at that moment, at the server's clock or at most the slack behind.
+//! For a second after it the counter alone is good enough. Whatever loses the fence leaves it far below the last number,
+//! so the next count is not above that; a number above it was counted up from it. Only what throws the fence back by less
+//! than about two seconds (as old as a proof may be when its number is read) goes unseen, and nothing does while the connection
+//! stays and the server stays master.
+//!
+//! A server can stop being a master, let another one issue numbers, and be a master again, without closing a connection. It
+//! refuses every command in between, and a refusal ends the proof. Where no command was sent in between, nobody sees it. So a
+//! proof holds for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`),
+//! and with a refusal, also one that is answered to a caller that has left. The first number of the next epoch is a script's,
+//! without slack. What stays unseen is a server that is no master for less than that and the time of a command's way.
+//!
+//! A proof ends with its second, with its epoch, when the server says that it is, or was, no master, and with a
+//! number that is not above those before it. Numbers sent for before such an end, by a script or not, begin no new one.
+
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::store::redis::transport::{LANES, Mark, Transport, WarmWay};
+use crate::sync::Mutex;
+use std::time::Duration;
+
+/// How old a proof may be when a number is asked for.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How old the last one may be when the number is read.
+const STALE: Duration = Duration::from_secs(2);
+
+/// What is known of the numbers of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    /// The epoch of the connection.
+    epoch: u64,
+    /// The highest number that was read in it.
+    highest: u64,
+    /// When the last proved one was sent for.
+    at: Moment,
+    /// How often all proofs had been ended before.
+    ends: u64,
+}
+
+/// What a number is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    /// It may be shown.
+    Believed,
+    /// Its proof is over.
+    Unproved,
+    /// It is not above those before it: the fence was lost.
+    Fallen,
+}
+
+/// The proofs of all lanes.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Proofs(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    lanes: [Option<Proof>; LANES],
+    /// When all proofs were ended the last time, and how often they were.
+    ended: Option<Moment>,
+    ends: u64,
+}
+
+impl Proofs {
+    pub(in crate::store::redis) fn new() -> Self {
+        Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
+    }
+
+    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
+    /// lag a little, and for a while numbers that no script has looked at may be believed.
+    pub(in crate::store::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
+        self.prove(epoch, number, sent_at, || transport.mark_numbered(epoch));
+    }
+
+    /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
+    /// issued numbers since; or the fence was lost.
+    pub(in crate::store::redis) fn end_all(&self, transport: &Transport) {
+        self.end(|| transport.mark_unnumbered());
+    }
+
+    /// A way for commands about a key whose numbers may be believed, if there is one.
+    pub(super) fn way(&self, transport: &Transport, mark: Mark, limit: Duration) -> Option<(WarmWay, Proof)> {
+        let way = transport.warm_way(mark, limit)?;
+        let proof = self.of(way.lane, way.epoch)?;
+        Some((way, proof))
+    }
+
+    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
+    /// be shown. One that is not above those before it ends all proofs.
+    pub(super) fn believe(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
+        if transport.is_deposed(epoch) {
+            return false;
+        }
+        let worth = self.judge(proof, epoch, number);
+        if worth == Worth::Fallen {
+            self.end_all(transport);
+        }
+        worth == Worth::Believed
+    }
+
+    /// Takes in a number that a script issued, sent for at that moment, and does what follows from it, unless it was sent for
+    /// before all proofs were ended: then it proves nothing. An [`end`](Self::end) comes before both or after both.
+    fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
+        let mut state = self.0.lock();
+        if state.ended.is_some_and(|ended| sent_at <= ended) {
+            return;
+        }
+        let ends = state.ends;
+        let proof = &mut state.lanes[lane_of(epoch)];
+        match proof {
+            Some(proof) if proof.epoch > epoch => {}
+            Some(proof) if proof.epoch == epoch => {
+                proof.highest = proof.highest.max(number);
+                proof.at = proof.at.max(sent_at);
+            }
+            _ => *proof = Some(Proof { epoch, highest: number, at: sent_at, ends }),
+        }
+        then();
+    }
+
+    /// The proof of a lane, if a number may be asked for under it in this epoch.
+    fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
+        self.of_at(lane, epoch, SystemClock.now())
+    }
+
+    fn of_at(&self, lane: usize, epoch: u64, now: Moment) -> Option<Proof> {
+        let state = self.0.lock();
+        let proof = state.lanes[lane].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
+        // All connections are to one server, which has counted up from every number that was read on any of them.
+        let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
+        Some(Proof { highest, ..proof })
+    }
+
+    /// Judges a number that was asked for under a proof, and whose call was written in that epoch.
+    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
+        self.judge_at(asked, epoch, number, SystemClock.now())
+    }
+
+    fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Worth {
+        let mut state = self.0.lock();
+        if epoch != asked.epoch || state.ends != asked.ends {
+            return Worth::Unproved;
+        }
+        // Above those before the question, and not above all that were read by now: answers are looked at by the threads
+        // that asked, in any order.
+        if number <= asked.highest {
+            return Worth::Fallen;
+        }
+        match &mut state.lanes[lane_of(epoch)] {
+            Some(proof) if proof.epoch == epoch && now.since(proof.at) <= STALE => {
+                proof.highest = proof.highest.max(number);
+                Worth::Believed
+            }
+            _ => Worth::Unproved,
+        }
+    }
+
+    /// Ends all proofs, and what followed from them.
+    fn end(&self, then: impl FnOnce()) {
+        self.end_at(SystemClock.now(), then);
+    }
+
+    fn end_at(&self, now: Moment, then: impl FnOnce()) {
+        let mut state = self.0.lock();
+        then();
+        *state = State { lanes: [None; LANES], ended: Some(now), ends: state.ends + 1 };
+    }
+}
+
+fn lane_of(epoch: u64) -> usize {
+    (epoch % LANES as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lane 2's connections.
+    const FIRST: u64 = LANES as u64 + 2;
+    const SECOND: u64 = FIRST + LANES as u64;
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_nanos((10_000 + ms) * 1_000_000)
+    }
+
+    fn proved() -> (Proofs, Proof) {
+        let proofs = Proofs::new();
+        proofs.prove(FIRST, 100, at(0), || ());
+        let proof = proofs.of_at(2, FIRST, at(10)).expect("fresh");
+        (proofs, proof)
+    }
+
+    #[test]
+    fn a_number_above_a_fresh_proof_is_believed_in_any_order_of_reading() {
+        let (proofs, proof) = proved();
+        assert_eq!(proofs.judge_at(proof, FIRST, 103, at(20)), Worth::Believed);
+        assert_eq!(proofs.judge_at(proof, FIRST, 102, at(20)), Worth::Believed);
+        // Who asks later has to be above what was read before.
+        let later = proofs.of_at(2, FIRST, at(30)).expect("fresh");
+        assert_eq!(proofs.judge_at(later, FIRST, 103, at(40)), Worth::Fallen);
+        assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
+    }
+
+    #[test]
+    fn a_number_that_is_not_above_its_proof_is_a_lost_fence() {
+        let (proofs, proof) = proved();
+        assert_eq!(proofs.judge_at(proof, FIRST, 1, at(20)), Worth::Fallen);
+        assert_eq!(proofs.judge_at(proof, FIRST, 100, at(20)), Worth::Fallen);
+    }
+
+    #[test]
+    fn a_proof_is_over_after_its_second_however_many_counted_numbers_follow() {
+        let (proofs, proof) = proved();
+        for ms in (100..2000).step_by(100) {
+            assert_eq!(proofs.judge_at(proof, FIRST, 100 + ms, at(ms)), Worth::Believed);
+        }
+        assert!(proofs.of_at(2, FIRST, at(1000)).is_some());
+        assert_eq!(proofs.of_at(2, FIRST, at(1001)), None);
+        assert_eq!(proofs.judge_at(proof, FIRST, 10_000, at(2001)), Worth::Unproved);
+    }
+
+    #[test]
+    fn a_proof_is_of_one_epoch_of_one_connection_alone() {
+        let (proofs, proof) = proved();
+        for lane in [0, 1, 3] {
+            assert_eq!(proofs.of_at(lane, FIRST, at(10)), None);
+        }
+        assert_eq!(proofs.of_at(2, SECOND, at(10)), None);
+        assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
+        proofs.prove(SECOND, 50, at(20), || ());
+        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        // A late answer of the first one changes nothing.
+        proofs.prove(FIRST, 60, at(30), || ());
+        assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
+    }
+
+    #[test]
+    fn what_was_sent_for_before_an_end_proves_nothing() {
+        let (proofs, proof) = proved();
+        proofs.end_at(at(20), || ());
+        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        proofs.prove(FIRST, 102, at(19), || ());
+        assert_eq!(proofs.of_at(2, FIRST, at(30)), None);
+        proofs.prove(FIRST, 103, at(21), || ());
+        assert!(proofs.of_at(2, FIRST, at(30)).is_some());
+        // Nor does a new proof bring back what was asked for under an old one, be it high or low.
+        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
+    }
+
+    #[test]
+    fn a_number_has_to_be_above_those_of_all_connections() {
+        let (proofs, _) = proved();
+        proofs.prove(FIRST + 1, 500, at(10), || ());
+        let proof = proofs.of_at(2, FIRST, at(20)).expect("fresh");
+        assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
+        assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);
+    }
+}

@@ -1,0 +1,364 @@
+//! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
+//!
+//! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
+
+use super::builder::RedisBuilder;
+use super::inbox::RedisInbox;
+use super::net::address::Address;
+use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::endpoint::Endpoint;
+use super::net::resp::Packed;
+use super::plain::{Calm, GivenUp, Proofs};
+use super::script::keys::{inbox_channel, queue_key};
+use super::script::reply;
+use super::script::request::{self, Texts};
+use super::script::scripts::Call;
+use super::transport::{Answer, Mark, Reply, Transport};
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{
+    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
+    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
+};
+use ::redis::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Locks kept by one Redis server, 7.0 or newer.
+///
+/// All threads share up to four connections: what gathers goes out in one write, while replies to earlier commands come in.
+/// Renewals of leases have one more for themselves. A connection is opened when it is first needed, and again whenever it was
+/// lost.
+pub struct RedisLockProcessor {
+    pub(super) transport: Transport,
+    /// What is not shown of the server's words.
+    pub(super) address: Arc<Address>,
+    pub(super) io_timeout: Duration,
+    /// Whether the server knows the script of release, by what was last heard.
+    pub(super) knows_release: Arc<AtomicBool>,
+    /// Whether the answer to a posted release said that the server is no master.
+    pub(super) is_demoted: Arc<AtomicBool>,
+    pub(super) proofs: Proofs,
+    pub(super) calm: Arc<Calm>,
+    pub(super) given_up: GivenUp,
+}
+
+impl RedisLockProcessor {
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (`rediss://` with the feature `tls`, `unix:///path`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be
+    /// reached, [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster
+    /// node or a Sentinel.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        RedisBuilder::new(url)?.connect()
+    }
+
+    /// Settings for a connection to the server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL that cannot be used.
+    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
+        RedisBuilder::new(url)
+    }
+
+    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+        // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
+        let _ = queue_key("");
+        let knows_release = Arc::new(AtomicBool::new(false));
+        Self {
+            address: Arc::new(endpoint.address.clone()),
+            transport: Transport::new(endpoint, io_timeout),
+            io_timeout,
+            knows_release,
+            is_demoted: Arc::new(AtomicBool::new(false)),
+            proofs: Proofs::new(),
+            calm: Arc::new(Calm::new()),
+            given_up: GivenUp::default(),
+        }
+    }
+
+    /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
+    pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
+        self.say(&["HELLO"], limit).map(drop)
+    }
+
+    /// Sends one command that is about no key.
+    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        let mut batch = self.transport.batch(limit);
+        batch.push_any(&self.transport, |packed| packed.words(words));
+        let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
+        reply.map(|(value, _)| value)
+    }
+
+    /// Runs calls in one go, and those again, with their full text, whose script the server does not know: they were not
+    /// executed.
+    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, keeping: bool) -> Vec<Reply> {
+        let start = Instant::now();
+        let mut replies = self.send(calls.iter(), false, limit, or_break, keeping);
+        let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
+        if !replies.iter().any(unknown) {
+            return replies;
+        }
+        // Another server, or a flushed one: it knows none of them.
+        self.knows_release.store(false, Ordering::Relaxed);
+        let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
+        let left = limit.saturating_sub(start.elapsed());
+        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, keeping);
+        for (i, reply) in again.into_iter().zip(repeated) {
+            replies[i] = reply;
+        }
+        replies
+    }
+
+    fn send<'c, 'a: 'c>(
+        &self,
+        calls: impl Iterator<Item = &'c Call<'a>>,
+        full_text: bool,
+        limit: Duration,
+        or_break: bool,
+        keeping: bool,
+    ) -> Vec<Reply> {
+        let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
+        for call in calls {
+            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| call.pack(packed, full_text));
+        }
+        self.transport.run(batch, limit, or_break)
+    }
+
+    fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        if self.given_up.any() {
+            return self.run_requests_about_given_up(requests, limit, or_break);
+        }
+        self.run_scripts(requests, limit, or_break)
+    }
+
+    /// As [`run_requests`](Self::run_requests), with a release in place of each poll of a locker that must not come to hold.
+    fn run_requests_about_given_up(
+        &self,
+        requests: &[Request<'_>],
+        limit: Duration,
+        or_break: bool,
+    ) -> Vec<Result<Outcome, Error>> {
+        let mut sent = requests.to_vec();
+        for request in &mut sent {
+            if let Request::Poll(PollRequest { key, locker, lease }) = *request
+                && self.given_up.has(locker)
+            {
+                *request = Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None });
+            }
+        }
+        let outcomes = self.run_scripts(&sent, limit, or_break);
+        let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
+            let outcome = outcome?;
+            if let Request::Release(release) = sent {
+                self.given_up.remove(release.locker);
+            }
+            Ok(match (request, sent) {
+                (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
+                _ => outcome,
+            })
+        };
+        requests.iter().zip(&sent).zip(outcomes).map(read).collect()
+    }
+
+    fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
+        let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
+        let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
+        let sent_at = SystemClock.now();
+        // A caller's own extension stays off the connection of the renewals.
+        let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
+        let keeping = or_break && requests.iter().all(is_renewal);
+        let replies = self.run(&calls, limit, or_break, keeping);
+        requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
+    }
+
+    pub(super) fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        if self.given_up.any() {
+            let mut outcomes = self.run_requests(&[request], limit, false);
+            return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
+        }
+        let sent_at = SystemClock.now();
+        let texts = Texts::of(&request);
+        let call = texts.call(&request);
+        let mark = Mark::of(call.keys[0]);
+        let send = |full_text: bool, limit: Duration| {
+            let mut packed = Packed::for_one();
+            call.pack(&mut packed, full_text);
+            self.transport.call(mark, packed, limit)
+        };
+        let mut reply = send(false, limit);
+        if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
+            self.knows_release.store(false, Ordering::Relaxed);
+            reply = send(true, limit.saturating_sub(SystemClock.now().since(sent_at)));
+        }
+        self.read(&request, reply, sent_at)
+    }
+
+    /// Reads the reply to a request that was sent at that moment, and notes what it says about its connection and its key.
+    fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
+        let (value, epoch) = reply?;
+        if is_no_master(&value) {
+            self.proofs.end_all(&self.transport);
+        }
+        let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
+        if let Some(number) = reply::number_of(&outcome) {
+            self.proofs.note(&self.transport, epoch, number, sent_at);
+        }
+        self.calm.note(Mark::of(request::key_of(request)), &outcome);
+        Ok(outcome)
+    }
+}
+
+/// Reads the answer to a posted release.
+fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
+    // How a reply is read depends on nothing but the kind of request.
+    let any = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
+    match (answer.values.first(), answer.failure) {
+        (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
+            Outcome::Release(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        },
+        (None, failure) => Err(failure.unwrap_or_else(mismatch)),
+    }
+}
+
+/// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
+pub(super) fn mismatch() -> Error {
+    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
+}
+
+impl LockProcessor for RedisLockProcessor {
+    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        let start = Instant::now();
+        if let Some(outcome) = self.acquire_plainly(request, start, limit)? {
+            return Ok(outcome);
+        }
+        match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {
+            Outcome::Acquire(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        match self.run_one(Request::Poll(*request), limit)? {
+            Outcome::Poll(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        match self.run_one(Request::Extend(*request), limit)? {
+            Outcome::Extend(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        match self.run_one(Request::Release(*request), limit)? {
+            Outcome::Release(outcome) => {
+                self.knows_release.store(true, Ordering::Relaxed);
+                Ok(outcome)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        match self.run_one(Request::Probe(*request), limit)? {
+            Outcome::Probe(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        let queue = queue_key(key);
+        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
+        let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
+        reply::inspection(key, &value).map_err(|e| self.address.hide(e))
+    }
+
+    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        if !self.knows_release.load(Ordering::Relaxed) {
+            // Nobody would repeat it at once with the script's text.
+            done(self.release(request, limit));
+            return false;
+        }
+        let mark = Mark::of(request.key);
+        let request = Request::Release(*request);
+        let texts = Texts::of(&request);
+        let mut packed = Packed::for_one();
+        texts.call(&request).pack(&mut packed, false);
+        let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
+        let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
+        let callback = move |answer: Answer| {
+            if answer.values.iter().any(is_no_master) {
+                is_demoted.store(true, Ordering::Relaxed);
+            }
+            let answer = released(answer).map_err(|e| address.hide(e));
+            match &answer {
+                Ok(outcome) => calm.note_release(mark, outcome),
+                // It may not know the script any more, or be another server.
+                Err(_) => knows_release.store(false, Ordering::Relaxed),
+            }
+            done(answer);
+        };
+        self.transport.post(mark, packed, limit, Box::new(callback));
+        true
+    }
+
+    fn collect(&self) -> bool {
+        self.transport.collect()
+    }
+
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        self.run_requests(requests, limit, true)
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        if self.transport.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit, self.io_timeout)?))
+    }
+
+    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        let channel = inbox_channel(client);
+        // A word that no version of the inbox takes for a message.
+        match self.say(&["PUBLISH", &channel, "hello"], limit)? {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
+            _ => Ok(()),
+        }
+    }
+
+    fn command_limit(&self) -> Duration {
+        self.io_timeout
+    }
+
+    fn has_answered(&self) -> bool {
+        self.transport.has_answered()
+    }
+
+    fn close(&self) {
+        self.transport.close();
+    }
+}
+
+impl Drop for RedisLockProcessor {
+    fn drop(&mut self) {
+        self.transport.close();
+    }
+}
+
+impl fmt::Debug for RedisLockProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLockProcessor").field("transport", &self.transport).finish()
+    }
+}

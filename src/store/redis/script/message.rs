@@ -1,0 +1,95 @@
+//! What the scripts publish: `granted {number} {waiting} {locker} {key}` and `contended {locker} {key}`, fields parted by
+//! one blank, the key being all the rest.
+
+use super::reply::HIGHEST_NUMBER;
+use crate::store::processor::{Grant, Message};
+
+/// Reads a message; `None` for anything that no script of this version publishes.
+pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
+    let text = std::str::from_utf8(payload).ok()?;
+    let (verb, rest) = text.split_once(' ')?;
+    match verb {
+        "granted" => {
+            let (number, rest) = rest.split_once(' ')?;
+            let (waiting, rest) = rest.split_once(' ')?;
+            // Anybody may publish, and who believes a higher number has no next one.
+            let number = count(number).filter(|number| *number <= HIGHEST_NUMBER)?;
+            let grant = Grant { number, waiting: count(waiting)? };
+            let (locker, key) = locker_and_key(rest)?;
+            Some(Message::Granted { key, locker, grant })
+        }
+        "contended" => {
+            let (locker, key) = locker_and_key(rest)?;
+            Some(Message::Contended { key, locker })
+        }
+        _ => None,
+    }
+}
+
+/// A number in plain decimal digits (`str::parse` alone would take a sign).
+fn count(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn locker_and_key(text: &str) -> Option<(String, String)> {
+    let (locker, key) = text.split_once(' ')?;
+    (!locker.is_empty()).then(|| (locker.to_owned(), key.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_key_is_all_the_rest() {
+        let message = parse("granted 1763700000000000 3 host-1-ff-9 DLOCK_a_ b  c é".as_bytes());
+        let grant = Grant { number: 1_763_700_000_000_000, waiting: 3 };
+        let (key, locker) = ("DLOCK_a_ b  c é".to_owned(), "host-1-ff-9".to_owned());
+        assert_eq!(message, Some(Message::Granted { key, locker, grant }));
+        let (key, locker) = (String::new(), "l-1".to_owned());
+        assert_eq!(parse(b"contended l-1 "), Some(Message::Contended { key, locker }));
+    }
+
+    #[test]
+    fn anything_else_is_ignored() {
+        for payload in [
+            "",
+            " ",
+            "granted",
+            "granted 1",
+            "granted 1 2",
+            "granted 1 2 l-1",
+            "granted +1 2 l-1 k",
+            "granted -1 2 l-1 k",
+            "granted  1 2 l-1 k",
+            "granted 1 2  k",
+            "granted 99999999999999999999 0 l-1 k",
+            "granted 9007199254740992 0 l-1 k",
+            "granted 1.0 0 l-1 k",
+            "contended l-1",
+            "contended  k",
+            "revoked l-1 k",
+            "Granted 1 2 l-1 k",
+        ] {
+            assert_eq!(parse(payload.as_bytes()), None, "{payload:?}");
+        }
+        assert_eq!(parse(b"contended l-1 \xff"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn every_published_message_is_read_back(number in 0..=HIGHEST_NUMBER, waiting: u64, locker in "[^ ]{1,30}", key in ".{0,60}") {
+            let parsed = parse(format!("granted {number} {waiting} {locker} {key}").as_bytes());
+            let grant = Grant { number, waiting };
+            prop_assert_eq!(parsed, Some(Message::Granted { key: key.clone(), locker: locker.clone(), grant }));
+            let parsed = parse(format!("contended {locker} {key}").as_bytes());
+            prop_assert_eq!(parsed, Some(Message::Contended { key, locker }));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The scripts' replies as outcomes: a plain integer for a success, which costs the server least, and arrays for all else.
+//! Anything but exactly the shapes that the scripts document is an error.
+
+use super::request::key_of;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{
+    AcquireOutcome, Busy, ExtendOutcome, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, Request,
+};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::net::resp::shape;
+use ::redis::Value;
+use std::time::Duration;
+
+/// The highest fence number that a script issues: beyond it Lua's numbers are not exact, nor do tokens fit a signed column.
+pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
+
+/// Reads the reply to a request.
+///
+/// # Errors
+///
+/// What the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
+pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
+    if let Value::ServerError(e) = reply {
+        return Err(classify(e, key_of(request)));
+    }
+    let found = match request {
+        Request::Acquire(_) => acquire(reply).map(Outcome::Acquire),
+        Request::Poll(_) => poll(reply).map(Outcome::Poll),
+        Request::Extend(_) => extend(reply).map(Outcome::Extend),
+        Request::Release(_) => release(reply).map(Outcome::Release),
+        Request::Probe(_) => probe(reply).map(Outcome::Probe),
+    };
+    found.ok_or_else(|| unexpected(reply))
+}
+
+/// Reads the reply to an inspection of `key`.
+///
+/// # Errors
+///
+/// As in [`outcome`].
+pub(crate) fn inspection(key: &str, reply: &Value) -> Result<Inspection, Error> {
+    if let Value::ServerError(e) = reply {
+        return Err(classify(e, key));
+    }
+    let read = || match items(reply)? {
+        [Value::Nil, _, waiting] => Some(Inspection { holder: None, waiting: natural(waiting)? }),
+        [holder, pttl, waiting] => Some(Inspection { holder: Some(busy(holder, pttl)?), waiting: natural(waiting)? }),
+        _ => None,
+    };
+    read().ok_or_else(|| unexpected(reply))
+}
+
+/// The highest fence number that an outcome carries.
+pub(crate) fn number_of(outcome: &Outcome) -> Option<u64> {
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Acquired(grant))
+        | Outcome::Poll(PollOutcome::Acquired(grant))
+        | Outcome::Release(ReleaseOutcome::Passed(grant)) => Some(grant.number),
+        Outcome::Extend(ExtendOutcome::Extended { numbers: Some(numbers), .. }) => Some(*numbers.end()),
+        _ => None,
+    }
+}
+
+fn acquire(reply: &Value) -> Option<AcquireOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(AcquireOutcome::Acquired(Grant { number: number(reply)?, waiting: 0 }));
+    }
+    match items(reply)? {
+        [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
+        _ => None,
+    }
+}
+
+fn poll(reply: &Value) -> Option<PollOutcome> {
+    match items(reply)? {
+        [Value::Int(1), number, waiting] => Some(PollOutcome::Acquired(grant(number, waiting)?)),
+        [Value::Int(2), holder, pttl] => Some(PollOutcome::Waiting(busy(holder, pttl)?)),
+        [Value::Int(3)] => Some(PollOutcome::Gone),
+        _ => None,
+    }
+}
+
+fn extend(reply: &Value) -> Option<ExtendOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(ExtendOutcome::Extended { waiting: natural(reply)?, numbers: None });
+    }
+    match items(reply)? {
+        [Value::Int(1), waiting, low, high] => {
+            let (low, high) = (number(low)?, number(high)?);
+            (low <= high).then_some(ExtendOutcome::Extended { waiting: natural(waiting)?, numbers: Some(low..=high) })
+        }
+        [Value::Int(0), holder] => Some(ExtendOutcome::NotOurs(not_ours(holder)?)),
+        _ => None,
+    }
+}
+
+fn release(reply: &Value) -> Option<ReleaseOutcome> {
+    if let Value::Int(_) = reply {
+        return Some(ReleaseOutcome::Released { waiting: natural(reply)? });
+    }
+    match items(reply)? {
+        [Value::Int(2), number, waiting] => Some(ReleaseOutcome::Passed(grant(number, waiting)?)),
+        [Value::Int(3), holder, pttl] => Some(ReleaseOutcome::Queued(busy(holder, pttl)?)),
+        [Value::Int(0), holder] => Some(ReleaseOutcome::NotOurs(not_ours(holder)?)),
+        _ => None,
+    }
+}
+
+fn probe(reply: &Value) -> Option<ProbeOutcome> {
+    if *reply == Value::Int(1) {
+        return Some(ProbeOutcome::Ours);
+    }
+    match items(reply)? {
+        [Value::Int(0), holder] => Some(ProbeOutcome::NotOurs(not_ours(holder)?)),
+        _ => None,
+    }
+}
+
+fn items(reply: &Value) -> Option<&[Value]> {
+    match reply {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn natural(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+/// A fence number.
+fn number(value: &Value) -> Option<u64> {
+    natural(value).filter(|number| *number <= HIGHEST_NUMBER)
+}
+
+fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
+    Some(Grant { number: number(fence)?, waiting: natural(waiting)? })
+}
+
+fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
+    let remaining = match pttl {
+        Value::Int(-1) => None,
+        Value::Int(ms) => Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0))),
+        _ => return None,
+    };
+    Some(Busy { holder: text(holder)?, remaining })
+}
+
+fn not_ours(holder: &Value) -> Option<NotOurs> {
+    match holder {
+        Value::Nil => Some(NotOurs { holder: None }),
+        other => text(other).map(|holder| NotOurs { holder: Some(holder) }),
+    }
+}
+
+/// A holder may be any bytes: another program's value.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+fn unexpected(reply: &Value) -> Error {
+    let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
+    Error::backend(BackendFailure::Unknown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::processor::ProbeRequest;
+
+    #[test]
+    fn shapes_that_no_script_has_are_errors() {
+        use Value::{Int, Nil, Okay};
+        let string = || Value::BulkString(b"h-1".to_vec());
+        for reply in [
+            Nil,
+            Okay,
+            Value::Array(vec![]),
+            Int(-1),
+            Value::Array(vec![Int(9)]),
+            Value::Array(vec![Int(1), Int(-5), Int(0)]),
+            Value::Array(vec![Int(0), Nil, Int(5)]),
+            Value::Array(vec![Int(0), string(), Nil]),
+            Value::Array(vec![Int(1), Int(5), Int(0), Int(0)]),
+            Int(9_007_199_254_740_992),
+        ] {
+            assert_eq!(acquire(&reply), None, "{reply:?}");
+        }
+        assert_eq!(extend(&Value::Array(vec![Int(1), Int(0), Int(7), Int(6)])), None);
+        assert_eq!(poll(&Value::Array(vec![Int(1), Int(i64::MAX), Int(0)])), None);
+        let request = Request::Probe(ProbeRequest { key: "k", locker: "l-1" });
+        let error = outcome(&request, &Value::Array(vec![Int(4), string(), Nil])).expect_err("unknown");
+        assert!(error.to_string().contains("[integer, string, nil]"), "{error}");
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }));
+    }
+
+    #[test]
+    fn foreign_holders_are_shown_as_they_are() {
+        let holder = Value::BulkString(b"\xff 1".to_vec());
+        let reply = Value::Array(vec![Value::Int(0), holder, Value::Int(-1)]);
+        let want = Busy { holder: "\u{fffd} 1".to_owned(), remaining: None };
+        assert_eq!(acquire(&reply), Some(AcquireOutcome::Busy(want)));
+    }
+}

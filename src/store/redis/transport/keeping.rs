@@ -1,0 +1,240 @@
+//! That renewals do not wait for callers: a connection whose callers stand still has no part in them.
+
+use super::line::{Cuts, Hears, Line, Open, Speaks};
+use super::{CALLERS, KEEPER, Mark, Transport};
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::resp::Packed;
+use ::redis::Value;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Far more than anything takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Connections on which each byte is a command. Whoever writes to one of the first stands still until it is let go.
+#[derive(Clone, Default)]
+struct Crowded(Arc<(Mutex<State>, Condvar)>);
+
+/// What becomes of a connect.
+#[derive(Clone, Copy, Default)]
+enum Opening {
+    #[default]
+    Works,
+    Fails,
+    /// Until all is let go.
+    Hangs,
+}
+
+struct State {
+    opens: usize,
+    opening: Opening,
+    /// Whether writers stand still.
+    stands: bool,
+    /// For each connection, how many commands were written to it, and how many are not answered.
+    connections: Vec<(usize, usize)>,
+    standing: usize,
+    is_let_go: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { opens: 0, opening: Opening::Works, stands: true, connections: Vec::new(), standing: 0, is_let_go: false }
+    }
+}
+
+struct End {
+    crowded: Crowded,
+    connection: usize,
+}
+
+impl Crowded {
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let result = act(&mut self.0.0.lock());
+        self.0.1.notify_all();
+        result
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
+        let mut state = self.0.0.lock();
+        self.0.1.wait_while_for(&mut state, |state| !is_so(state), LONG);
+        assert!(is_so(&state));
+    }
+
+    fn end(&self, connection: usize) -> End {
+        End { crowded: self.clone(), connection }
+    }
+}
+
+impl Line for Crowded {
+    type Out = End;
+    type In = End;
+    type Cut = End;
+
+    fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
+        let opening = self.with(|state| {
+            state.opens += 1;
+            state.opening
+        });
+        match opening {
+            Opening::Works => {}
+            Opening::Fails => return Err(Error::backend(BackendFailure::NotExecuted, "no room")),
+            Opening::Hangs => self.wait_until(|state| state.is_let_go),
+        }
+        let n = self.with(|state| {
+            state.connections.push((0, 0));
+            state.connections.len() - 1
+        });
+        Ok(Open { outbound: self.end(n), inbound: self.end(n), cut: self.end(n) })
+    }
+}
+
+impl Speaks for End {
+    fn send(&mut self, bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
+        if self.connection < CALLERS && self.crowded.with(|state| state.stands) {
+            self.crowded.with(|state| state.standing += 1);
+            self.crowded.wait_until(|state| state.is_let_go);
+        }
+        self.crowded.with(|state| {
+            let (written, unanswered) = &mut state.connections[self.connection];
+            *written += bytes.len();
+            *unanswered += bytes.len();
+        });
+        Ok(true)
+    }
+
+    fn flush(&mut self, _deadline: Instant) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Hears for End {
+    fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
+        self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
+        Ok(true)
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        Ok(self.crowded.with(|state| state.connections[self.connection].1 > 0))
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        Ok(self.crowded.with(|state| {
+            let unanswered = &mut state.connections[self.connection].1;
+            (*unanswered > 0).then(|| {
+                *unanswered -= 1;
+                Value::Okay
+            })
+        }))
+    }
+}
+
+impl Cuts for End {
+    fn cut(&self) {}
+}
+
+fn command() -> Packed {
+    let mut packed = Packed::default();
+    packed.bytes.push(b'x');
+    packed.replies = 1;
+    packed
+}
+
+fn transport() -> (Crowded, Transport<Crowded>) {
+    let crowded = Crowded::default();
+    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2))
+}
+
+#[test]
+fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection() {
+    let (crowded, transport) = transport();
+    let keys = ["a", "b", "c", "d"];
+    assert_eq!(keys.len(), CALLERS);
+    std::thread::scope(|scope| {
+        for (n, key) in keys.into_iter().enumerate() {
+            let transport = &transport;
+            scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
+            crowded.wait_until(|state| state.standing == n + 1);
+        }
+        // Nobody waits for it, and no caller opens it.
+        while !transport.keeping_batch(LONG).is_keeping {
+            std::thread::yield_now();
+        }
+        // Also of a key that a caller asks about.
+        for key in ["a", "e"] {
+            let mut batch = transport.keeping_batch(LONG);
+            batch.push(&transport, Mark::of(key), |packed| *packed = command());
+            let answers = transport.run(batch, LONG, true);
+            assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
+        }
+        // Callers do not use it, however long they wait.
+        transport.call(Mark::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        crowded.with(|state| {
+            assert_eq!(state.connections.len(), CALLERS + 1);
+            assert_eq!(state.connections[KEEPER].0, 2);
+            state.is_let_go = true;
+        });
+    });
+}
+
+/// A transport with one open connection, on which callers are answered; the next connects end as told.
+fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
+    let (crowded, transport) = transport();
+    assert!(!transport.keeping_batch(LONG).is_keeping);
+    assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
+    crowded.with(|state| state.stands = false);
+    transport.call(Mark::of("a"), command(), LONG).expect("an answer");
+    crowded.with(|state| state.opening = opening);
+    (crowded, transport)
+}
+
+fn renew(transport: &Transport<Crowded>) {
+    let mut batch = transport.keeping_batch(LONG);
+    assert!(!batch.is_keeping);
+    batch.push(transport, Mark::of("a"), |packed| *packed = command());
+    assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
+}
+
+#[test]
+fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
+    let (crowded, transport) = with_one_connection(Opening::Hangs);
+    for _ in 0..100 {
+        renew(&transport);
+    }
+    crowded.wait_until(|state| state.opens == 2);
+    crowded.with(|state| state.is_let_go = true);
+    while !transport.keeping_batch(LONG).is_keeping {
+        std::thread::yield_now();
+    }
+    assert_eq!(crowded.with(|state| state.opens), 2);
+}
+
+#[test]
+fn a_refused_connect_of_the_renewals_is_not_repeated_with_each_of_them() {
+    let (crowded, transport) = with_one_connection(Opening::Fails);
+    let begin = Instant::now();
+    for _ in 0..100 {
+        renew(&transport);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pauses = begin.elapsed().as_secs() as usize + 1;
+    let opens = crowded.with(|state| state.opens) - 1;
+    assert!((1..=pauses + 1).contains(&opens), "{opens} connects in {pauses} s");
+}
+
+#[test]
+fn a_connect_that_hangs_costs_callers_one_call() {
+    let (crowded, transport) = with_one_connection(Opening::Hangs);
+    crowded.with(|state| state.stands = true);
+    std::thread::scope(|scope| {
+        let standing = scope.spawn(|| transport.call(Mark::of("a"), command(), LONG));
+        crowded.wait_until(|state| state.standing == 1);
+        transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
+        let short = Duration::from_millis(20);
+        transport.call(Mark::of("b"), command(), short).expect_err("its connect hangs");
+        assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
+        crowded.with(|state| state.is_let_go = true);
+        standing.join().expect("no panic").expect("answered in the end");
+    });
+}

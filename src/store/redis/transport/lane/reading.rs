@@ -1,0 +1,194 @@
+//! The role of reading: what comes, for whom, and who reads next.
+
+use super::super::giving_way::LOOKS;
+use super::super::line::{Hears, Line};
+use super::super::pending::Pending;
+use super::role::Role;
+use super::{Lane, Woken, overdue_by};
+use crate::store::redis::net::classify::is_no_master;
+use crate::sync::atomic::Ordering;
+use crate::sync::{guarded, mutant, now};
+use ::redis::Value;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often who reads looks whether it has to write: it is appointed when nobody else is there to do so.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// What one look at the connection brought: the replies that are complete, and whether anything came at all.
+struct Look {
+    replies: Vec<Value>,
+    result: io::Result<bool>,
+}
+
+impl Look {
+    fn at<H: Hears>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
+        let mut replies = Vec::new();
+        let result = guarded(|| {
+            let more = fill(inbound)?;
+            while more && let Some(value) = inbound.take_reply()? {
+                replies.push(value);
+            }
+            Ok(more)
+        });
+        Self { replies, result }
+    }
+}
+
+impl<L: Line> Lane<L> {
+    /// Looks a few times whether the answer is there, while other threads run.
+    pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
+        let giving_way = &self.settings.giving_way;
+        if self.load() < 2 || !call.may_read_on() {
+            return;
+        }
+        let mut at = now();
+        if at >= deadline || !giving_way.may_look() {
+            return;
+        }
+        for _ in 0..LOOKS {
+            let Some(back) = giving_way.give_way(at, self.load()) else { return };
+            at = back;
+            if !call.may_read_on() || self.read(call, deadline, false) {
+                break;
+            }
+        }
+        giving_way.looked(call.is_done());
+    }
+
+    /// Reads for all, until the caller's own answer is there or its time is over; `false` when there is nothing to read for it, or
+    /// somebody else reads. A caller that does not wait for more than is there must come again on `false`; the role is
+    /// free meanwhile.
+    pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant, waits: bool) -> bool {
+        let mut state = self.state.lock();
+        let Some(session) = &mut state.session else { return false };
+        let epoch = session.epoch;
+        if session.inbound.is_none() || !own.is_due_since(epoch) {
+            return false;
+        }
+        let mut at = now();
+        if at >= deadline {
+            return false;
+        }
+        let (Some(mut inbound), Some(mut oldest)) = (session.inbound.take(), session.due.front().map(|due| due.since))
+        else {
+            return false;
+        };
+        drop(state);
+        let role = Role::reading(self, Some(own), epoch);
+        loop {
+            let overdue = oldest + self.settings.io_timeout;
+            let look = Look::at(&mut inbound, |inbound| {
+                if waits { inbound.fill(deadline.min(overdue).min(at + LOOK_UP)) } else { inbound.fill_now() }
+            });
+            match self.take_in(epoch, inbound, look, Some((own, deadline))) {
+                Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
+                Some((back, _)) => {
+                    self.put_down(epoch, back);
+                    role.end();
+                    return false;
+                }
+                None => {
+                    role.end();
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Gives back the role of reading, appointing nobody: the caller comes again, or departs, and then appoints.
+    fn put_down(&self, epoch: u64, inbound: L::In) {
+        if let Some(session) = self.state.lock().session_of(epoch)
+            && !mutant!(KeepsTheRole)
+        {
+            session.inbound = Some(inbound);
+        }
+    }
+
+    /// Takes in, without waiting, what has come while nobody reads.
+    pub(super) fn read_now(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(session) = &mut state.session else { return };
+            if session.due.is_empty() {
+                return;
+            }
+            let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
+            drop(state);
+            let role = Role::reading(self, None, epoch);
+            let look = Look::at(&mut inbound, Hears::fill_now);
+            let more = matches!(look.result, Ok(true));
+            self.take_in(epoch, inbound, look, None);
+            role.end();
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Delivers what was read. Returns the half, and since when the oldest reply is due, to a caller that has to read on;
+    /// else the role is handed on.
+    fn take_in(
+        &self,
+        epoch: u64,
+        inbound: L::In,
+        look: Look,
+        reader: Option<(&Arc<Pending>, Instant)>,
+    ) -> Option<(L::In, Instant)> {
+        let at = now();
+        let (mut woken, mut again) = (Woken::new(), VecDeque::new());
+        let mut state = self.state.lock();
+        // Without it, the connection was cut meanwhile, and all is said.
+        let session = state.session_of(epoch)?;
+        session.last_use = at;
+        if look.replies.iter().any(is_no_master) {
+            // Before later replies are delivered: no number of this epoch is believed any more.
+            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let own = reader.map(|(own, _)| own);
+        let mut result = session.deliver(look.replies, own, &mut woken, &mut again).and(look.result);
+        let oldest = session.due.front().map(|due| due.since);
+        let repeats = !again.is_empty();
+        if !mutant!(RepeatsLate) {
+            state.queue.append(&mut again);
+        }
+        if let (Ok(false), Some(since)) = (&result, oldest)
+            && at >= since + self.settings.io_timeout
+        {
+            result = Err(overdue_by(self.settings.io_timeout));
+        }
+        if let Err(cause) = result {
+            state = self.fail(state, epoch, cause);
+            if repeats && !state.writing {
+                state = self.write_left_over(state);
+            }
+            drop(state);
+            woken.iter().for_each(|call| call.wake());
+            return None;
+        }
+        if repeats && !state.writing {
+            state = self.write_left_over(state);
+        }
+        let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
+        let back = match oldest {
+            Some(since) if read_on => Some((inbound, since)),
+            _ => {
+                if let Some(session) = state.session_of(epoch) {
+                    session.inbound = Some(inbound);
+                }
+                if !mutant!(ReaderLeavesAlone) {
+                    state.appoint_reader(&mut woken);
+                }
+                None
+            }
+        };
+        drop(state);
+        woken.iter().for_each(|call| call.wake());
+        if mutant!(RepeatsLate) {
+            self.state.lock().queue.append(&mut again);
+        }
+        back
+    }
+}

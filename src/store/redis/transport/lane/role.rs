@@ -1,0 +1,173 @@
+//! A role that is given back also by a panic.
+
+use super::super::line::Line;
+use super::super::pending::Pending;
+use super::Lane;
+use crate::sync::atomic::Ordering;
+use std::io;
+use std::sync::Arc;
+
+/// A role in the hands of the calling thread. [`end`](Self::end) it where the role was given back or kept on purpose. Dropped without
+/// that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is cut. The call of the thread is
+/// left: nobody is there any more to be given a duty.
+#[must_use]
+pub(super) struct Role<'a, L: Line> {
+    lane: &'a Lane<L>,
+    own: Option<&'a Arc<Pending>>,
+    /// The connection that is read; `None` for the role of writing.
+    reads: Option<u64>,
+}
+
+impl<'a, L: Line> Role<'a, L> {
+    pub(super) fn writing(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>) -> Self {
+        Self { lane, own, reads: None }
+    }
+
+    pub(super) fn reading(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+        Self { lane, own, reads: Some(epoch) }
+    }
+
+    pub(super) fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<L: Line> Drop for Role<'_, L> {
+    fn drop(&mut self) {
+        let mut state = self.lane.state.lock();
+        let lost = match (self.reads, &state.session) {
+            (Some(epoch), Some(session)) => (session.epoch == epoch && session.inbound.is_none()).then_some(epoch),
+            (None, Some(session)) => session.outbound.is_none().then_some(session.epoch),
+            (_, None) => None,
+        };
+        let is_writer = self.reads.is_none();
+        let mut resigns = false;
+        if let Some(own) = self.own.filter(|own| !own.is_posted) {
+            resigns = own.leave().1.write;
+            state.queue.retain(|call| !Arc::ptr_eq(call, own));
+            self.lane.load.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(posted) = self.own {
+            resigns = posted.leave_sent();
+        }
+        if resigns {
+            state.resign();
+        }
+        if is_writer {
+            state.writing = false;
+            state.writes_once = false;
+            state.gathering = false;
+        }
+        if let Some(epoch) = lost {
+            let cause = io::Error::other("a thread that used the connection panicked");
+            state = self.lane.fail(state, epoch, cause);
+        }
+        self.lane.hand_on(state, true);
+    }
+}
+
+#[cfg(all(test, not(dlock_shuttle)))]
+mod tests {
+    use crate::error::Error;
+    use crate::store::redis::transport::line::{Cuts, Hears, Line, Open, Speaks};
+    use crate::store::redis::transport::{Mark, Transport};
+    use ::redis::Value;
+    use std::io;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A network whose steps panic once: the step with that number. It answers all that is written at once.
+    struct Shaky(Arc<Steps>);
+
+    struct Steps {
+        bad: usize,
+        next: AtomicUsize,
+        unread: AtomicUsize,
+    }
+
+    impl Steps {
+        fn step(&self) {
+            assert_ne!(self.next.fetch_add(1, Ordering::SeqCst), self.bad, "as the test wants it");
+        }
+    }
+
+    struct End(Arc<Steps>);
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.0.step();
+        }
+    }
+
+    impl Line for Shaky {
+        type Out = End;
+        type In = Arc<Steps>;
+        type Cut = Arc<Steps>;
+
+        fn open(&self, _: Instant) -> Result<Open<Self>, Error> {
+            self.0.step();
+            self.0.unread.store(0, Ordering::SeqCst);
+            let steps = || Arc::clone(&self.0);
+            Ok(Open { outbound: End(steps()), inbound: steps(), cut: steps() })
+        }
+    }
+
+    impl Speaks for End {
+        fn send(&mut self, _: &[u8], _: Instant) -> io::Result<bool> {
+            self.0.step();
+            self.0.unread.fetch_add(1, Ordering::SeqCst);
+            Ok(true)
+        }
+
+        fn flush(&mut self, _: Instant) -> io::Result<bool> {
+            Ok(true)
+        }
+    }
+
+    impl Hears for Arc<Steps> {
+        fn fill(&mut self, _: Instant) -> io::Result<bool> {
+            self.step();
+            Ok(self.unread.load(Ordering::SeqCst) > 0)
+        }
+
+        fn fill_now(&mut self) -> io::Result<bool> {
+            self.fill(Instant::now())
+        }
+
+        fn take_reply(&mut self) -> io::Result<Option<Value>> {
+            self.step();
+            let taken = self.unread.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            Ok(taken.ok().map(|_| Value::Okay))
+        }
+    }
+
+    impl Cuts for Arc<Steps> {
+        fn cut(&self) {
+            self.step();
+        }
+    }
+
+    fn call(transport: &Transport<Shaky>) -> bool {
+        let mut batch = transport.batch(LIMIT);
+        batch.push(transport, Mark::of("k"), |packed| packed.words(&["PING"]));
+        transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
+    }
+
+    #[test]
+    fn a_panic_anywhere_in_a_connection_leaves_no_role_behind() {
+        for bad in 0..12 {
+            let steps = Arc::new(Steps { bad, next: AtomicUsize::new(0), unread: AtomicUsize::new(0) });
+            let transport = Transport::over(Shaky(Arc::clone(&steps)), "shaky".to_owned(), LIMIT, LIMIT);
+            for _ in 0..3 {
+                // A panic that is not the connection's own reaches the caller, once.
+                let _ = catch_unwind(AssertUnwindSafe(|| call(&transport)));
+            }
+            assert!(steps.next.load(Ordering::SeqCst) > bad, "it comes to that step");
+            assert!(call(&transport) && call(&transport), "{bad}");
+            steps.next.store(1000, Ordering::SeqCst);
+        }
+    }
+}

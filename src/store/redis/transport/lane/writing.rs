@@ -1,0 +1,212 @@
+//! The role of writing: sending what has gathered.
+
+use super::super::line::{Line, Speaks};
+use super::super::pending::Pending;
+use super::role::Role;
+use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::one_line::OneLine;
+use crate::store::redis::net::link::KEPT;
+use crate::sync::atomic::Ordering;
+use crate::sync::{guarded, mutant, now};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A write that takes longer has waited for room in the socket.
+const BLOCKED: Duration = Duration::from_millis(1);
+
+impl<L: Line> Lane<L> {
+    /// Writes what has gathered, unless somebody does. Before that, others who are about to call may do so, and the last of them
+    /// may write in its place. The role is over when nothing is left, with the caller's time, or, if somebody waits who
+    /// can go on, when the caller has what it came for.
+    pub(super) fn write<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+        claim: Claim,
+    ) -> Guard<'a, L> {
+        let was_appointed = claim == Claim::Appointed && std::mem::take(&mut state.appointed);
+        if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
+            return state;
+        }
+        if state.writing && !was_appointed {
+            let takes_over = match claim {
+                Claim::AtOnce => state.take_idle_role(),
+                // Who gives way is waiting for no more than those that are here by now.
+                _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
+            };
+            if !takes_over {
+                return state;
+            }
+            if mutant!(TakesOverAndLeaves) {
+                return state;
+            }
+        }
+        state.writing = true;
+        let role = Role::writing(self, Some(own));
+        let state = self.write_all(state, own, deadline, claim);
+        role.end();
+        state
+    }
+
+    /// Has the role of writing, until it is over.
+    fn write_all<'a>(
+        &'a self,
+        mut state: Guard<'a, L>,
+        own: &Arc<Pending>,
+        deadline: Instant,
+        claim: Claim,
+    ) -> Guard<'a, L> {
+        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
+        if !has_waited && self.load() > 1 && state.lacks_callers() {
+            // One write for all that were answered together costs both sides less.
+            let at = now();
+            state.gathering = true;
+            drop(state);
+            // Late or not: then it is time to write.
+            let _ = self.settings.giving_way.give_way(at, self.load());
+            state = self.state.lock();
+            if !std::mem::take(&mut state.gathering) {
+                return state;
+            }
+        }
+        let mut is_last = false;
+        loop {
+            if !state.has_work() {
+                state.writing = false;
+                return state;
+            }
+            let at = now();
+            state = match &mut state.session {
+                None => {
+                    state = self.connect(state, own, deadline);
+                    if state.connector.is_busy {
+                        state.writing = false;
+                        return state;
+                    }
+                    state
+                }
+                Some(session) => match session.check_idle(at) {
+                    Ok(()) => self.write_once(state, at, deadline),
+                    Err(cause) => {
+                        let epoch = session.epoch;
+                        drop(state);
+                        log::debug!(
+                            TRANSPORT,
+                            "{}: idle connection dropped: {}",
+                            self.settings.server,
+                            OneLine(&cause)
+                        );
+                        self.fail(self.state.lock(), epoch, cause)
+                    }
+                },
+            };
+            let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
+            if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
+                // Nobody may wait for posted calls, and whoever is appointed has to wake up first.
+                if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
+                    is_last = true;
+                    continue;
+                }
+                state.writing = false;
+                return state;
+            }
+        }
+    }
+
+    /// Writes, without waiting, what was left by a caller whose time was over, when only posted calls are left: nobody was
+    /// there to go on. Without a connection they wait for one, which is begun; they fail if no thread is to be had for that.
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
+        state.writing = true;
+        state.writes_once = true;
+        let role = Role::writing(self, None);
+        let at = now();
+        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
+        let mut state = match idle {
+            Some((_, Ok(()))) => {
+                let state = self.write_once(state, at, at);
+                // What was left or is to be repeated meanwhile: its caller relied on who writes.
+                let goes_on = !mutant!(LeavesToOneWrite)
+                    && state.has_posted()
+                    && state.session.as_ref().is_some_and(|session| !session.has_backlog);
+                if goes_on { self.write_once(state, at, at) } else { state }
+            }
+            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
+            None if self.begin_connect(&mut state).is_ok() => state,
+            None => {
+                let queue = std::mem::take(&mut state.queue);
+                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
+                state.queue.extend(others);
+                drop(state);
+                let message = format!("{}: not sent: there is no connection", self.settings.server);
+                let error = Error::backend(BackendFailure::NotExecuted, message);
+                fail_all(&posted, &error, false);
+                self.state.lock()
+            }
+        };
+        state.writing = false;
+        state.writes_once = false;
+        role.end();
+        self.hand_on(state, true);
+        self.state.lock()
+    }
+
+    /// Begins an epoch, in which no fence number was read yet.
+    pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
+        let epoch = *next;
+        *next += step;
+        self.epoch.store(epoch, Ordering::Relaxed);
+        epoch
+    }
+
+    /// Writes once all that is queued; it is `since` now.
+    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
+        let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
+        let Some(mut outbound) = session.outbound.take() else { return state };
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        let quiet = since.saturating_duration_since(session.last_write);
+        if quiet > QUIET || self.is_deposed(epoch) {
+            epoch = self.begin_epoch(next_epoch, *epoch_step);
+        }
+        session.last_write = since;
+        self.written.store(self.nanos(since), Ordering::Relaxed);
+        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
+        self.left_since.store(0, Ordering::Relaxed);
+        let mut bytes = std::mem::take(&mut session.bytes);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
+        let epoch = session.epoch;
+        drop(state);
+        let until = deadline.min(since + self.settings.io_timeout);
+        let sent_at = now();
+        let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
+        if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
+            return self.state.lock();
+        }
+        bytes.clear();
+        let ended = now();
+        let sent_at = if ended.saturating_duration_since(sent_at) > BLOCKED { ended } else { sent_at };
+        let mut state = self.state.lock();
+        let Some(session) = state.session_of(epoch) else { return state };
+        session.outbound = Some(outbound);
+        if bytes.capacity() <= KEPT {
+            session.bytes = bytes;
+        }
+        session.last_use = since;
+        match written {
+            Ok(all) => {
+                session.has_backlog = !all && !mutant!(ForgetsBacklog);
+                if all {
+                    session.all_sent(&self.settings.deferring, sent_at);
+                }
+                if !all && now() >= since + self.settings.io_timeout {
+                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
+                }
+                state
+            }
+            Err(cause) => self.fail(state, epoch, cause),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a lane needs of a connection. It has two halves, each used by one thread at a time, and can be cut by any.
+
+use crate::error::Error;
+use crate::store::redis::net::endpoint::Endpoint;
+use crate::store::redis::net::link::{Inbound, Outbound};
+use crate::store::redis::net::socket::Socket;
+use ::redis::Value;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where connections come from.
+pub(crate) trait Line: Send + Sync + 'static {
+    type Out: Speaks;
+    type In: Hears;
+    type Cut: Cuts;
+
+    /// Opens one; blocks until the deadline at most.
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
+
+    /// Whether the operating system will have a thread for opening one. Only the model says no.
+    fn may_spawn(&self) -> bool {
+        true
+    }
+}
+
+/// An open connection.
+pub(crate) struct Open<L: Line + ?Sized> {
+    pub(crate) outbound: L::Out,
+    pub(crate) inbound: L::In,
+    pub(crate) cut: L::Cut,
+}
+
+/// The half that is written to. Both methods tell whether all is written.
+pub(crate) trait Speaks: Send {
+    /// Takes bytes, and writes what it can until the deadline.
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool>;
+
+    /// Writes what was left over.
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool>;
+}
+
+/// The half that is read from.
+pub(crate) trait Hears: Send {
+    /// Reads more; `false` when nothing came until the deadline.
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
+
+    /// Reads what is there; `false` when there is nothing.
+    fn fill_now(&mut self) -> io::Result<bool>;
+
+    /// The next reply that was read completely.
+    fn take_reply(&mut self) -> io::Result<Option<Value>>;
+}
+
+/// Ends a connection from outside.
+pub(crate) trait Cuts: Send {
+    /// Wakes whoever reads or writes with an error, and throws away what was not sent yet.
+    fn cut(&self);
+}
+
+impl Line for Endpoint {
+    type Out = Outbound;
+    type In = Inbound;
+    type Cut = Arc<Socket>;
+
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+        let link = self.connect(deadline)?;
+        let cut = link.socket();
+        Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
+    }
+}
+
+impl Speaks for Outbound {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+        Self::send(self, bytes, deadline)
+    }
+
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+        Self::flush(self, deadline)
+    }
+}
+
+impl Hears for Inbound {
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        Self::fill(self, deadline)
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        Self::fill_now(self)
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        Self::take_reply(self)
+    }
+}
+
+impl Cuts for Arc<Socket> {
+    fn cut(&self) {
+        Socket::cut(self);
+    }
+}

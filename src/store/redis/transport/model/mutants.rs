@@ -1,0 +1,39 @@
+//! Mistakes, each built into the transport: the scenarios must find what it breaks.
+
+use super::scenarios;
+use crate::check::model::mutants::{FORGOTTEN, caught_each};
+
+/// For good, or until a time-out.
+const LEFT: &[&str] = &["deadlock", "exceeded max_steps", "without a reason"];
+
+const UNHEARD: &[&str] = &["nobody waits for the answer", "closed without an answer", "without an answer"];
+
+caught_each! {
+    reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
+    writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
+    departs_with_duty: DepartsWithDuty, LEFT_BEHIND, LEFT;
+    fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
+    forgets_backlog: ForgetsBacklog, NARROW, &["deadlock", "exceeded max_steps", "without a reason", "without an answer"];
+    leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
+    gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
+    forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, &["deadlock", "nobody waits for the answer", "closed without an answer"];
+    leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
+    posts_unread: PostsUnread, POSTS, LEFT;
+    writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
+    reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
+    waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
+    appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
+    takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
+    takes_left_and_leaves: TakesLeftAndLeaves, POSTING, LEFT;
+    keeps_the_role: KeepsTheRole, SHARING, LEFT;
+    posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
+    leaves_left_calls: LeavesLeftCalls, POSTING_AT_LAST, &["is left, and never sent"];
+    leaves_to_one_write: LeavesToOneWrite, POSTING_UNKNOWN_AT_LAST, &["is left, and never sent"];
+    repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
+    keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
+    breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
+    throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain"];
+    takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
+    leaves_tellers_behind: LeavesTellersBehind, CONNECTING_FAULTY, UNHEARD;
+    connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
+}

@@ -1,0 +1,399 @@
+//! A network and a server that are made up: bytes in, bytes out.
+
+use super::super::line::{Cuts, Hears, Line, Open, Speaks};
+use crate::check::model::time;
+use crate::check::model::twins::Injected;
+use crate::error::{BackendFailure, Error};
+use crate::sync::{Condvar, Mutex, now, thread};
+use ::redis::Value;
+use shuttle::rand::{Rng, thread_rng};
+use std::collections::VecDeque;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a command is, in bytes: `#`, the call, its place in the call, the key, the slack.
+pub(super) const COMMAND: usize = 10;
+
+/// Where the slack stands in it.
+pub(super) const SLACK_AT: usize = 5;
+
+/// How long a reply is: `+`, the call, the command's place in it.
+const REPLY: usize = 4;
+
+pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0 };
+
+/// What may go wrong in one execution, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// A connection breaks.
+    pub(super) breaks: u32,
+    /// A connection is refused, or hangs until its time is over.
+    pub(super) refusals: u32,
+    /// The server stands still for a while.
+    pub(super) stalls: u32,
+    /// A step of a connection panics.
+    pub(super) panics: u32,
+    /// The server does not know the script of a posted command.
+    pub(super) unknown: u32,
+    /// The operating system refuses a thread.
+    pub(super) threads: u32,
+}
+
+/// A command that was executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) call: u16,
+    pub(super) place: u8,
+    pub(super) connection: usize,
+}
+
+/// What a posted command begins with, and its refusal.
+pub(super) const POSTED: u8 = b'!';
+const UNKNOWN: u8 = b'-';
+
+/// The packed form of a command.
+pub(super) fn command(call: u16, place: u8, key: u8) -> [u8; COMMAND] {
+    let [high, low] = call.to_be_bytes();
+    [b'#', high, low, place, key, b'0', b'0', b'0', b'0', b'0']
+}
+
+/// What is answered to a command.
+pub(super) fn reply_to(call: u16, place: u8) -> i64 {
+    i64::from(call) * 256 + i64::from(place)
+}
+
+#[derive(Clone)]
+pub(super) struct Network {
+    net: Arc<(Mutex<Net>, Condvar)>,
+    /// How many bytes a connection takes before the server has read some.
+    room: usize,
+    /// The longest that the server stands still.
+    stall: Duration,
+    /// How long a connect takes.
+    connect: Duration,
+}
+
+struct Net {
+    wires: Vec<Wire>,
+    /// How many connects were begun, and how many of them are under way.
+    connects: usize,
+    connecting: usize,
+    log: Vec<Arrival>,
+    /// The calls whose script was unknown.
+    unknown: Vec<u16>,
+    faults: Faults,
+    is_over: bool,
+}
+
+#[derive(Default)]
+struct Wire {
+    /// Written and not executed yet.
+    out: VecDeque<u8>,
+    /// Answered and not read yet.
+    back: VecDeque<u8>,
+    /// The client will see the end of the stream.
+    is_broken: bool,
+    is_cut: bool,
+    /// The server executes no more of what it was sent.
+    is_dead: bool,
+}
+
+impl Net {
+    fn strikes(&mut self, which: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
+        let left = which(&mut self.faults);
+        let strikes = *left > 0 && thread_rng().gen_ratio(1, 6);
+        *left -= u32::from(strikes);
+        strikes
+    }
+
+    fn break_wire(&mut self, n: usize) {
+        log::trace!("{:?}: {n}: broken", time::now());
+        self.wires[n].is_broken = true;
+        self.wires[n].is_dead = thread_rng().gen_bool(0.5);
+    }
+}
+
+impl Network {
+    pub(super) fn new(faults: Faults, room: usize, stall: Duration, connect: Duration) -> Self {
+        let net = Net {
+            wires: Vec::new(),
+            connects: 0,
+            connecting: 0,
+            log: Vec::new(),
+            unknown: Vec::new(),
+            faults,
+            is_over: false,
+        };
+        Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall, connect }
+    }
+
+    /// How many connects were begun.
+    pub(super) fn connects(&self) -> usize {
+        self.net.0.lock().connects
+    }
+
+    /// Waits until no connect is under way.
+    pub(super) fn settle(&self) {
+        let mut net = self.net.0.lock();
+        while net.connecting > 0 {
+            self.net.1.wait(&mut net);
+        }
+    }
+
+    /// The server, until the end.
+    pub(super) fn serve(&self) {
+        let (net, changed) = &*self.net;
+        let mut net = net.lock();
+        loop {
+            let ready: Vec<_> =
+                (0..net.wires.len()).filter(|n| !net.wires[*n].is_dead && net.wires[*n].out.len() >= COMMAND).collect();
+            if ready.is_empty() {
+                if net.is_over {
+                    return;
+                }
+                changed.wait(&mut net);
+                continue;
+            }
+            let n = ready[thread_rng().gen_range(0..ready.len())];
+            log::trace!("{:?}: {n}: a command", time::now());
+            let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
+            assert!([b'#', POSTED].contains(&bytes[0]), "the server is sent garbage");
+            let call = u16::from_be_bytes([bytes[1], bytes[2]]);
+            let is_unknown =
+                bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
+            if is_unknown {
+                net.unknown.push(call);
+            } else {
+                net.log.push(Arrival { call, place: bytes[3], connection: n });
+            }
+            if net.strikes(|faults| &mut faults.breaks) {
+                net.break_wire(n);
+            }
+            if !net.wires[n].is_broken {
+                let kind = if is_unknown { UNKNOWN } else { b'+' };
+                net.wires[n].back.extend([kind, bytes[1], bytes[2], bytes[3]]);
+            }
+            let stalls = net.strikes(|faults| &mut faults.stalls);
+            changed.notify_all();
+            drop(net);
+            if stalls {
+                // Shorter or longer than it is waited for.
+                let parts = [1, 10][thread_rng().gen_range(0..2)];
+                thread::sleep(self.stall / parts);
+            }
+            net = self.net.0.lock();
+        }
+    }
+
+    /// Ends the server once it has executed all that it was sent.
+    pub(super) fn end(&self) {
+        self.net.0.lock().is_over = true;
+        self.net.1.notify_all();
+    }
+
+    pub(super) fn log(&self) -> Vec<Arrival> {
+        self.net.0.lock().log.clone()
+    }
+
+    /// The calls whose script was unknown.
+    pub(super) fn unknown(&self) -> Vec<u16> {
+        self.net.0.lock().unknown.clone()
+    }
+
+    /// Whether the first command of a call was handed to a connection.
+    pub(super) fn was_given(&self, call: u16) -> bool {
+        let net = self.net.0.lock();
+        let [high, low] = call.to_be_bytes();
+        let is_out = |wire: &Wire| {
+            let bytes: Vec<u8> = wire.out.iter().copied().collect();
+            bytes.chunks(COMMAND).any(|command| command.len() == COMMAND && command[1..4] == [high, low, 0])
+        };
+        net.unknown.contains(&call) || net.log.iter().any(|a| a.call == call) || net.wires.iter().any(is_out)
+    }
+
+    /// Panics, if the scenario asks for it.
+    fn may_panic(&self) {
+        let strikes = self.net.0.lock().strikes(|faults| &mut faults.panics);
+        if strikes {
+            // Without the hook, which would print the schedule.
+            resume_unwind(Box::new(Injected));
+        }
+    }
+
+    /// Which connections have ended.
+    pub(super) fn broken(&self) -> Vec<bool> {
+        self.net.0.lock().wires.iter().map(|wire| wire.is_broken || wire.is_cut).collect()
+    }
+
+    fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(now());
+        log::trace!("{:?}: waits for {left:?}", time::now());
+        if left.is_zero() {
+            return false;
+        }
+        self.net.1.wait_for(net, left);
+        true
+    }
+}
+
+pub(super) struct Out {
+    network: Network,
+    wire: usize,
+    unsent: VecDeque<u8>,
+}
+
+pub(super) struct In {
+    network: Network,
+    wire: usize,
+    read: VecDeque<u8>,
+}
+
+pub(super) struct Cut {
+    network: Network,
+    wire: usize,
+}
+
+impl Line for Network {
+    type Out = Out;
+    type In = In;
+    type Cut = Cut;
+
+    fn may_spawn(&self) -> bool {
+        !self.net.0.lock().strikes(|faults| &mut faults.threads)
+    }
+
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+        let mut net = self.net.0.lock();
+        net.connects += 1;
+        net.connecting += 1;
+        let opened = self.open_wire(&mut net, deadline);
+        net.connecting -= 1;
+        self.net.1.notify_all();
+        opened
+    }
+}
+
+impl Network {
+    fn open_wire(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> Result<Open<Self>, Error> {
+        let until = now() + self.connect;
+        // It is open when its time is over, however late its thread goes on.
+        while now() < until {
+            if !self.pause(net, until.min(deadline)) {
+                return Err(Error::backend(BackendFailure::NotExecuted, "it takes too long"));
+            }
+        }
+        if net.strikes(|faults| &mut faults.refusals) {
+            while thread_rng().gen_bool(0.5) && self.pause(net, deadline) {}
+            log::trace!("{:?}: refused", time::now());
+            return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
+        }
+        net.wires.push(Wire::default());
+        let (wire, network) = (net.wires.len() - 1, self);
+        Ok(Open {
+            outbound: Out { network: network.clone(), wire, unsent: VecDeque::new() },
+            inbound: In { network: network.clone(), wire, read: VecDeque::new() },
+            cut: Cut { network: network.clone(), wire },
+        })
+    }
+}
+
+impl Speaks for Out {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+        self.network.may_panic();
+        self.unsent.extend(bytes);
+        self.flush(deadline)
+    }
+
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+        let mut net = self.network.net.0.lock();
+        loop {
+            if net.strikes(|faults| &mut faults.breaks) {
+                net.break_wire(self.wire);
+            }
+            let wire = &mut net.wires[self.wire];
+            if wire.is_broken || wire.is_cut {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let room = self.network.room.saturating_sub(wire.out.len()).min(self.unsent.len());
+            wire.out.extend(self.unsent.drain(..room));
+            log::trace!("{:?}: {}: {room} bytes out, {} left", time::now(), self.wire, self.unsent.len());
+            if room > 0 {
+                self.network.net.1.notify_all();
+            }
+            if self.unsent.is_empty() {
+                return Ok(true);
+            }
+            if !self.network.pause(&mut net, deadline) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl In {
+    fn take(&mut self, net: &mut Net) -> io::Result<bool> {
+        if net.strikes(|faults| &mut faults.breaks) {
+            net.break_wire(self.wire);
+        }
+        let wire = &mut net.wires[self.wire];
+        if wire.is_cut || (wire.is_broken && wire.back.is_empty()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if wire.back.is_empty() {
+            return Ok(false);
+        }
+        let n = thread_rng().gen_range(1..=wire.back.len());
+        log::trace!("{:?}: {}: {n} bytes in", time::now(), self.wire);
+        self.read.extend(wire.back.drain(..n));
+        Ok(true)
+    }
+}
+
+impl Hears for In {
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        self.network.may_panic();
+        let network = self.network.clone();
+        let mut net = network.net.0.lock();
+        loop {
+            if self.take(&mut net)? {
+                return Ok(true);
+            }
+            if !network.pause(&mut net, deadline) {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        let network = self.network.clone();
+        let mut net = network.net.0.lock();
+        self.take(&mut net)
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        if self.read.len() < REPLY {
+            return Ok(None);
+        }
+        let bytes: Vec<u8> = self.read.drain(..REPLY).collect();
+        if bytes[0] == UNKNOWN {
+            return Ok(::redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n").ok());
+        }
+        assert_eq!(bytes[0], b'+', "the client reads garbage");
+        Ok(Some(Value::Int(reply_to(u16::from_be_bytes([bytes[1], bytes[2]]), bytes[3]))))
+    }
+}
+
+impl Cuts for Cut {
+    fn cut(&self) {
+        let mut net = self.network.net.0.lock();
+        let wire = &mut net.wires[self.wire];
+        log::trace!("{:?}: {}: cut", time::now(), self.wire);
+        wire.is_cut = true;
+        // What the server has not got yet is thrown away.
+        let got = thread_rng().gen_range(0..=wire.out.len());
+        wire.out.truncate(got);
+        self.network.net.1.notify_all();
+    }
+}

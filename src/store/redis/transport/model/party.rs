@@ -1,0 +1,413 @@
+//! One execution: callers, what they were told, and what must be true in the end.
+
+use super::super::{Answer, Batch, LANES, Mark, Transport};
+use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
+use crate::check::model::time::{self, FOR_GOOD, Pace};
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::resp::Packed;
+use crate::sync::thread;
+use ::redis::Value;
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+const IO_TIMEOUT: Duration = Duration::from_secs(1);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The pause between two looks for the answers to posted calls.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often is looked.
+const PATIENCE: u32 = 200;
+
+/// How much time a caller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    None,
+    Short,
+    Long,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    /// So many commands about a key, and their answers.
+    Call(u8, u8, Limit),
+    /// The same, and a limit that ends breaks the connection.
+    Renew(u8, u8, Limit),
+    /// A command about each of two keys.
+    Pair(u8, u8),
+    /// A command about a key, without waiting for the answer.
+    Post(u8, Limit),
+    Collect,
+    Close,
+    /// Longer than short, and than a connection may be idle without a look at it.
+    Nap,
+}
+
+/// Who does what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    pub(super) callers: &'static [&'static [Act]],
+    pub(super) faults: Faults,
+    /// Whether a connection may be full.
+    pub(super) is_narrow: bool,
+    /// Whether a connect takes longer than a short limit.
+    pub(super) is_far: bool,
+}
+
+/// What is known of the commands of one call about one key.
+#[derive(Debug)]
+struct Entry {
+    call: u16,
+    key: u8,
+    begin: u64,
+    /// When it was sent or given up, as far as its caller knows.
+    end: Option<u64>,
+    /// Whether the caller had as much time as it wanted.
+    is_long: bool,
+    /// What came of each command.
+    answers: Vec<Result<(), Option<BackendFailure>>>,
+    /// How often it was answered, and when.
+    answered: u32,
+    answered_at: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    time: u64,
+    entries: Vec<Entry>,
+    faults: Vec<String>,
+    /// Whether somebody closed the transport or broke a connection.
+    is_closed: bool,
+    /// Posted calls that were left to another caller.
+    left: Vec<u16>,
+}
+
+pub(super) struct Party {
+    transport: Transport<Network>,
+    this: Weak<Self>,
+    book: Mutex<Book>,
+    network: Network,
+    faults: Faults,
+}
+
+impl Limit {
+    fn time(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Short => Duration::from_millis(10),
+            Self::Long => FOR_GOOD * 2,
+        }
+    }
+}
+
+impl Scenario {
+    /// Plays one execution, as shuttle schedules it.
+    pub(super) fn play(&self) {
+        time::reset();
+        let mut rng = thread_rng();
+        let pace = Pace { steps: [1, 6, 24, 96][rng.gen_range(0..4)], leaps: 0, leap: IO_TIMEOUT };
+        let room = if self.is_narrow { [10, 15, 25][rng.gen_range(0..3)] } else { usize::MAX };
+        let connect = if self.is_far { CONNECT_TIMEOUT / 10 } else { Duration::ZERO };
+        let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
+        // Time passes whether or not the server gets on: without faults nobody is to take that for one.
+        let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
+        let party = Arc::new_cyclic(|this| Party {
+            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
+            this: Weak::clone(this),
+            book: Mutex::default(),
+            network: network.clone(),
+            faults: self.faults,
+        });
+        let timer = thread::spawn(move || time::run(pace, || {}));
+        let server = network.clone();
+        let server = thread::spawn(move || server.serve());
+        let callers: Vec<_> = self
+            .callers
+            .iter()
+            .map(|script| {
+                let party = Arc::clone(&party);
+                thread::spawn(move || script.iter().for_each(|act| party.act(*act)))
+            })
+            .collect();
+        for caller in callers {
+            let _ = caller.join();
+        }
+        let is_long =
+            |act: &Act| !matches!(act, Act::Call(_, _, l) | Act::Renew(_, _, l) | Act::Post(_, l) if *l != Limit::Long);
+        if self.callers.iter().all(|script| script.iter().all(is_long)) {
+            party.look_for_left_calls();
+        }
+        let connects = network.connects();
+        if self.faults == NO_FAULTS && connects > LANES && !party.with(|book| book.is_closed) {
+            party.object(format!("{connects} connects in vain, but for {LANES}"));
+        }
+        let broken = party.end(&network);
+        // Time goes on until the last connect has ended.
+        while party.transport.lanes.iter().any(|lane| lane.is_connecting()) {
+            thread::sleep(LOOK_AGAIN);
+        }
+        network.settle();
+        network.end();
+        let _ = server.join();
+        time::stop();
+        let _ = timer.join();
+        party.look(&network, self.faults, &broken);
+        let objections = party.with(|book| std::mem::take(&mut book.faults));
+        assert!(objections.is_empty(), "{objections:?}");
+    }
+}
+
+impl Party {
+    fn act(&self, act: Act) {
+        log::trace!("{:?}: {act:?}", time::now());
+        match act {
+            Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false),
+            Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true),
+            Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false),
+            Act::Post(key, limit) => self.post(key, limit),
+            Act::Collect => {
+                self.transport.collect();
+            }
+            Act::Close => {
+                self.with(|book| book.is_closed = true);
+                self.transport.close();
+            }
+            Act::Nap => thread::sleep(IO_TIMEOUT * 3 / 2),
+        }
+    }
+
+    fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool) {
+        if let [(key, 1)] = parts
+            && !or_break
+        {
+            return self.call_one(*key, limit);
+        }
+        let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
+        let mut batch: Batch = self.transport.batch(limit.time());
+        for ((key, replies), call) in parts.iter().zip(&calls) {
+            for place in 0..*replies {
+                batch.push(&self.transport, mark(*key), |packed| {
+                    packed.slack_at.push(packed.bytes.len() + SLACK_AT);
+                    packed.bytes.extend_from_slice(&command(*call, place, *key));
+                    packed.replies += 1;
+                });
+            }
+        }
+        if or_break && limit == Limit::Short {
+            self.with(|book| book.is_closed = true);
+        }
+        let mut answers = self.transport.run(batch, limit.time(), or_break).into_iter();
+        for ((_, replies), call) in parts.iter().zip(&calls) {
+            let mine: Vec<_> = answers.by_ref().take(usize::from(*replies)).collect();
+            if mine.len() != usize::from(*replies) {
+                self.object(format!("call {call} has {} answers", mine.len()));
+            }
+            self.sent(*call);
+            for (place, answer) in (0..).zip(mine) {
+                self.answer(*call, place, answer.map(|(value, _)| value));
+            }
+            self.answered(*call);
+        }
+    }
+
+    fn call_one(&self, key: u8, limit: Limit) {
+        let call = self.enter(key, 1, limit);
+        let mut packed = Packed::default();
+        packed.bytes.extend_from_slice(&command(call, 0, key));
+        packed.slack_at.push(SLACK_AT);
+        packed.replies = 1;
+        let answer = self.transport.call(mark(key), packed, limit.time());
+        self.sent(call);
+        self.answer(call, 0, answer.map(|(value, _)| value));
+        self.answered(call);
+    }
+
+    fn post(&self, key: u8, limit: Limit) {
+        let call = self.enter(key, 1, limit);
+        let mut packed = Packed::default();
+        packed.bytes.extend_from_slice(&command(call, 0, key));
+        packed.bytes[0] = POSTED;
+        packed.slack_at.push(SLACK_AT);
+        packed.replies = 1;
+        let this = Weak::clone(&self.this);
+        let callback = move |mut answer: Answer| {
+            let Some(party) = this.upgrade() else { return };
+            // With a lane locked it would sleep here for ever.
+            party.transport.lanes.iter().for_each(|lane| _ = lane.is_closed());
+            party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
+            party.answered(call);
+        };
+        let is_left = self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
+        self.sent(call);
+        if is_left {
+            self.with(|book| book.left.push(call));
+        } else if limit == Limit::Long && !self.is_given(call) {
+            self.object(format!("call {call} is not sent when its poster goes on"));
+        }
+    }
+
+    /// Whether a call was handed to a connection, or need not be.
+    fn is_given(&self, call: u16) -> bool {
+        let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
+        !harmless || self.network.was_given(call) || self.with(|book| book.is_closed)
+    }
+
+    /// All callers are through, and none of them was short of time.
+    fn look_for_left_calls(&self) {
+        for call in self.with(|book| std::mem::take(&mut book.left)) {
+            if !self.is_given(call) {
+                self.object(format!("call {call} is left, and never sent"));
+            }
+        }
+    }
+
+    /// All callers are through: the answers to posted calls come, or the closing ends them.
+    /// Returns which connections ended before.
+    fn end(&self, network: &Network) -> Vec<bool> {
+        let missing =
+            || self.with(|book| book.entries.iter().filter(|e| e.answered == 0).map(|e| e.call).collect::<Vec<_>>());
+        if thread_rng().gen_bool(0.7) {
+            let mut looks = 0;
+            while self.transport.collect() {
+                looks += 1;
+                if looks > PATIENCE {
+                    self.object(format!("without an answer: {:?}", missing()));
+                    break;
+                }
+                thread::sleep(LOOK_AGAIN);
+            }
+            if !missing().is_empty() {
+                self.object(format!("nobody waits for the answer to {:?}", missing()));
+            }
+        } else {
+            self.with(|book| book.is_closed = true);
+        }
+        let broken = network.broken();
+        self.transport.close();
+        if !missing().is_empty() {
+            self.object(format!("closed without an answer to {:?}", missing()));
+        }
+        broken
+    }
+
+    /// Looks whether all that was told can be true.
+    fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
+        let (log, unknown) = (network.log(), network.unknown());
+        self.with(|book| {
+            let mut faults = Vec::new();
+            let arrival = |call: u16, place: u8| log.iter().position(|a| (a.call, a.place) == (call, place));
+            for (n, one) in log.iter().enumerate() {
+                if arrival(one.call, one.place) != Some(n) {
+                    faults.push(format!("call {} arrives twice", one.call));
+                }
+            }
+            for entry in &book.entries {
+                if entry.answered != 1 {
+                    faults.push(format!("call {} was answered {} times", entry.call, entry.answered));
+                }
+                for (place, answer) in (0..).zip(&entry.answers) {
+                    let arrived = arrival(entry.call, place).is_some();
+                    match answer {
+                        Ok(()) if !arrived => faults.push(format!("call {} answered and not sent", entry.call)),
+                        Err(None | Some(BackendFailure::NotExecuted)) if arrived => {
+                            faults.push(format!("call {} was executed, and said not to be", entry.call));
+                        }
+                        _ => {}
+                    }
+                    if answer.is_err() && entry.is_long && faults_planned == NO_FAULTS && !book.is_closed {
+                        faults.push(format!("call {} failed without a reason: {answer:?}", entry.call));
+                    }
+                }
+                for later in &book.entries {
+                    if entry.key != later.key || entry.end.is_none_or(|end| end > later.begin) {
+                        continue;
+                    }
+                    // What was under way when the script turned out unknown comes before the repetition. What is
+                    // called after an answer to that comes behind it.
+                    let followed = |one: &Entry| {
+                        let behind = one.key == entry.key && entry.end.is_some_and(|end| end <= one.begin);
+                        behind
+                            && one.answers.iter().all(Result::is_ok)
+                            && one.answered_at.is_some_and(|at| at <= later.begin)
+                    };
+                    if unknown.contains(&entry.call) && !book.entries.iter().any(followed) {
+                        continue;
+                    }
+                    let (Some(first), Some(second)) = (arrival(entry.call, 0), arrival(later.call, 0)) else {
+                        continue;
+                    };
+                    if first > second && !book.is_closed && !broken[log[first].connection] {
+                        faults.push(format!("call {} overtakes {}", later.call, entry.call));
+                    }
+                }
+            }
+            book.faults.append(&mut faults);
+        });
+        if !self.transport.routes.is_empty() {
+            self.object("a key is under way for ever");
+        }
+        if self.transport.lanes.iter().any(|lane| lane.load() != 0) {
+            self.object("a lane counts a caller that has gone");
+        }
+    }
+
+    fn enter(&self, key: u8, replies: u8, limit: Limit) -> u16 {
+        self.with(|book| {
+            let call = u16::try_from(book.entries.len()).expect("few");
+            let answers = vec![Err(Some(BackendFailure::Unknown)); usize::from(replies)];
+            let begin = book.tick();
+            let is_long = limit == Limit::Long;
+            book.entries.push(Entry { call, key, begin, end: None, is_long, answers, answered: 0, answered_at: None });
+            call
+        })
+    }
+
+    fn sent(&self, call: u16) {
+        self.with(|book| {
+            let at = book.tick();
+            book.entries[usize::from(call)].end = Some(at);
+        });
+    }
+
+    fn answer(&self, call: u16, place: u8, answer: Result<Value, Error>) {
+        let answer = match answer {
+            Ok(Value::Int(n)) if n == reply_to(call, place) => Ok(()),
+            Ok(other) => return self.object(format!("call {call}, {place}: the answer of another: {other:?}")),
+            Err(Error::Backend { failure, .. }) => Err(Some(failure)),
+            Err(Error::ShutDown) => Err(None),
+            Err(other) => return self.object(format!("call {call}: {other}")),
+        };
+        self.with(|book| book.entries[usize::from(call)].answers[usize::from(place)] = answer);
+    }
+
+    fn answered(&self, call: u16) {
+        self.with(|book| {
+            let at = book.tick();
+            let entry = &mut book.entries[usize::from(call)];
+            entry.answered += 1;
+            entry.answered_at = Some(at);
+        });
+    }
+
+    fn object(&self, what: impl Into<String>) {
+        self.with(|book| book.faults.push(what.into()));
+    }
+
+    /// Not a step: what is noted is seen by nobody but the end.
+    fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
+        act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Book {
+    fn tick(&mut self) -> u64 {
+        self.time += 1;
+        self.time
+    }
+}
+
+fn mark(key: u8) -> Mark {
+    Mark::of(["a", "b", "c", "d"][usize::from(key)])
+}

@@ -1,0 +1,254 @@
+//! What is explored.
+
+use super::network::{Faults, NO_FAULTS};
+use super::party::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
+use super::party::Limit::{Long, None, Short};
+use super::party::Scenario;
+use crate::check::model::scenarios::explore_both;
+
+const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
+
+/// Callers with all the time they want.
+pub(super) const CALLS: Scenario = Scenario {
+    callers: &[&[Call(0, 2, Long), Call(1, 1, Long)], &[Call(1, 1, Long)], &[Call(2, 3, Long)]],
+    faults: NO_FAULTS,
+    is_narrow: false,
+    is_far: false,
+};
+
+pub(super) const CALLS_FAULTY: Scenario = Scenario { faults: SOME, ..CALLS };
+
+/// Some post, some wait.
+pub(super) const POSTS: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
+        &[Call(1, 1, Long), Post(1, Long)],
+        &[Call(2, 1, Long), Collect],
+    ],
+    ..CALLS
+};
+
+pub(super) const POSTS_FAULTY: Scenario = Scenario { faults: SOME, ..POSTS };
+
+/// Steps of connections panic.
+pub(super) const PANICS: Scenario = Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
+
+/// Several post on one connection and go on, while others call.
+pub(super) const POSTING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
+        &[Call(0, 2, Long)],
+    ],
+    ..CALLS
+};
+
+/// The last that comes is posted: nobody comes after it.
+pub(super) const POSTING_AT_LAST: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Post(0, Long)],
+        &[Call(0, 1, Long), Post(0, Long)],
+        &[Call(0, 2, Long), Call(0, 1, Long), Post(0, Long)],
+    ],
+    ..CALLS
+};
+
+/// The same, and who reads last writes what is to be sent again.
+pub(super) const POSTING_UNKNOWN_AT_LAST: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long), Post(0, Long)], &[Call(0, 1, Long), Post(0, Long)], &[Call(0, 2, Long)]],
+    faults: Faults { unknown: 2, ..NO_FAULTS },
+    ..CALLS
+};
+
+/// The server does not know the scripts of some of them.
+pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
+
+pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
+
+pub(super) const POSTING_NARROW: Scenario = Scenario { is_narrow: true, ..POSTING };
+
+/// Some post, others leave, and who collects may be the one who reads.
+pub(super) const LEAVING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 2, Short), Call(0, 1, Long), Post(0, Short)],
+        &[Call(1, 1, Short), Post(1, Short), Call(1, 1, Long)],
+        &[Call(2, 1, None), Collect, Call(2, 1, Long)],
+    ],
+    ..CALLS
+};
+
+pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: SOME, ..LEAVING };
+
+/// One connection is shared, and full.
+pub(super) const NARROW: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 3, Short), Call(0, 2, Long)],
+        &[Call(0, 2, Long), Post(0, Short)],
+        &[Call(0, 1, None), Post(0, Short), Collect],
+    ],
+    is_narrow: true,
+    ..CALLS
+};
+
+pub(super) const NARROW_FAULTY: Scenario = Scenario { faults: SOME, ..NARROW };
+
+/// One connection is shared.
+pub(super) const SHARING: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long)], &[Call(0, 2, Long)], &[Call(0, 1, Long)], &[Call(0, 1, Long)]],
+    ..CALLS
+};
+
+pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
+
+/// One connection is shared by callers that come again, together.
+pub(super) const CROWD: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
+        &[Call(0, 1, Long), Call(0, 1, Short)],
+    ],
+    ..CALLS
+};
+
+pub(super) const CROWD_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CROWD };
+
+/// Those who write for others go before all is written.
+pub(super) const LEFT_BEHIND: Scenario = Scenario {
+    callers: &[&[Call(0, 3, Short)], &[Post(0, Long)], &[Post(0, Short)], &[Post(0, Long)]],
+    is_narrow: true,
+    ..CALLS
+};
+
+/// Callers go, and come again with the same key, while the server stands still.
+pub(super) const COMING_AGAIN: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Call(0, 1, Short), Call(0, 1, Short), Call(0, 1, Long)],
+        &[Call(1, 1, Long), Call(1, 1, Short), Call(1, 1, Short), Call(1, 1, Long)],
+        &[Call(2, 1, Long), Call(2, 1, Short), Post(2, Long)],
+    ],
+    faults: Faults { stalls: 2, ..NO_FAULTS },
+    ..CALLS
+};
+
+/// Commands that go several ways.
+pub(super) const PAIRS: Scenario = Scenario {
+    callers: &[&[Post(0, Long), Pair(0, 1)], &[Post(1, Long), Pair(1, 2)], &[Call(2, 1, Short), Pair(2, 0)]],
+    ..CALLS
+};
+
+pub(super) const PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..PAIRS };
+
+/// Limits that break connections, and one that is over at once, which breaks none.
+pub(super) const RENEWING: Scenario = Scenario {
+    callers: &[
+        &[Renew(0, 2, Short), Call(0, 1, Long)],
+        &[Renew(1, 1, Short), Post(1, Long), Call(1, 1, Long)],
+        &[Renew(2, 1, None), Call(2, 1, Long)],
+    ],
+    ..CALLS
+};
+
+pub(super) const RENEWING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..RENEWING };
+
+pub(super) const NO_TIME: Scenario =
+    Scenario { callers: &[&[Renew(0, 1, None)], &[Post(1, Long), Call(1, 1, Long)], &[Call(2, 1, Long)]], ..CALLS };
+
+/// Closed meanwhile.
+pub(super) const CLOSING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Post(0, Long)],
+        &[Post(1, Long), Call(1, 1, Long)],
+        &[Call(2, 1, Short), Post(2, Short)],
+        &[Close],
+    ],
+    ..CALLS
+};
+
+pub(super) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CLOSING };
+
+/// Connections that were idle for a while.
+pub(super) const IDLE: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long), Nap, Post(0, Long), Call(0, 1, Long)], &[Nap, Post(1, Long), Nap, Call(0, 1, Long)]],
+    faults: SOME,
+    ..CALLS
+};
+
+/// A connect takes longer than most callers have. One of them has time, and some post and leave.
+pub(super) const CONNECTING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Call(0, 1, Short), Post(0, Short), Call(0, 1, Short)],
+        &[Call(0, 1, Short), Post(0, Short), Collect, Call(0, 2, Short)],
+        &[Call(0, 1, Short), Call(0, 1, Short), Post(0, Long), Call(0, 1, Long)],
+    ],
+    is_far: true,
+    ..CALLS
+};
+
+pub(super) const CONNECTING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONNECTING };
+
+/// Several connections are opened, for commands that go several ways, and for renewals.
+pub(super) const CONNECTING_PAIRS: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Pair(0, 1), Post(1, Short)],
+        &[Renew(1, 1, Short), Renew(1, 1, Short), Pair(1, 2)],
+        &[Call(2, 1, Short), Pair(2, 0), Renew(2, 1, Short)],
+    ],
+    faults: SOME,
+    ..CONNECTING
+};
+
+/// Closed while a connect is under way.
+pub(super) const CONNECTING_AT_THE_CLOSING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Short), Post(0, Short), Call(0, 1, Long)],
+        &[Call(1, 1, Short), Call(0, 1, Long)],
+        &[Call(2, 1, Short), Close],
+    ],
+    ..CONNECTING
+};
+
+macro_rules! holds {
+    ($($name:ident: $scenario:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            explore_both(|| $scenario.play());
+        })*
+    };
+}
+
+holds! {
+    callers_share_connections: CALLS;
+    callers_share_connections_that_break: CALLS_FAULTY;
+    some_do_not_wait: POSTS;
+    some_do_not_wait_and_connections_break: POSTS_FAULTY;
+    a_panic_of_a_connection_leaves_no_role_behind: PANICS;
+    who_posts_goes_on_when_it_is_sent: POSTING;
+    who_posts_last_leaves_its_call_to_somebody_who_sends_it: POSTING_AT_LAST;
+    who_posts_last_leaves_its_call_also_where_scripts_are_unknown: POSTING_UNKNOWN_AT_LAST;
+    a_posted_script_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
+    a_posted_script_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
+    who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING_NARROW;
+    callers_leave: LEAVING;
+    callers_leave_and_connections_break: LEAVING_FAULTY;
+    callers_leave_full_connections: NARROW;
+    callers_leave_full_connections_that_break: NARROW_FAULTY;
+    a_connection_is_shared: SHARING;
+    a_connection_that_breaks_is_shared: SHARING_FAULTY;
+    a_connection_is_shared_by_callers_that_come_again: CROWD;
+    a_narrow_connection_that_breaks_is_shared_by_callers_that_come_again: CROWD_FAULTY;
+    who_writes_for_others_leaves: LEFT_BEHIND;
+    callers_leave_and_come_again: COMING_AGAIN;
+    commands_go_several_ways: PAIRS;
+    commands_go_several_ways_that_break: PAIRS_FAULTY;
+    limits_break_connections: RENEWING;
+    limits_break_connections_that_break: RENEWING_FAULTY;
+    who_has_no_time_harms_nobody: NO_TIME;
+    callers_are_there_at_the_closing: CLOSING;
+    callers_are_there_at_the_closing_and_connections_break: CLOSING_FAULTY;
+    connections_are_idle_for_a_while: IDLE;
+    a_connect_outlasts_its_callers: CONNECTING;
+    a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
+    several_connects_outlast_their_callers: CONNECTING_PAIRS;
+    a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
+}

@@ -1,0 +1,364 @@
+//! One call under way: what its caller waits on, and what whoever reads writes into.
+//!
+//! | phase | meaning | who may change it |
+//! |---|---|---|
+//! | `Queued` | not written; it stands in its lane's queue | who writes, or the caller that gives up |
+//! | `Written` | handed to the connection; it stands in its order | who reads, or the caller that gives up |
+//! | `Left` | the caller is gone; its replies are read and thrown away | nobody |
+//! | `Done` | all replies are there, or a failure | nobody |
+//!
+//! A duty is set beside the phase when the caller is woken to write or to read for all. Lock order: the lane's state, then
+//! a call.
+//!
+//! A posted call has no caller that waits for its answer. Its poster stays until the call's bytes are handed to the
+//! system, or leaves the call to a caller that is about to write. While it stays, the poster can be given the duty to write, and never
+//! the one to read. A posted script that the server
+//! does not know goes back from `Written` to `Queued` once, with its full text.
+
+use super::routes::Passage;
+use crate::error::Error;
+use crate::log;
+use crate::store::redis::net::classify::is_noscript;
+use crate::store::redis::net::resp::Packed;
+use crate::sync::{Condvar, Mutex, contain, mutant, now};
+use ::redis::Value;
+use std::time::{Duration, Instant};
+
+/// What a call brought: the replies that came, and, when they are fewer than asked for, why.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) values: Vec<Value>,
+    /// The epoch of the connection in which the call was written.
+    pub(crate) epoch: u64,
+    pub(crate) failure: Option<Error>,
+}
+
+/// Takes the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
+pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Queued,
+    Written,
+    Left,
+    Done,
+}
+
+/// What a caller is woken for besides its own answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Duties {
+    pub(crate) write: bool,
+    pub(crate) read: bool,
+}
+
+/// See the module.
+pub(crate) struct Pending {
+    /// How many replies the call has.
+    pub(crate) replies: usize,
+    /// Whether nobody waits for it.
+    pub(crate) is_posted: bool,
+    core: Mutex<Core>,
+    changed: Condvar,
+}
+
+struct Core {
+    phase: Phase,
+    duties: Duties,
+    packed: Packed,
+    /// Keeps later calls about the same keys on this lane, until the last reply is read.
+    passage: Passage,
+    /// Whether the caller is, or is about to be, here to do what it is woken for.
+    is_attended: bool,
+    /// Whether the system was given all bytes of a posted call.
+    is_sent: bool,
+    /// Whether a posted call was queued again, with its full text.
+    is_repeated: bool,
+    /// When the poster of a call that was not written left it to another caller.
+    left_at: Option<Instant>,
+    answer: Answer,
+    /// It failed because there was no connection to be had.
+    unconnected: bool,
+    /// Nobody waits for it.
+    callback: Option<Callback>,
+}
+
+/// Why a caller woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Done,
+    Duty,
+    TimedOut,
+}
+
+impl Core {
+    fn waits(&self) -> bool {
+        matches!(self.phase, Phase::Queued | Phase::Written)
+            && !self.is_sent
+            && (self.is_attended || mutant!(WaitsTwice))
+    }
+}
+
+/// What a reply was to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nobody waits for it, or more are missing.
+    Kept,
+    /// The last one: the call is to be woken.
+    Last,
+    /// The server does not know the script of a posted call, which has to be queued again.
+    Again,
+}
+
+impl Duties {
+    pub(crate) fn any(self) -> bool {
+        self.write || self.read
+    }
+}
+
+impl Pending {
+    /// A call whose caller will wait for it, and for no other one at the same time.
+    pub(crate) fn new(packed: Packed, passage: Passage) -> Self {
+        Self::with(packed, passage, true, None)
+    }
+
+    /// One of several calls of a caller, which [`attend`](Self::attend)s to one after another.
+    pub(crate) fn part(packed: Packed, passage: Passage) -> Self {
+        Self::with(packed, passage, false, None)
+    }
+
+    /// A call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s when it is sent.
+    pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
+        Self::with(packed, passage, true, Some(callback))
+    }
+
+    fn with(packed: Packed, passage: Passage, is_attended: bool, callback: Option<Callback>) -> Self {
+        let (replies, is_posted) = (packed.replies, callback.is_some());
+        let (duties, answer) = (Duties::default(), Answer::default());
+        let core = Core {
+            phase: Phase::Queued,
+            duties,
+            packed,
+            passage,
+            is_attended,
+            is_sent: false,
+            is_repeated: false,
+            left_at: None,
+            answer,
+            unconnected: false,
+            callback,
+        };
+        Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
+    }
+
+    /// Waits until the call is over, its caller has a duty, or the deadline has come.
+    pub(crate) fn wait(&self, deadline: Instant) -> Wake {
+        let mut core = self.core.lock();
+        loop {
+            // The duty first, even when the call is over: it has to be passed on.
+            if core.duties.any() {
+                return Wake::Duty;
+            }
+            if core.phase == Phase::Done {
+                return Wake::Done;
+            }
+            let left = deadline.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                return Wake::TimedOut;
+            }
+            self.changed.wait_for(&mut core, left);
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.core.lock().phase == Phase::Done
+    }
+
+    /// Whether it is not written yet.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.core.lock().phase == Phase::Queued
+    }
+
+    /// Whether its caller has got what it came for: the answer; of a posted call, that it is sent.
+    pub(crate) fn is_over(&self) -> bool {
+        let core = self.core.lock();
+        core.phase == Phase::Done || core.is_sent
+    }
+
+    /// The poster goes, and leaves the call to the caller that is about to write; `false` when the call is not queued any more, or
+    /// its poster has a duty.
+    pub(crate) fn leave_queued(&self, at: Instant) -> bool {
+        let mut core = self.core.lock();
+        let leaves = core.phase == Phase::Queued && !core.duties.any();
+        if leaves {
+            core.is_attended = false;
+            core.left_at = Some(at);
+        }
+        leaves
+    }
+
+    /// Notes that the system was given all bytes of a posted call; when it was left to another caller, if it was.
+    pub(crate) fn mark_sent(&self) -> Option<Instant> {
+        let mut core = self.core.lock();
+        core.is_sent = true;
+        let left_at = core.left_at.take();
+        let is_attended = core.is_attended;
+        drop(core);
+        if is_attended {
+            self.changed.notify_one();
+        }
+        left_at
+    }
+
+    /// Waits until a posted call is sent or has failed, its poster has a duty, or the deadline has come.
+    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
+        let mut core = self.core.lock();
+        loop {
+            if core.duties.any() {
+                return Wake::Duty;
+            }
+            if core.is_sent || core.phase == Phase::Done {
+                return Wake::Done;
+            }
+            let left = deadline.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                return Wake::TimedOut;
+            }
+            self.changed.wait_for(&mut core, left);
+        }
+    }
+
+    /// The poster goes; whether it leaves the duty to write.
+    pub(crate) fn leave_sent(&self) -> bool {
+        let mut core = self.core.lock();
+        core.is_attended = false;
+        std::mem::take(&mut core.duties).write
+    }
+
+    /// Whether the call was written to the lane's present connection, whose first epoch this is, and its caller waits for the
+    /// answer.
+    pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
+        let core = self.core.lock();
+        core.phase == Phase::Written && core.answer.epoch >= first_epoch
+    }
+
+    /// Whether its caller, who reads, has nothing else to do.
+    pub(crate) fn may_read_on(&self) -> bool {
+        let core = self.core.lock();
+        core.phase != Phase::Done && (!core.duties.write || mutant!(ReadsOnInDuty))
+    }
+
+    /// The caller is here from now on.
+    pub(crate) fn attend(&self) {
+        self.core.lock().is_attended = true;
+    }
+
+    /// Whether somebody waits for the answer, and for no other one.
+    pub(crate) fn waits(&self) -> bool {
+        self.core.lock().waits()
+    }
+
+    /// Gives the caller a duty; `false` when nobody waits here, any more or yet. Wake it after unlocking.
+    pub(crate) fn appoint(&self, write: bool) -> bool {
+        let mut core = self.core.lock();
+        let waits = core.waits() && (write || !self.is_posted);
+        if waits {
+            core.duties.write |= write;
+            core.duties.read |= !write;
+        }
+        waits
+    }
+
+    /// Takes the duties that were given.
+    pub(crate) fn take_duties(&self) -> Duties {
+        std::mem::take(&mut self.core.lock().duties)
+    }
+
+    /// Wakes the caller, or hands over the answer that nobody waits for. Without the lane's state.
+    pub(crate) fn wake(&self) {
+        let mut core = self.core.lock();
+        if core.phase == Phase::Done
+            && let Some(callback) = core.callback.take()
+        {
+            let (answer, is_attended) = (std::mem::take(&mut core.answer), core.is_attended);
+            drop(core);
+            if is_attended {
+                self.changed.notify_one();
+            }
+            // A panic here would keep the answers of others from them.
+            if contain(|| callback(answer)).is_err() {
+                log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
+            }
+        } else {
+            drop(core);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Appends the bytes to what is to be written, with the slack in its place.
+    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, slack: &[u8; 5]) {
+        let mut core = self.core.lock();
+        core.phase = Phase::Written;
+        core.answer.epoch = epoch;
+        let start = bytes.len();
+        bytes.extend_from_slice(&core.packed.bytes);
+        for at in &core.packed.slack_at {
+            bytes[start + at..start + at + slack.len()].copy_from_slice(slack);
+        }
+    }
+
+    /// Takes in a reply.
+    pub(crate) fn push(&self, value: Value) -> Taken {
+        let mut core = self.core.lock();
+        if core.phase != Phase::Written {
+            return Taken::Kept;
+        }
+        if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
+        {
+            core.packed.spell_out();
+            core.phase = Phase::Queued;
+            return Taken::Again;
+        }
+        core.answer.values.push(value);
+        if core.answer.values.len() < self.replies {
+            return Taken::Kept;
+        }
+        core.phase = Phase::Done;
+        Taken::Last
+    }
+
+    /// Ends the call with a failure; the replies that came stay. `true` when it is to be woken for it.
+    pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
+        let mut core = self.core.lock();
+        if !matches!(core.phase, Phase::Queued | Phase::Written) {
+            return false;
+        }
+        core.phase = Phase::Done;
+        core.unconnected = unconnected;
+        core.answer.failure = Some(error.clone());
+        true
+    }
+
+    /// What came, if the call is over and its caller has no duty.
+    pub(crate) fn finished(&self) -> Option<Answer> {
+        let mut core = self.core.lock();
+        (core.phase == Phase::Done && !core.duties.any()).then(|| std::mem::take(&mut core.answer))
+    }
+
+    /// The caller goes: the phase it was in, the duties it had and what came. Replies that come later are thrown away.
+    pub(crate) fn leave(&self) -> (Phase, Duties, Answer) {
+        let mut core = self.core.lock();
+        let phase =
+            if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
+        if mutant!(GivesPassageBackEarly) {
+            core.passage.give_back();
+        }
+        (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
+    }
+
+    /// What was to be written, and the calls of its keys that it counts for, if no connection was to be had for it.
+    pub(crate) fn unconnected(&self) -> Option<(Packed, Passage)> {
+        let mut core = self.core.lock();
+        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.passage.take()))
+    }
+}
