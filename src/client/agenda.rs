@@ -4,10 +4,11 @@ use super::core::Core;
 use crate::client::schedule::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::log;
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
-use crate::{log, timing};
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -13,10 +13,11 @@ use crate::client::schedule::Schedule;
 use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::log;
 use crate::store::processor::{Outcome, ReleaseRequest, Request};
 use crate::sync::Mutex;
 use crate::timer::Timer;
-use crate::{log, timing};
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,12 +10,13 @@ use crate::client::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::listener::{Desk, Subscribed};
 use crate::error::Error;
+use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::store::processor::{Grant, Inbox, Message};
 use crate::sync::{contain, mutant};
 use crate::timer::Timer;
-use crate::{log, timing};
+use crate::timing;
 use std::sync::{Arc, Weak};
 
 impl Core {

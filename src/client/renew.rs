@@ -8,11 +8,12 @@
 use crate::client::core::Core;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
+use crate::log;
 use crate::state::key::Key;
 use crate::state::owner;
 use crate::store::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
 use crate::sync::mutant;
-use crate::{log, timing};
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,13 +6,14 @@ use crate::client::question::{Answer, Question};
 use crate::clock::Moment;
 use crate::config::DEFAULT_LEASE;
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{About, Phase, State};
 use crate::state::queue::Waiter;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::store::processor::{Grant, Outcome};
 use crate::sync::mutant;
-use crate::{log, timing};
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
