@@ -27,6 +27,7 @@ mod security;
 mod settings;
 mod support;
 mod tasks;
+mod tidy;
 mod tls;
 mod tokens;
 mod wire;

@@ -21,6 +21,7 @@
 //!
 //! What a callback may do, and what the sockets themselves do, is not modelled.
 
+mod book;
 mod mutants;
 mod network;
 mod party;

@@ -1,6 +1,7 @@
 //! One execution: callers, what they were told, and what must be true in the end.
 
 use super::super::{Answer, Batch, LANES, Mark, Transport};
+use super::book::{Book, Entry};
 use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
@@ -54,34 +55,6 @@ pub(super) struct Scenario {
     pub(super) is_narrow: bool,
     /// Whether a connect takes longer than a short limit.
     pub(super) is_far: bool,
-}
-
-/// What is known of the commands of one call about one key.
-#[derive(Debug)]
-struct Entry {
-    call: u16,
-    key: u8,
-    begin: u64,
-    /// When it was sent or given up, as far as its caller knows.
-    end: Option<u64>,
-    /// Whether the caller had as much time as it wanted.
-    is_long: bool,
-    /// What came of each command.
-    answers: Vec<Result<(), Option<BackendFailure>>>,
-    /// How often it was answered, and when.
-    answered: u32,
-    answered_at: Option<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Book {
-    time: u64,
-    entries: Vec<Entry>,
-    faults: Vec<String>,
-    /// Whether somebody closed the transport or broke a connection.
-    is_closed: bool,
-    /// Posted calls that were left to another caller.
-    left: Vec<u16>,
 }
 
 pub(super) struct Party {

@@ -1,0 +1,156 @@
+//! The rooms of `src`: which may use which stands in ARCHITECTURE.md, and nothing else is true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LONGEST: usize = 400;
+
+/// A room, by its path below the package's directory.
+struct Room {
+    name: String,
+    path: String,
+    may_use: BTreeSet<String>,
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The table under "Rooms".
+fn rooms() -> Vec<Room> {
+    let page = fs::read_to_string(package().join("ARCHITECTURE.md")).expect("the page");
+    let rows = page.lines().skip_while(|line| *line != "| room | path | may use |").skip(2);
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').collect();
+            Room {
+                name: words(cells[1]).remove(0),
+                path: words(cells[2]).remove(0),
+                may_use: words(cells[3]).into_iter().collect(),
+            }
+        })
+        .collect()
+}
+
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            sources(&entry, files);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            files.push(entry);
+        }
+    }
+}
+
+/// The files below `src`, by their paths below the package's directory.
+fn files() -> BTreeMap<String, String> {
+    let mut files = Vec::new();
+    sources(&package().join("src"), &mut files);
+    let name = |file: &Path| file.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/");
+    files.iter().map(|file| (name(file), fs::read_to_string(file).expect("a text"))).collect()
+}
+
+/// The room with the longest path that this path begins with.
+fn room_of<'a>(rooms: &'a [Room], path: &str) -> &'a Room {
+    let is_in = |room: &&Room| path == room.path || path.strip_prefix(&*room.path).is_some_and(|p| p.starts_with('/'));
+    rooms.iter().filter(is_in).max_by_key(|room| room.path.len()).expect("all is below src")
+}
+
+fn is_test_only(path: &str, text: &str) -> bool {
+    path.starts_with("src/check/") || path.contains("/model/") || path == "src/lib.rs" || text.starts_with("//! Tests")
+}
+
+/// The lines that a program has: no comments, and nothing after the first module of tests or of the model.
+fn product(text: &str) -> impl Iterator<Item = &str> {
+    let is_test = |line: &&str| line.starts_with("#[cfg(") && line.contains("test") && !line.contains("not(");
+    text.lines().take_while(move |line| !is_test(line)).filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// The paths below `src` of what a line names: `crate::store::redis::net` is `src/store/redis/net`.
+fn named(line: &str, file: &str) -> Vec<String> {
+    let of = |path: &str| {
+        let parts = path.split("::").take_while(|part| part.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        parts.filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect::<String>()
+    };
+    let path = |from: &str| from.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).next().map(of);
+    let own = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs")).expect("a source");
+    let mut found = Vec::new();
+    for (at, _) in line.match_indices("crate::") {
+        found.extend(path(&line[at + 7..]).map(|path| format!("src{path}")));
+    }
+    let mut rest = line;
+    while let Some(at) = rest.find("super::") {
+        let mut base = own;
+        rest = &rest[at..];
+        while let Some(next) = rest.strip_prefix("super::") {
+            (base, rest) = (base.rsplit_once('/').map_or("src", |(base, _)| base), next);
+        }
+        found.extend(path(rest).map(|path| format!("{base}{path}")));
+    }
+    found
+}
+
+#[test]
+fn every_arrow_between_rooms_is_in_the_table() {
+    let rooms = rooms();
+    assert!(rooms.len() > 8, "the table is not read");
+    let files = files();
+    let mut arrows = BTreeSet::new();
+    for (file, text) in files.iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let from = room_of(&rooms, file);
+        for line in product(text) {
+            assert!(!line.contains("crate::{"), "{file}: one room a line, so that it can be read here: {line}");
+            for target in named(line, file) {
+                let to = room_of(&rooms, &target);
+                if to.name != from.name && !target.starts_with("src/check") {
+                    assert!(from.may_use.contains(&to.name), "{file}: {} uses {}: {line}", from.name, to.name);
+                    arrows.insert((from.name.clone(), to.name.clone()));
+                }
+            }
+        }
+    }
+    // What may be and is not would be a lie on the page.
+    for room in &rooms {
+        for used in &room.may_use {
+            assert!(arrows.contains(&(room.name.clone(), used.clone())), "{} does not use {used}", room.name);
+        }
+    }
+}
+
+/// The only two rooms that name each other: the plain attempt is a method of the processor.
+const NAME_EACH_OTHER: [&str; 2] = ["plain", "redis"];
+
+#[test]
+fn no_arrow_goes_up() {
+    let rooms = rooms();
+    let mut above = BTreeSet::new();
+    // Each room may use those above it in the table.
+    for room in &rooms {
+        for used in room.may_use.iter().filter(|used| !above.contains(*used)) {
+            let is_known = NAME_EACH_OTHER == [&*room.name, &**used] || (room.name == "lock" && used == "redis");
+            assert!(is_known, "{} uses {used}, which comes later", room.name);
+        }
+        above.insert(room.name.clone());
+    }
+}
+
+#[test]
+fn no_file_is_long() {
+    for (file, text) in files() {
+        let lines = text.lines().count();
+        assert!(lines <= LONGEST, "{file} has {lines} lines");
+    }
+}
+
+#[test]
+fn every_directory_is_in_a_room() {
+    let rooms = rooms();
+    let in_ground = ["src/check/", "src/clock/", "src/store/mod.rs"];
+    for file in files().keys() {
+        let is_ground = room_of(&rooms, file).name == "ground";
+        let is_file = file.matches('/').count() == 1;
+        assert!(!is_ground || is_file || in_ground.iter().any(|known| file.starts_with(known)), "{file} is in no room");
+    }
+}
