@@ -150,7 +150,7 @@
 //! ```
 //!
 //! A hold that was lost stays lost: an extension that comes in late does not make it valid again. It still keeps the other
-//! threads of its process out until it is unlocked. [`GeneratorBuilder::on_lost`] is told of every loss. [`DLockConfig::with_max_hold`] limits how long
+//! threads of its process out until it is unlocked. [`GeneratorBuilder::on_lost`] is told of every loss, [`GeneratorBuilder::on_slow_wait`] of every thread that waits for long. [`DLockConfig::with_max_hold`] limits how long
 //! a thread may hold; a hold whose thread has ended without unlocking is noticed, and not extended any more.
 //!
 //! # Fencing tokens
@@ -190,7 +190,7 @@
 //! `dlock-listen` (hears that a lock was granted, or is wanted), started when a thread first waits.
 //! They end with [`DLockGenerator::close`] and the last hold, or when the generator
 //! and all its locks are gone; they are joined. They have no part in an uncontended lock shorter than lease/6. A thread `dlock-lost` runs
-//! [`GeneratorBuilder::on_lost`] from the first loss on. On Redis, all threads share up to four connections (renewals have one more), and
+//! [`GeneratorBuilder::on_lost`] from the first loss on, and `dlock-slow-wait` runs [`GeneratorBuilder::on_slow_wait`] from the first slow wait on. On Redis, all threads share up to four connections (renewals have one more), and
 //! `dlock-listen` has one of its own. A caller that has less time than a connect may take starts a thread `dlock-connect`, which opens one
 //! connection and ends; it is not joined while it connects.
 //!
@@ -256,6 +256,7 @@ mod timing;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub use check::fuzz::check as fuzz;
+pub use client::SlowWait;
 pub use client::patience::CancelToken;
 #[cfg(any(test, feature = "test-util"))]
 pub use clock::ManualClock;

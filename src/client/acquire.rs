@@ -5,6 +5,7 @@
 
 use crate::client::ask::Asked;
 use crate::client::core::Core;
+use crate::client::hook::SlowWait;
 use crate::client::linger::Lingering;
 use crate::client::patience::Patience;
 use crate::client::turn::Turn;
@@ -101,6 +102,7 @@ impl Core {
                 state = key.state();
             }
         }
+        let mut slow_at = self.hooks.on_slow_wait.as_ref().map(|(after, _)| self.clock.now() + *after);
         let mut asked = if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
@@ -120,7 +122,7 @@ impl Core {
             let got = match asked {
                 Asked::No => return Ok(None),
                 Asked::Got => true,
-                Asked::Queued(waiter) => match self.park(key, &waiter, patience)? {
+                Asked::Queued(waiter) => match self.park(key, &waiter, patience, &mut slow_at)? {
                     Woken::Granted => true,
                     Woken::GaveUp => return Ok(None),
                     Woken::Turn => false,
@@ -183,7 +185,14 @@ impl Core {
         }
     }
 
-    fn park(&self, key: &Arc<Key>, waiter: &Arc<Waiter>, patience: &Patience<'_>) -> Result<Woken, Error> {
+    /// Waits in the local queue for the hold, or for the turn to ask. The wait is slow from `slow_at` on; told, that is `None`.
+    fn park(
+        &self,
+        key: &Arc<Key>,
+        waiter: &Arc<Waiter>,
+        patience: &Patience<'_>,
+        slow_at: &mut Option<Moment>,
+    ) -> Result<Woken, Error> {
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
         // Before the first look: neither is missed after it.
         let _registered = (patience.register(sleeper), self.clock.register(sleeper));
@@ -215,8 +224,23 @@ impl Core {
                 self.abandon(&key.name, unsettled);
                 return patience.outcome(failure).map(|()| Woken::GaveUp);
             }
-            let sleep = self.clock.sleep(patience.until().unwrap_or(Moment::NEVER), now);
-            waiter.parked.wait_for(&mut state, sleep);
+            if let Some(at) = slow_at.take_if(|at| *at <= now) {
+                drop(state);
+                self.tell_slow_wait(key, waiter, now.since(at));
+                state = key.state();
+                continue;
+            }
+            let until = patience.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
+            waiter.parked.wait_for(&mut state, self.clock.sleep(until, now));
+        }
+    }
+
+    /// Tells the program, on the waiting thread, that its wait has been slow `since` some time.
+    fn tell_slow_wait(&self, key: &Key, waiter: &Waiter, since: Duration) {
+        if let Some((after, hook)) = &self.hooks.on_slow_wait {
+            let thread = std::thread::current().name().map(str::to_owned);
+            let reason = waiter.settings.reason().map(|reason| reason.to_string());
+            hook.tell(SlowWait { key: key.name.to_string(), waited: after.saturating_add(since), thread, reason });
         }
     }
 

@@ -57,9 +57,7 @@ impl Core {
         self.await_answers();
         self.release_leftovers();
         self.lease_thread.stop();
-        if let Some(hook) = &self.on_lost {
-            hook.end();
-        }
+        self.hooks.end();
         self.processor.close();
     }
 }

@@ -5,8 +5,8 @@
 
 use super::activity::Activity;
 use super::agenda::Held;
-use super::announce::LossHook;
 use super::cleanup::Cleanup;
+use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
 use super::schedule::Schedule;
 use super::ticket::Unanswered;
@@ -56,7 +56,8 @@ pub(crate) struct Core {
     pub(super) held: Mutex<Held>,
     pub(super) lease_thread: Worker,
     pub(super) listener: Listener,
-    pub(super) on_lost: Option<Arc<LossHook>>,
+    /// The program's own functions.
+    pub(super) hooks: Hooks,
     /// Whether messages may be sent, or somebody is about to find out.
     pub(super) is_checked: AtomicBool,
     /// The slowest round trip of late, in nanoseconds.
@@ -72,7 +73,7 @@ impl Core {
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
         listen: bool,
-        on_lost: Option<LossHook>,
+        hooks: Hooks,
         rounds: Rounds,
     ) -> Result<Arc<Self>, Error> {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
@@ -91,7 +92,7 @@ impl Core {
             lease_thread: Worker::new("dlock-lease", clock.clone()),
             listener: Listener::new(listen, clock.clone()),
             clock,
-            on_lost: on_lost.map(Arc::new),
+            hooks,
             is_checked: AtomicBool::new(false),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
@@ -131,7 +132,7 @@ impl Core {
 
     /// What the program wants to be told of lost leases by.
     pub(crate) fn on_lost(&self) -> Option<&LossHook> {
-        self.on_lost.as_deref()
+        self.hooks.on_lost.as_deref()
     }
 
     /// Sends one request.

@@ -2,9 +2,10 @@
 
 use super::core::Core;
 use super::ticket::Ticket;
-use crate::client::announce::{LossHook, tell};
+use crate::client::announce::tell;
 use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
+use crate::client::hook::LossHook;
 use crate::config::MIN_LEASE;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
@@ -112,7 +113,7 @@ impl Core {
             core: Weak::clone(&self.this),
             clock: self.clock.clone(),
             cleanup: Arc::clone(&self.cleanup),
-            on_lost: self.on_lost.clone(),
+            on_lost: self.hooks.on_lost.clone(),
             key: key.to_owned(),
             ticket: self.unanswered.ticket(),
         };

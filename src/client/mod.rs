@@ -15,7 +15,7 @@
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, posted ones, and what the end of the main thread waits for |
 //! | `agenda.rs`, `core.rs` | what the threads have to do when; what every operation is given |
-//! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `activity.rs`, `ticket.rs` | the parts, which know no core |
+//! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts, which know no core |
 //! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times, which know no lock |
 
 mod acquire;
@@ -31,6 +31,7 @@ pub(crate) mod core;
 mod give_back;
 mod hear;
 mod holding;
+mod hook;
 mod linger;
 mod listener;
 mod loss;
@@ -45,7 +46,8 @@ mod ticket;
 mod turn;
 mod worker;
 
-pub(crate) use announce::LossHook;
+pub use hook::SlowWait;
+pub(crate) use hook::{Hook, Hooks};
 
 use self::core::{Core, Rounds};
 use crate::clock::Clock;
@@ -69,9 +71,9 @@ impl Client {
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
         listen: bool,
-        on_lost: Option<LossHook>,
+        hooks: Hooks,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(processor, clock, listen, on_lost, ROUNDS)?;
+        let core = Core::new(processor, clock, listen, hooks, ROUNDS)?;
         core.note_use();
         Ok(Arc::new(Self { core }))
     }

@@ -1,6 +1,6 @@
 //! Where locks come from.
 
-use crate::client::{Client, LossHook};
+use crate::client::{Client, Hook, Hooks, SlowWait};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
@@ -182,12 +182,12 @@ pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
     listener: bool,
-    on_lost: Option<LossHook>,
+    hooks: Hooks,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), listener: true, on_lost: None }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), listener: true, hooks: Hooks::default() }
     }
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
@@ -239,7 +239,27 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
-        self.on_lost = Some(LossHook::new(told));
+        self.hooks.on_lost = Some(Arc::new(Hook::new(told)));
+        self
+    }
+
+    /// Sets a function that is told once of every thread that has waited for a lock for this long, while it waits on in its place. Use it to
+    /// find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds the lock. It runs on a thread of its own
+    /// (`dlock-slow-wait`, started by the first slow wait), one wait after another, and a slow function delays nobody. A panic in it is logged.
+    ///
+    /// A call whose own limit ends sooner is not told of. The time is that of the generator's [clock](Self::clock); a thread that is just asking the
+    /// store is told of when that answers.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator = DLockGenerator::builder()
+    ///     .on_slow_wait(Duration::from_secs(5), |wait| eprintln!("{} is waited for since {:?}", wait.key, wait.waited))
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_slow_wait(mut self, after: Duration, told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Self {
+        self.hooks.on_slow_wait = Some((after, Hook::new(told)));
         self
     }
 
@@ -255,7 +275,7 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        let client = Client::new(Box::new(processor), self.clock, self.listener, self.on_lost)?;
+        let client = Client::new(Box::new(processor), self.clock, self.listener, self.hooks)?;
         Ok(DLockGenerator { client, leases: Arc::new(self.leases) })
     }
 }

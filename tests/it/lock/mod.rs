@@ -24,5 +24,6 @@ mod races;
 mod reentry;
 mod renewing;
 mod retrying;
+mod slow_wait;
 mod threads;
 mod trying;

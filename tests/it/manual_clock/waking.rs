@@ -30,6 +30,33 @@ fn a_lease_is_lost() {
 }
 
 #[test]
+fn a_wait_becomes_slow() {
+    for round in 0..ROUNDS {
+        let scene = Scene::new();
+        let (tell, told) = crossbeam_channel::unbounded();
+        let generator = DLockGenerator::builder()
+            .clock(scene.clock.clone())
+            .on_slow_wait(LEASE / 100, move |wait| tell.send(wait.waited).unwrap())
+            .build(scene.store.clone())
+            .unwrap();
+        let lock = generator.generate_with(settings()).unwrap();
+        let guard = lock.lock().unwrap();
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
+        until_waiting(&lock, 1);
+        let_sleep(round);
+        scene.clock.advance(LEASE / 100 - Duration::from_nanos(1));
+        assert!(told.is_empty());
+        scene.clock.advance(Duration::from_nanos(1));
+        assert_eq!(told.recv_timeout(HANG), Ok(LEASE / 100));
+        guard.unlock().unwrap();
+        waiter.join();
+    }
+}
+
+#[test]
 fn the_holder_has_died() {
     for round in 0..ROUNDS {
         let scene = Scene::new();

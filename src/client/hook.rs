@@ -1,0 +1,144 @@
+//! The program's own functions that are told of something. Each runs on a thread of its own: however slow it is, it delays no renewal, no
+//! unlock and no waiter.
+
+use crate::error::LeaseLoss;
+use crate::log;
+use crate::sync::{Mutex, contain, thread};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many events may wait for a slow function. It is not told of what comes on top.
+const ROOM: usize = 4096;
+
+/// What a function is told of.
+pub(crate) trait Event: Send + 'static {
+    /// The method of the builder that sets the function.
+    const HOOK: &'static str;
+    /// The thread that calls it.
+    const THREAD: &'static str;
+
+    fn key(&self) -> &str;
+
+    /// Logs an error, with the target of what the function is told of.
+    fn log_error(error: fmt::Arguments<'_>);
+}
+
+impl Event for LeaseLoss {
+    const HOOK: &'static str = "on_lost";
+    const THREAD: &'static str = "dlock-lost";
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn log_error(error: fmt::Arguments<'_>) {
+        log::error!(LEASE, "{error}");
+    }
+}
+
+/// A thread that has waited for a lock for long, and waits on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowWait {
+    /// The key that it waits for.
+    pub key: String,
+    /// For how long it has waited.
+    pub waited: Duration,
+    /// The name of the waiting thread, if it has one.
+    pub thread: Option<String>,
+    /// What the lock is for, as its [config](crate::DLockConfig::with_reason) says.
+    pub reason: Option<String>,
+}
+
+impl Event for SlowWait {
+    const HOOK: &'static str = "on_slow_wait";
+    const THREAD: &'static str = "dlock-slow-wait";
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn log_error(error: fmt::Arguments<'_>) {
+        log::error!(ACQUIRE, "{error}");
+    }
+}
+
+type Told<E> = dyn Fn(&E) + Send + Sync;
+
+/// A function and, from the first event on, the way to its thread. The thread ends after the client, when all is told;
+/// nobody waits for that.
+pub(crate) struct Hook<E> {
+    told: Arc<Told<E>>,
+    line: Mutex<Option<Sender<E>>>,
+}
+
+/// Told of lost holds.
+pub(crate) type LossHook = Hook<LeaseLoss>;
+
+/// The functions of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_lost: Option<Arc<LossHook>>,
+    /// And how long a wait has to be.
+    pub(crate) on_slow_wait: Option<(Duration, Hook<SlowWait>)>,
+}
+
+impl Hooks {
+    /// Lets the threads end once they have told everything. There is nothing to lose any more, and nobody waits.
+    pub(crate) fn end(&self) {
+        if let Some(hook) = &self.on_lost {
+            hook.end();
+        }
+        if let Some((_, hook)) = &self.on_slow_wait {
+            hook.end();
+        }
+    }
+}
+
+impl<E: Event> Hook<E> {
+    pub(crate) fn new(told: impl Fn(&E) + Send + Sync + 'static) -> Self {
+        Self { told: Arc::new(told), line: Mutex::new(None) }
+    }
+
+    /// Passes an event on. Does not wait for the function.
+    pub(crate) fn tell(&self, event: E) {
+        let mut line = self.line.lock();
+        let sender = match &*line {
+            Some(sender) => sender,
+            None => {
+                let (sender, events) = bounded(ROOM);
+                let told = Arc::clone(&self.told);
+                let spawned =
+                    thread::Builder::new().name(E::THREAD.to_owned()).spawn(move || tell_all(&*told, &events));
+                if let Err(e) = spawned {
+                    E::log_error(format_args!("{} is not told: the operating system refused a thread: {e}", E::HOOK));
+                    return;
+                }
+                line.insert(sender)
+            }
+        };
+        if let Err(TrySendError::Full(event)) = sender.try_send(event) {
+            E::log_error(format_args!("{} is {ROOM} events behind and is not told of lock {:?}", E::HOOK, event.key()));
+        }
+    }
+
+    fn end(&self) {
+        *self.line.lock() = None;
+    }
+}
+
+fn tell_all<E: Event>(told: &Told<E>, events: &Receiver<E>) {
+    for event in events {
+        if contain(|| told(&event)).is_err() {
+            E::log_error(format_args!("{} panicked when it was told of lock {:?}", E::HOOK, event.key()));
+        }
+    }
+}
+
+impl<E> fmt::Debug for Hook<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hook").finish_non_exhaustive()
+    }
+}

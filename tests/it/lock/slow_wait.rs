@@ -1,0 +1,101 @@
+//! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
+
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{Lab, builder, config, running_on_both_stores};
+use crossbeam_channel::{Receiver, unbounded};
+use redis_dlock::{DLockGenerator, SlowWait};
+use std::thread;
+use std::time::Duration;
+
+running_on_both_stores!(
+    each_wait_is_told_of_once_and_keeps_its_place,
+    short_waits_are_not_told_of,
+    a_function_that_panics_disturbs_no_waiter,
+);
+
+const SLOW: Duration = Duration::from_millis(50);
+
+fn told(lab: &Lab, after: Duration) -> (DLockGenerator, Receiver<SlowWait>) {
+    let (say, waits) = unbounded();
+    let builder = builder().on_slow_wait(after, move |wait| say.send(wait.clone()).unwrap());
+    (builder.build(lab.processor()).unwrap(), waits)
+}
+
+fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
+    let (generator, waits) = told(lab, SLOW);
+    let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000).with_reason("billing")).unwrap());
+    let guard = holder.generate_with(config("x", 3000)).unwrap();
+    let guard = guard.lock().unwrap();
+    let (say, order) = unbounded();
+    let waiters: Vec<_> = ["first", "second"]
+        .map(|name| {
+            let (lock, say) = (lock.clone(), say.clone());
+            let before = lock.queue_length();
+            let waiter = thread::Builder::new().name(name.to_owned()).spawn({
+                let lock = lock.clone();
+                move || {
+                    let guard = lock.lock().unwrap();
+                    say.send(name).unwrap();
+                    // Nobody is told of a reentry.
+                    drop(lock.lock().unwrap());
+                    drop(guard);
+                }
+            });
+            eventually("it waits", || lock.queue_length() > before);
+            waiter.unwrap()
+        })
+        .into();
+    let mut told: Vec<_> = (0..2).map(|_| waits.recv_timeout(HANG).unwrap()).collect();
+    told.sort_by(|a, b| a.thread.cmp(&b.thread));
+    for (wait, name) in told.iter().zip(["first", "second"]) {
+        assert_eq!((&*wait.key, wait.thread.as_deref()), (lock.key(), Some(name)));
+        assert_eq!(wait.reason.as_deref(), Some("billing"));
+        assert!(wait.waited >= SLOW, "{wait:?}");
+    }
+    // Long enough to be told of again, if that were done.
+    thread::sleep(SLOW * 2);
+    assert!(waits.is_empty());
+    guard.unlock().unwrap();
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    assert_eq!(order.try_iter().collect::<Vec<_>>(), ["first", "second"]);
+    drop((lock, generator));
+    assert!(waits.recv_timeout(HANG).is_err(), "its thread ends");
+}
+
+fn short_waits_are_not_told_of(lab: &Lab) {
+    let (generator, waits) = told(lab, HANG);
+    let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000)).unwrap());
+    let guard = holder.generate_with(config("x", 3000)).unwrap();
+    let guard = guard.lock().unwrap();
+    assert!(lock.try_lock_for(SLOW).unwrap().is_none());
+    assert!(lock.try_lock().unwrap().is_none());
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
+    eventually("it waits", || lock.queue_length() > 0);
+    guard.unlock().unwrap();
+    waiter.join();
+    drop((lock, generator));
+    assert!(waits.recv_timeout(HANG).is_err(), "and there is no thread");
+}
+
+fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
+    let (say, waits) = unbounded();
+    let builder = builder().on_slow_wait(Duration::ZERO, move |wait| {
+        say.send(wait.clone()).unwrap();
+        panic!("of the program's own");
+    });
+    let generator = builder.build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    for _ in 0..3 {
+        let guard = lock.lock().unwrap();
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
+        waits.recv_timeout(HANG).unwrap();
+        guard.unlock().unwrap();
+        waiter.join();
+    }
+}
