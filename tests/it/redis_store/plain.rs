@@ -133,6 +133,8 @@ fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
     let server = RedisServer::start();
     let other = RedisLockProcessor::connect(&server.url()).unwrap();
     number(ask(&other, "h-1", false));
+    // The proxy knows a script by its text, so the texts go through it.
+    server.run::<()>(&["SCRIPT", "FLUSH"]);
     let (proxy, store) = behind_a_proxy(&server);
     let fired = proxy.trap(Sent::Acquire, 1, Lot::LoseReply);
     match ask(&store, "a-1", true) {
