@@ -52,9 +52,19 @@ impl Posted {
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
                     core.wake_cleanup();
+                    drop_elsewhere(core);
                 }
             }
         }
+    }
+}
+
+/// Drops a core where nothing may block. Clients can share a store and hear each other's answers. So the client may have ended meanwhile,
+/// and this be the last pointer to its store, whose end waits for the threads that tell of answers.
+fn drop_elsewhere(core: Arc<Core>) {
+    if let Some(last) = Arc::into_inner(core) {
+        // Without a thread it ends here.
+        let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
     }
 }
 
