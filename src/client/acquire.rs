@@ -87,7 +87,7 @@ impl Core {
         self.prepare(|| patience.limit(self.clock.now(), self.processor.command_limit()))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
-            // A tenure may linger only if this client would hear that others wait.
+            // A client whose tenures may linger must hear when others wait.
             self.listen();
         }
         let mut state = key.state();
@@ -213,7 +213,7 @@ impl Core {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
                 if was_last && !mutant!(ForgetsRetryLate) {
-                    // Before the mutex is released: the next thread that waits puts in an entry of its own.
+                    // Do this before the mutex is released: the next thread that waits adds an entry of its own.
                     self.forget_retry(key);
                 }
                 if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {

@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(super) listener: Listener,
     /// The callbacks of the program.
     pub(super) hooks: Hooks,
-    /// Whether the right to send messages is checked, or a thread is about to check it.
+    /// Whether the right to send messages has been checked, or a thread is about to check it.
     pub(super) is_checked: AtomicBool,
     /// The slowest recent round trip, in nanoseconds.
     pub(super) trip: AtomicU64,
@@ -217,7 +217,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// A hold that is about to be over, including its release.
+/// A hold that is counted out when this is dropped, after its release.
 #[must_use]
 pub(crate) struct Leaving<'a>(&'a Core);
 

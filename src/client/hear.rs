@@ -114,7 +114,7 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
             Ok(mut inbox) if desk.attend(&*inbox) => {
                 failures = 0;
                 let subscribed = Subscribed::on(desk);
-                // Asks for what was granted or freed while nobody listened.
+                // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
                 drop(strong);
                 let broken = contain(|| hear(&mut *inbox, core));

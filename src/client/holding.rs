@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 impl Core {
-    /// Gives the hold to a thread. Call it in a phase whose turn the caller has, or in `Waiting`.
+    /// Gives the hold to a thread. The caller must have the turn, or the phase must be `Waiting`.
     pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, thread: u64) {
         let now = self.clock.now();
         tenure.begin(now);

@@ -14,7 +14,7 @@
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
-//! | `agenda.rs`, `core.rs` | when the threads have what to do; what every operation is given |
+//! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
 //! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 

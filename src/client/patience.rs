@@ -136,7 +136,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Returns whether no time is left to wait.
+    /// Returns whether no time is left to wait, or the wait is cancelled.
     pub(crate) fn is_over(self, now: Moment) -> bool {
         self.is_cancelled() || self.until().is_some_and(|until| now >= until)
     }

@@ -25,8 +25,8 @@ pub(crate) struct Question {
 pub(crate) enum Answer {
     /// The key is ours.
     Acquired(Tenure),
-    /// Somebody else holds it. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands in
-    /// the store's queue; if no reply has said so, it may yet get there.
+    /// Somebody else holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands
+    /// in the store's queue, or may yet get there if no reply has said that it does.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
     /// The store does not know the locker: ask again immediately with a fresh one. An `abandoned` locker may still be
     /// on its way to the store.

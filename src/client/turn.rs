@@ -32,7 +32,7 @@ impl<'c> Turn<'c> {
         Self { core, key: Arc::clone(key), mine: true }
     }
 
-    /// Ends the turn because the phase has changed.
+    /// Consumes the turn without passing it on: the phase has changed, or another `Turn` takes its place.
     pub(crate) fn end(mut self) {
         self.mine = false;
     }
@@ -150,8 +150,8 @@ impl Core {
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
-                // The client is not in the store's queue only because the inbox was not open yet (now it is), or
-                // because the store looked at the key only.
+                // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
+                // is), or the store looked at the key only.
                 let late = unsettled.is_none() && self.is_listening() && may_ask;
                 let due = match late {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,

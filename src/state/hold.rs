@@ -7,7 +7,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `owner` | the thread that begins or ends a hold, under the key's mutex | all threads |
-//! | `count` | the owner; the thread that begins a hold, before it publishes `owner` | the owner |
+//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner |
 //! | `token` | the thread that begins a hold, before it publishes `owner` | all threads |
 //! | `lost` | the thread that notices the loss, under the key's mutex; cleared when a hold begins | all threads |
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
