@@ -1,7 +1,8 @@
-//! `lock()`: how a thread comes to a hold.
+//! `lock()`: how a thread gets a hold.
 //!
-//! A thread that holds the key already enters again. Else it takes up a tenure that lingers, or asks the store, or parks in the local queue
-//! until it is given the hold, or the turn to ask. A hold is confirmed before its thread is told: a lease that came late is extended first.
+//! A thread that already holds the key enters again. Any other thread takes up a tenure that lingers, or asks the
+//! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
+//! thread is told: if the grant came late, the lease is extended first.
 
 use crate::client::ask::Asked;
 use crate::client::core::Core;
@@ -43,13 +44,13 @@ enum Woken {
     Granted,
     /// It is the calling thread's turn to ask.
     Turn,
-    /// Its time is over.
+    /// The calling thread's patience is over.
     GaveUp,
 }
 
 impl Core {
-    /// Gets the hold for the calling thread, once more if it has it already; the hold's token, or `None` when
-    /// patience ends first.
+    /// Gets the hold for the calling thread, or increments its count if the thread already has it. Returns the hold's
+    /// token, or `None` if patience ends first.
     pub(crate) fn lock(
         &self,
         key: &Arc<Key>,
@@ -57,7 +58,7 @@ impl Core {
         patience: &Patience<'_>,
     ) -> Result<Option<u64>, Error> {
         if key.hold.is_owned_by(current_thread()) {
-            // As on the JVM, being cancelled comes before reentry.
+            // As on the JVM, cancellation takes precedence over reentry.
             return if patience.is_cancelled() { Ok(None) } else { self.reenter(key).map(Some) };
         }
         let lingers = !settings.linger().is_zero();
@@ -86,12 +87,12 @@ impl Core {
         self.prepare(|| patience.limit(self.clock.now(), self.processor.command_limit()))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
-            // Who lingers has to hear when others wait.
+            // A client whose tenures may linger must hear when others wait.
             self.listen();
         }
         let mut state = key.state();
         match self.take_up(key, &mut state) {
-            // Not sooner: it costs more than all the rest of taking up what lingers.
+            // Check this only here: it costs more than everything else that taking up a lingering tenure does.
             Lingering::No if lingers => self.check_process()?,
             Lingering::No => {}
             Lingering::Taken => return Ok(Some(key.hold.token())),
@@ -108,13 +109,13 @@ impl Core {
             drop(state);
             self.ask(key, settings, patience)?
         } else if patience.is_one_attempt() {
-            // Threads of this process hold it, ask for it or wait for it.
+            // Threads of this process hold the key, ask for it or wait for it.
             return patience.outcome(state.failure.clone()).map(|()| None);
         } else {
             let waiter = Waiter::new(current_thread(), Arc::clone(settings));
             state.queue.push(Arc::clone(&waiter));
             drop(state);
-            // Who holds the lock in this process has to hear when others wait.
+            // The holder in this process must hear when others wait.
             self.listen();
             Asked::Queued(waiter)
         };
@@ -151,12 +152,13 @@ impl Core {
         }
     }
 
-    /// Prepares for the first lock: the lease thread, and the right to tell others. Both once; cheap afterwards.
+    /// Prepares for the first lock: starts the lease thread, and checks the right to send messages to other
+    /// processes. Each happens once; later calls are cheap.
     ///
     /// # Errors
     ///
-    /// [`Error::Denied`] when messages may not be sent, [`Error::Backend`] when the operating system refuses a thread. That the
-    /// store cannot be reached is not looked at here.
+    /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
+    /// is not an error here that the store cannot be reached.
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.note_use();
         self.start_lease_thread()?;
@@ -185,7 +187,8 @@ impl Core {
         }
     }
 
-    /// Waits in the local queue for the hold, or for the turn to ask. The wait is slow from `slow_at` on; told, that is `None`.
+    /// Waits in the local queue for the hold or for the turn to ask. From `slow_at` on the wait counts as slow.
+    /// `slow_at` is set to `None` once that has been reported.
     fn park(
         &self,
         key: &Arc<Key>,
@@ -194,7 +197,7 @@ impl Core {
         slow_at: &mut Option<Moment>,
     ) -> Result<Woken, Error> {
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
-        // Before the first look: neither is missed after it.
+        // Register before the first check, so that no wake-up after it is missed.
         let _registered = (patience.register(sleeper), self.clock.register(sleeper));
         let mut state = key.state();
         loop {
@@ -210,11 +213,12 @@ impl Core {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
                 if was_last && !mutant!(ForgetsRetryLate) {
-                    // Before the mutex is released: the next one to wait has an entry of its own.
+                    // Do this before the mutex is released: the next thread that waits adds an entry of its own.
                     self.forget_retry(key);
                 }
                 if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
-                    // Perhaps there was no time to ask for a place in the store's queue; those that wait on have it.
+                    // There may have been no time to ask for a place in the store's queue. The threads that still
+                    // wait have that time.
                     self.retry_at(key, now);
                 }
                 drop(state);
@@ -235,7 +239,7 @@ impl Core {
         }
     }
 
-    /// Tells the program, on the waiting thread, that its wait has been slow `since` some time.
+    /// Tells the program that this thread's wait has been slow for `since`. Called on the waiting thread.
     fn tell_slow_wait(&self, key: &Key, waiter: &Waiter, since: Duration) {
         if let Some((after, hook)) = &self.hooks.on_slow_wait {
             let thread = std::thread::current().name().map(str::to_owned);
@@ -244,14 +248,14 @@ impl Core {
         }
     }
 
-    /// Makes sure of a hold before its thread is told: one that came with less than half its lease is extended first.
-    /// `false` when it turns out lost.
+    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first.
+    /// Returns `false` if the hold turns out to be lost.
     fn confirm(&self, key: &Arc<Key>, patience: &Patience<'_>) -> bool {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return false,
             Phase::Held(tenure) => {
-                // A tenure that is passed on is in the lease thread's care already: it only must not be over.
+                // The lease thread already renews a tenure that is passed on. It only must not be over.
                 tenure.told = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
                 if tenure.told {
                     return true;
@@ -274,7 +278,7 @@ impl Core {
         }
     }
 
-    /// Gives back a hold that was lost before its thread was told, and takes the turn to ask anew.
+    /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.
     fn discard(&self, key: &Arc<Key>) -> Turn<'_> {
         if let Some((tenure, _)) = self.end_hold(key, Phase::Asking { turn: None, about: None }) {
             self.release_later(&key.name, &tenure);
@@ -283,7 +287,7 @@ impl Core {
     }
 }
 
-/// A hold of which its thread has not been told: a panic of the store gives it back, for nobody would.
+/// A hold whose thread has not been told of it. If the store panics, this gives it back, because nobody else would.
 struct Unconfirmed<'a> {
     key: &'a Arc<Key>,
     core: &'a Core,

@@ -1,8 +1,10 @@
-//! Who needs the store: threads in `lock`, and holds. When a client is closed, the last of them ends the rest.
+//! Counts who needs the store: threads in `lock`, and holds. After a client is closed, the last of them shuts it
+//! down.
 //!
-//! A thread enters before it looks at anything, and leaves after it has cleaned up behind itself; a hold takes the place
-//! of the thread that got it. After the closing nobody enters. The closing thread waits until all have left, and ends
-//! the rest if no hold is on then; else the last hold does. A thread that only wanted to wait for a while never has to.
+//! A thread enters before it looks at anything, and leaves after it has cleaned up after itself. If it got a hold,
+//! the hold is counted in its place. After the closing no thread can enter. The closing thread waits until all
+//! threads have left, and runs the shutdown if no hold is left then; otherwise the last hold does. A thread that
+//! gives up waiting never has to run the shutdown.
 
 use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,7 +14,7 @@ use crate::sync::{Condvar, Mutex, mutant};
 pub(crate) struct Activity {
     closed: AtomicBool,
     inside: AtomicUsize,
-    /// Whether, after the closing, all threads have left.
+    /// Whether all threads have left after the closing.
     drained: AtomicBool,
     holds: AtomicUsize,
     gate: Mutex<()>,
@@ -24,7 +26,7 @@ impl Activity {
         self.closed.load(SeqCst)
     }
 
-    /// Lets nobody enter any more; `false` when that was so before.
+    /// Lets no thread enter any more. Returns `false` if that was so before.
     pub(crate) fn close(&self) -> bool {
         !self.closed.swap(true, SeqCst)
     }
@@ -33,7 +35,7 @@ impl Activity {
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`] after the closing; the caller is not counted then.
+    /// [`Error::ShutDown`] after the closing; the caller is then not counted.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         if self.is_closed() {
             return Err(Error::ShutDown);
@@ -49,7 +51,7 @@ impl Activity {
     /// Counts the calling thread out.
     pub(crate) fn leave(&self) {
         if self.inside.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
-            // With the gate: between its look and its waiting, the closing thread would not hear this.
+            // Take the gate first: a closing thread between its check and its waiting would miss the notification.
             if !mutant!(LeavesWithoutGate) {
                 drop(self.gate.lock());
             }
@@ -62,15 +64,17 @@ impl Activity {
         self.holds.fetch_add(1, SeqCst);
     }
 
-    /// Counts a hold out; `true` when no other is on, the closing thread has gone, and so the rest is to be ended.
+    /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
+    /// run the shutdown.
     pub(crate) fn end_hold(&self) -> bool {
         let then = self.holds.fetch_sub(1, SeqCst) - 1;
-        // In this order: until all have left, one of them may come to hold, also after this was the last hold.
+        // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
+        // last one.
         self.drained.load(SeqCst) && (if mutant!(EndsByOldCount) { then } else { self.holds.load(SeqCst) }) == 0
     }
 
-    /// Waits, after the closing, until no thread is inside; whether no hold is on then either. (This and the last hold's
-    /// end may both see that: each first says what it did, and then looks at the other.)
+    /// After the closing, waits until no thread is inside. Returns whether there is no hold then either. (This call
+    /// and the end of the last hold may both see that: each first writes its own change and then reads the other's.)
     pub(crate) fn wait_until_left(&self) -> bool {
         let mut gate = self.gate.lock();
         while self.inside.load(SeqCst) > 0 {

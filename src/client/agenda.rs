@@ -1,4 +1,5 @@
-//! The books of the two workers: what the retry thread has to ask about when, and what the lease thread has to keep.
+//! The schedules of the two workers: when the retry thread must ask for which key, and which tenures the lease thread
+//! must renew.
 
 use super::core::Core;
 use crate::client::schedule::Schedule;
@@ -12,11 +13,11 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tenures that the lease thread keeps.
+/// The tenures that the lease thread renews.
 #[derive(Debug)]
 pub(super) struct Held {
     schedule: Schedule<Arc<Key>>,
-    /// The deadlines of the live ones.
+    /// The deadlines of the live tenures.
     deadlines: Schedule<()>,
 }
 
@@ -26,7 +27,7 @@ impl Held {
     }
 }
 
-/// The retry thread's book.
+/// The retry thread's schedule.
 impl Core {
     pub(crate) fn start_retry_thread(&self) -> Result<(), Error> {
         if !self.retry_thread.is_started() {
@@ -40,7 +41,7 @@ impl Core {
         self.retry_thread.wake_by(at);
     }
 
-    /// Takes a key for which nobody waits any more out of the book. With the key's mutex held.
+    /// Removes a key for which nobody waits any more. Call it with the key's mutex held.
     pub(crate) fn forget_retry(&self, key: &Key) {
         let removed = self.waiting.lock().remove(key.id);
         drop(removed);
@@ -64,7 +65,7 @@ impl Core {
         self.waiting.lock().next().min(self.cleanup.next()).min(collect_at)
     }
 
-    /// Sees to it that the answers to posted releases are heard, even if nobody talks to the store any more.
+    /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
     pub(super) fn collect_soon(&self) {
         if self.collect_at.load(Ordering::Acquire) != 0 {
             return;
@@ -79,20 +80,20 @@ impl Core {
         }
     }
 
-    /// Hears the answers to posted releases, if that is due.
+    /// Collects the replies to posted releases, if that is due.
     pub(crate) fn collect(&self, now: Moment) {
         let at = self.collect_at.load(Ordering::Acquire);
         if at == 0 || now.as_nanos() < at {
             return;
         }
-        // First: what is posted from here on may be missed below.
+        // Reset first: a release that is posted after this may be missed by the call below.
         self.collect_at.store(0, Ordering::Release);
         if self.processor.collect() {
             self.collect_soon();
         }
     }
 
-    /// Lets the retry thread see to the clean-up list.
+    /// Wakes the retry thread for the clean-up list.
     pub(crate) fn wake_cleanup(&self) {
         match self.start_retry_thread() {
             Ok(()) => self.retry_thread.wake_by(self.cleanup.next()),
@@ -102,7 +103,7 @@ impl Core {
     }
 }
 
-/// The lease thread's book.
+/// The lease thread's schedule.
 impl Core {
     pub(super) fn start_lease_thread(&self) -> Result<(), Error> {
         if !self.lease_thread.is_started() {
@@ -111,12 +112,12 @@ impl Core {
         self.lease_thread.start(&self.this, self.rounds.renew)
     }
 
-    /// Takes a new tenure into the lease thread's care.
+    /// Adds a new tenure to the lease thread's schedule.
     pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
         self.keep_until(key, tenure, tenure.due(self.trip()));
     }
 
-    /// Sets when the lease thread has to look at a kept tenure.
+    /// Sets when the lease thread must look at a kept tenure.
     pub(crate) fn keep_until(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
         let mut held = self.held.lock();
         held.schedule.put(key.id, due, Arc::clone(key));
@@ -125,8 +126,9 @@ impl Core {
         self.lease_thread.wake_by(due);
     }
 
-    /// Ends the care for a tenure that was lost. The book keeps its key until the hold ends: a stale hold has to be found
-    /// again by its thread, and now and then it is looked whether that is still there.
+    /// Stops renewing a tenure that was lost. Its key stays in the schedule until the hold ends. This keeps the key
+    /// alive, so that the thread of the stale hold finds it again, and the lease thread checks from time to time
+    /// whether that thread has ended.
     pub(crate) fn keep_no_more(&self, key: &Arc<Key>, look: Moment) {
         let mut held = self.held.lock();
         held.deadlines.remove(key.id);
@@ -135,7 +137,7 @@ impl Core {
         self.lease_thread.wake_by(look);
     }
 
-    /// Takes the tenure of a hold that ends out of the book.
+    /// Removes the tenure of a hold that ends.
     pub(crate) fn forget_kept(&self, key: &Key) {
         let mut held = self.held.lock();
         held.deadlines.remove(key.id);
@@ -152,21 +154,21 @@ impl Core {
         self.held.lock().schedule.next()
     }
 
-    /// Notes how long the store took to answer.
+    /// Notes how long the store took to reply.
     pub(crate) fn note_trip(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // A lost update of two threads at once costs nothing but precision.
+        // If two threads update it at once, one update is lost; that costs only precision.
         let before = self.trip.load(Ordering::Relaxed);
         self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
     }
 
-    /// The slowest round trip of late: a lease that is short for it is renewed earlier.
+    /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
     pub(crate) fn trip(&self) -> Duration {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed))
     }
 
-    /// How long a renewal may take that must be through before `deadline`: it should leave time for others after it, for
-    /// this tenure and for every other one that this thread keeps.
+    /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
+    /// attempts, for this tenure and for every other one that the lease thread renews.
     pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
         timing::attempt_limit(most_urgent, self.trip())

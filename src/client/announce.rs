@@ -1,11 +1,13 @@
-//! How a lost tenure is told: to the log, to those who watch the hold, and to the program's own function.
+//! How the loss of a tenure is announced: to the log, to the loss channels of the hold, and to the program's
+//! callback.
 
 use crate::client::hook::LossHook;
 use crate::log;
 use crate::state::tenure::Tenure;
 use crossbeam_channel::Sender;
 
-/// Tells of a tenure, if it is lost: in the log, and to those who watch its hold. With no mutex held.
+/// Announces a lost tenure to the log, the loss channels and the hook. Does nothing if the tenure is not lost. Call
+/// it without holding any mutex.
 pub(crate) fn tell(on_lost: Option<&LossHook>, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();

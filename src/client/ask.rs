@@ -1,4 +1,5 @@
-//! Taking a turn to ask the store: by a waiting or arriving thread, or by the retry thread for the first that waits.
+//! How a waiting or arriving thread, or the retry thread on behalf of the first waiter, takes its turn to ask the
+//! store.
 
 use crate::client::core::Core;
 use crate::client::patience::Patience;
@@ -15,18 +16,18 @@ use crate::state::queue::Waiter;
 use crate::sync::{mutant, thread};
 use std::sync::Arc;
 
-/// What a turn to ask has led to.
+/// What came of a turn to ask.
 pub(crate) enum Asked {
     /// The calling thread holds the lock.
     Got,
-    /// The lock is busy and the caller does not wait.
+    /// The lock is busy and the caller does not wait, or no longer waits.
     No,
-    /// The caller stands in the queue.
+    /// The caller waits in the queue.
     Queued(Arc<Waiter>),
 }
 
 impl Core {
-    /// Asks the store, as the thread whose turn it is; afterwards the turn is somebody else's, or the hold is ours.
+    /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
     pub(crate) fn ask(
         &self,
         key: &Arc<Key>,
@@ -35,10 +36,11 @@ impl Core {
     ) -> Result<Asked, Error> {
         let turn = Turn::of(self, key);
         let mut question = self.first_question(key, settings, patience);
-        // Why the first question had no answer: it is asked what became of its locker, once at once.
+        // The error of an unanswered acquire. Its outcome is polled once, immediately.
         let mut unanswered = None;
         let mut recall: Option<Recall> = None;
-        // Whether an answer said that the key is somebody else's. Then a question that fails for want of time is no error.
+        // Whether a reply said that somebody else has the key. A later request that fails for lack of time is then no
+        // error.
         let mut is_busy = false;
         let mut was_behind_release = false;
         loop {
@@ -88,7 +90,8 @@ impl Core {
                     self.abandon(&key.name, unsettled);
                     return Ok(Asked::No);
                 }
-                // The store has looked at nothing but the key. Asked again, it gives a place in its queue, or the lease's end.
+                // The store has looked at the key only. Asked again, it gives a place in its queue, or says when the
+                // lease ends.
                 Answer::Busy { unsettled: None, ref busy }
                     if (wait || busy.remaining.is_none())
                         && !is_busy
@@ -97,8 +100,8 @@ impl Core {
                     is_busy = true;
                     question = self.first_question(key, settings, patience);
                 }
-                // The server did not know the script of the release before, so that this question overtook it. The release
-                // was sent again before this answer was delivered: the next question comes behind it.
+                // The server did not know the script of the preceding release, so this request overtook the release.
+                // The release was sent again before this reply was delivered, so the next request comes after it.
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt()
                         && !std::mem::replace(&mut was_behind_release, true)
@@ -141,7 +144,8 @@ impl Core {
                     let waiter = Waiter::new(current_thread(), Arc::clone(settings));
                     let mut state = key.state();
                     state.queue.push_back_to_head(Arc::clone(&waiter));
-                    // No question can be answered in the time that is left. It is asked when this thread leaves, if others wait on.
+                    // If no request can be answered in the time left, none is sent. It is sent when this thread gives
+                    // up, if others still wait.
                     let may_ask = patience.has_time_for_another(self.clock.now(), sent_at);
                     let settled = self.wait_more(key, &mut state, answer, sent_at, may_ask);
                     turn.end();
@@ -153,8 +157,8 @@ impl Core {
         }
     }
 
-    /// The first question about a fresh locker. Who waits stands in the store's queue, once the inbox is open to hear of
-    /// a grant; whoever does not listen would be dropped from the queue as dead.
+    /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
+    /// to receive the grant: the store would drop a waiter that does not listen, as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
         self.new_question(key, settings, !patience.is_one_attempt() && self.is_listening())
     }
@@ -165,11 +169,11 @@ impl Core {
         question
     }
 
-    /// Ends a turn whose answer the asker does not wait on; the others get to know why there was none.
+    /// Fails the caller without queueing it, and leaves the error for the threads that still wait.
     fn refuse(&self, key: &Key, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
-                // That the caller's own time was too short says nothing to others.
+                // An error that comes from the caller's own short time limit says nothing to the others.
                 if patience.until().is_none() {
                     key.state().failure = Some(error.clone());
                 }

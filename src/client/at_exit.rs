@@ -1,9 +1,10 @@
-//! The end of the main thread: it waits for what became of posted releases.
+//! The end of the main thread: it waits for the outcome of posted releases.
 //!
-//! A program that ends takes its threads with it, and nobody is left to repeat a release that met a server without the script or a
-//! connection that was cut. So the main thread, when it ends (`main` returns or panics, or it calls `exit`), waits until each release that was
-//! posted before has its answer, or is cleaned up, of all clients that it has used. The destructor of a thread-local is where it does: with
-//! the C library of GNU, and on macOS, that runs at these ends, and the other threads still run then.
+//! The end of a program ends its threads, too, so nobody is left to repeat a release that met a server without the
+//! script or a connection that broke. So when the main thread ends (`main` returns or panics, or it calls `exit`), it
+//! waits until each release posted before is answered or cleaned up, for all clients that it has used. It does so in
+//! the destructor of a thread-local. With the GNU C library and on macOS that destructor runs in these cases, while
+//! the other threads still run.
 
 use super::core::Core;
 
@@ -17,16 +18,17 @@ mod imp {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// The pause between two looks for answers.
+    /// The pause between two checks for replies.
     const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
-    /// No end is delayed for longer.
+    /// The longest time that the end of the main thread is delayed.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// So many times the longest limit of a command is waited for: a cut connection is noticed, and the release repeated on another one.
+    /// The wait, in multiples of the longest command limit: enough to notice a broken connection and repeat the
+    /// release on another one.
     const COMMANDS: u32 = 2;
 
-    /// The clients that the main thread has used; other threads note none.
+    /// The clients that the main thread has used. Other threads record none.
     struct Used {
         is_main: bool,
         last: Cell<*const Core>,
@@ -53,7 +55,8 @@ mod imp {
         }
     }
 
-    /// Waits for the answers of all clients side by side: a server that does not answer takes no time from the others.
+    /// Waits for the replies of all clients at the same time, so that a server that does not reply takes no time from
+    /// the others.
     fn await_answers(clients: &[Arc<Core>]) {
         let limit = clients.iter().map(|core| core.processor.command_limit()).max().unwrap_or_default();
         let until = Instant::now() + limit.saturating_mul(COMMANDS).min(LONGEST);
@@ -71,9 +74,9 @@ mod imp {
     }
 
     impl Core {
-        /// Notes that the calling thread has used this client.
+        /// Records that the calling thread has used this client.
         pub(crate) fn note_use(&self) {
-            // At the very end of a thread it is too late.
+            // At the very end of a thread this fails: it is too late.
             let _ = USED.try_with(|used| {
                 if used.is_main && used.last.replace(self) != std::ptr::from_ref(self) {
                     let mut clients = used.clients.borrow_mut();
@@ -87,7 +90,7 @@ mod imp {
 
 #[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
 impl Core {
-    /// Nobody waits for answers here: see the module.
+    /// Does nothing: on this platform nobody waits for replies. See the module.
     pub(crate) fn note_use(&self) {
         let _ = self;
     }

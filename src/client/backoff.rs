@@ -1,23 +1,24 @@
-//! Pauses between failed attempts: doubling, capped, and jittered, so that many clients do not come back as one.
+//! Pauses between failed attempts. They double, are capped, and are jittered so that many clients do not retry at the
+//! same moment.
 
 use crate::sync::die;
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(10);
 
-/// A rule for pauses.
+/// The rule by which pauses grow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     cap: Duration,
 }
 
 impl Backoff {
-    /// Pauses from 10 ms, doubling up to `cap`.
+    /// Creates pauses from 10 ms, doubling up to `cap`.
     pub(crate) fn capped(cap: Duration) -> Self {
         Self { cap: cap.max(Duration::from_millis(1)) }
     }
 
-    /// The pause after so many failures in a row: between half and all of the step.
+    /// Returns the pause after `failures` consecutive failures: between half of the step and all of it.
     pub(crate) fn after(self, failures: u32) -> Duration {
         let step = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
         let half = step / 2;

@@ -1,12 +1,12 @@
-//! The clean-up list: lockers that ended while the store may still hold, or come to hold, something of theirs.
+//! The clean-up list: lockers that ended while the store may still contain something of theirs, or may yet get it.
 //!
-//! A release is safe to repeat, so the list repeats it (by the retry thread) until nothing can be left:
+//! A release is safe to repeat, so the retry thread repeats it until nothing can be left:
 //!
-//! | ended | how | until |
+//! | ended | how | repeated until |
 //! |---|---|---|
 //! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or one lease after the tenure's deadline (then the key is gone by itself) |
-//! | [`Ending::GivenUp`] | given up while it stood in the store's queue, or granted to nobody | the first answered release |
-//! | [`Ending::AcquireUnanswered`] | given up, or `gone`, while its acquire had no answer | one lease after the first answered release: closing a socket does not cancel what was sent on it |
+//! | [`Ending::GivenUp`] | it was given up while it stood in the store's queue, or its grant had no taker | the first answered release |
+//! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
 use crate::client::backoff::Backoff;
 use crate::client::schedule::Schedule;
@@ -21,24 +21,25 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest list. In an outage every call that gives up adds to it; what does not fit is gone after its lease.
+/// The maximum length of the list. In an outage every call that gives up adds to it. A locker that does not fit is
+/// gone after its lease.
 const LONGEST: usize = 65_536;
 
-/// How many are released in one round: threads that wait for a lock share the batch.
+/// How many lockers are released in one round. Threads that wait for a lock share the batch.
 const ROUND: usize = 256;
 
 /// Why a locker is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its release had no answer. The tenure's deadline.
+    /// Its release was not answered. Contains the tenure's deadline.
     ReleaseUnanswered(Moment),
-    /// It stood in the store's queue, or was granted to nobody.
+    /// It stood in the store's queue, or its grant had no taker.
     GivenUp,
-    /// Its acquire had no answer, and may still be executed.
+    /// Its acquire was not answered, and may still be executed.
     AcquireUnanswered,
 }
 
-/// One locker to be released again.
+/// One locker whose release must be repeated.
 #[derive(Debug)]
 pub(crate) struct Leftover {
     id: u64,
@@ -49,9 +50,9 @@ pub(crate) struct Leftover {
     /// One lease after the first answered release.
     until: Option<Moment>,
     failures: u32,
-    /// Answered releases.
+    /// The number of answered releases.
     answers: u32,
-    /// Keeps the end of the main thread waiting.
+    /// Makes the end of the main thread wait.
     _ticket: Option<Ticket>,
 }
 
@@ -73,12 +74,13 @@ impl Cleanup {
         Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0 }) }
     }
 
-    /// Puts a locker on the list, due at once. The caller wakes the retry thread.
+    /// Adds a locker, due immediately. The caller must wake the retry thread.
     pub(crate) fn add(&self, key: &str, locker: &Arc<str>, lease: Duration, ending: Ending) {
         self.add_awaited(key, locker, lease, ending, None);
     }
 
-    /// As [`add`](Self::add), with the ticket of a posted release, which is dropped when the locker is cleaned up.
+    /// Like [`add`](Self::add), with the ticket of a posted release. The ticket is dropped when the locker is cleaned
+    /// up.
     pub(crate) fn add_awaited(
         &self,
         key: &str,
@@ -117,7 +119,8 @@ impl Cleanup {
         self.list.lock().schedule.take_due(now, ROUND)
     }
 
-    /// Notes what came of a release that was sent at `sent_at`, and puts the locker back unless that was the last one needed.
+    /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
+    /// needed.
     pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>, sent_at: Moment) {
         let now = self.clock.pause_begins(sent_at);
         let due = match result {

@@ -1,4 +1,5 @@
-//! The end of a client: waiting threads leave, holds go on, and the last of them ends the threads and lets go of the store.
+//! Closing a client: waiting threads leave, holds continue, and the end of the last hold ends the threads and closes
+//! the store.
 
 use super::core::Core;
 use crate::client::cleanup::Leftover;
@@ -8,11 +9,13 @@ use crate::log;
 use crate::sync::thread;
 use crate::timing::CLOSING_LOOK;
 
-/// How often the last leftovers are tried: a first try may be what shows that the connection is none any more.
+/// How often the last leftovers are tried. The first attempt may only reveal that the connection is dead, so try
+/// twice.
 const CLOSING_TRIES: usize = 2;
 
 impl Core {
-    /// Turns new and waiting threads away, and waits until they have left; holds go on, and the last of them ends the rest.
+    /// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
+    /// runs the shutdown.
     pub(crate) fn close(&self) {
         if self.is_forked() {
             return;
@@ -28,7 +31,8 @@ impl Core {
         }
     }
 
-    /// Ends all at once: the last handle has gone. In a child there is nothing to end: the threads and what is in the store are the parent's.
+    /// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
+    /// end: the threads and what is in the store belong to the parent.
     pub(super) fn end(&self) {
         if !self.is_forked() {
             self.activity.close();
@@ -36,15 +40,15 @@ impl Core {
         }
     }
 
-    /// Gives back what nobody holds. After the closing nothing comes to linger.
+    /// Gives back the tenures that linger. After the closing no tenure begins to linger.
     fn end_lingering(&self) {
         let over: Vec<_> = self.keys.all().iter().filter_map(|key| self.end_linger(key, true)).collect();
         retry::release(self, over, self.processor.command_limit());
-        // What could not be released is its thread's from here on.
+        // The retry thread handles what could not be released.
         self.retry_thread.wake_by(self.cleanup.next());
     }
 
-    /// Ends both threads and lets go of the store, once.
+    /// Ends the threads and closes the store. Runs only once.
     pub(super) fn shut_down(&self) {
         let mut is_down = self.is_down.lock();
         if std::mem::replace(&mut *is_down, true) {
@@ -52,7 +56,7 @@ impl Core {
         }
         self.end_lingering();
         self.retry_thread.stop();
-        // Before the leftovers: a grant heard at the last moment is one of them.
+        // Before the leftovers are released: a grant that arrives at the last moment becomes one of them.
         self.listener.stop();
         self.await_answers();
         self.release_leftovers();
@@ -63,7 +67,7 @@ impl Core {
 }
 
 impl Core {
-    /// Waits for the answers to posted releases, as long as a command may take.
+    /// Waits for the replies to posted releases, for at most the limit of one command.
     fn await_answers(&self) {
         let most = self.processor.command_limit().as_nanos() / CLOSING_LOOK.as_nanos();
         let mut looks = 0;
@@ -73,7 +77,7 @@ impl Core {
         }
     }
 
-    /// Releases what is on the clean-up list once more, as long as the store answers.
+    /// Releases what is on the clean-up list, as long as the store replies.
     fn release_leftovers(&self) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {

@@ -1,7 +1,8 @@
-//! What every operation of a client is given: its store, its clock, its identity, its keys, and what its threads have to do when.
+//! What every operation of a client is given: its store, its clock, its identity, its keys, and the schedules of its
+//! threads.
 //!
-//! A core is shared by the handles of the client, and by its threads, which hold it weakly. It knows none of the operations: the work of
-//! its threads is handed in from above as [`Rounds`].
+//! A core is shared by the handles of the client and by its threads, which hold weak references. It does not know the
+//! operations: the work of its threads is passed in from above as [`Rounds`].
 
 use super::activity::Activity;
 use super::agenda::Held;
@@ -24,20 +25,20 @@ use crate::timer::Timer;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What the threads of a client do, and what the end of its last hold does.
+/// The work of a client's threads, and what happens at the end of its last hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounds {
-    /// Of `dlock-retry`.
+    /// The work of `dlock-retry`.
     pub(crate) retry: Round<Core>,
-    /// Of `dlock-lease`.
+    /// The work of `dlock-lease`.
     pub(crate) renew: Round<Core>,
-    /// Of `dlock-listen`.
+    /// The work of `dlock-listen`.
     pub(crate) listen: Listen<Core>,
-    /// Ends the threads, and lets go of the store.
+    /// Ends the threads and closes the store.
     pub(crate) shut_down: fn(&Core),
 }
 
-/// See the module.
+/// The core of a client. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
@@ -45,25 +46,25 @@ pub(crate) struct Core {
     pub(crate) cleanup: Arc<Cleanup>,
     pub(super) unanswered: Arc<Unanswered>,
     id: ClientId,
-    /// The process that has the threads and the connection.
+    /// The process that has the threads and the connections.
     pid: u32,
     pub(super) this: Weak<Self>,
     pub(crate) keys: Arc<Table>,
     pub(super) waiting: Mutex<Schedule<Arc<Key>>>,
     pub(super) retry_thread: Worker,
-    /// When the answers to posted releases are to be taken in; zero when none is known to be missing.
+    /// When to collect the replies to posted releases; zero if none is known to be outstanding.
     pub(super) collect_at: AtomicU64,
     pub(super) held: Mutex<Held>,
     pub(super) lease_thread: Worker,
     pub(super) listener: Listener,
-    /// The program's own functions.
+    /// The callbacks of the program.
     pub(super) hooks: Hooks,
-    /// Whether messages may be sent, or somebody is about to find out.
+    /// Whether the right to send messages has been checked, or a thread is about to check it.
     pub(super) is_checked: AtomicBool,
-    /// The slowest round trip of late, in nanoseconds.
+    /// The slowest recent round trip, in nanoseconds.
     pub(super) trip: AtomicU64,
     pub(super) activity: Activity,
-    /// Whether the end has come; held while it comes, so that it comes once.
+    /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
     pub(super) rounds: Rounds,
 }
@@ -105,23 +106,24 @@ impl Core {
         self.id.as_str()
     }
 
-    /// Whether a locker is one of this client.
+    /// Returns whether a locker belongs to this client.
     pub(crate) fn is_ours(&self, locker: &str) -> bool {
         locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// A fresh locker for a tenure with these settings.
+    /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
         self.id.next_locker(self.hands_over() && !settings.linger().is_zero()).into()
     }
 
-    /// Whether this is a child of the process that made the client, with a copy of its memory. Costs a system call.
+    /// Returns whether this process is a forked child of the one that made the client, with a copy of its memory.
+    /// Costs a system call.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.pid
     }
 
-    /// Makes sure that this process may use the client: a child would talk on its parent's connection, and wait for threads
-    /// that it does not have.
+    /// Checks that this process may use the client. A forked child would use its parent's connection, and wait for
+    /// threads that it does not have.
     ///
     /// # Errors
     ///
@@ -130,7 +132,7 @@ impl Core {
         if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// What the program wants to be told of lost leases by.
+    /// Returns the program's callback for lost leases.
     pub(crate) fn on_lost(&self) -> Option<&LossHook> {
         self.hooks.on_lost.as_deref()
     }
@@ -140,7 +142,7 @@ impl Core {
         run(&*self.processor, request, limit)
     }
 
-    /// Sends many requests in one go; as many results, whatever the store returns.
+    /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.
     pub(crate) fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
         if requests.is_empty() {
             return Vec::new();
@@ -155,17 +157,18 @@ impl Core {
 
 /// The inbox.
 impl Core {
-    /// Whether waiters are handed the lock: by messages between processes, by one another within this one.
+    /// Returns whether waiters are handed the lock: by messages between processes, and by one another within this
+    /// process.
     pub(crate) fn hands_over(&self) -> bool {
         self.listener.is_enabled()
     }
 
-    /// Whether grants are heard.
+    /// Returns whether the client receives messages of grants.
     pub(crate) fn is_listening(&self) -> bool {
         self.listener.is_subscribed()
     }
 
-    /// Sees to it that grants will be heard; until then, and when that fails, waiting threads ask.
+    /// Starts the listener thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.
     pub(crate) fn listen(&self) {
         if self.listener.is_started() || self.is_forked() {
             return;
@@ -176,22 +179,22 @@ impl Core {
     }
 }
 
-/// Who is inside, and who holds.
+/// Which threads are inside `lock`, and which hold.
 impl Core {
     pub(crate) fn is_closed(&self) -> bool {
         self.activity.is_closed()
     }
 
-    /// Lets the calling thread in.
+    /// Counts the calling thread as inside `lock`.
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`] after the closing.
+    /// [`Error::ShutDown`] after the client is closed.
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
         self.activity.enter().map(|()| Inside(self))
     }
 
-    /// Counts out a hold when what this returns is dropped.
+    /// Returns a value that counts out a hold when it is dropped.
     pub(crate) fn leaving(&self) -> Leaving<'_> {
         Leaving(self)
     }
@@ -202,7 +205,7 @@ impl Core {
 pub(crate) struct Inside<'a>(&'a Core);
 
 impl Inside<'_> {
-    /// The thread leaves with a hold, which takes its place.
+    /// The thread leaves with a hold, which is counted in its place.
     pub(crate) fn begin_hold(self) {
         self.0.activity.begin_hold();
     }
@@ -214,7 +217,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// A hold that is about to be over, release and all.
+/// A hold that is counted out when this is dropped, after its release.
 #[must_use]
 pub(crate) struct Leaving<'a>(&'a Core);
 

@@ -1,4 +1,4 @@
-//! Giving back what a client has in the store: at once, or by the clean-up list.
+//! Giving back what a client has in the store: immediately, or through the clean-up list.
 
 use super::core::Core;
 use super::ticket::Ticket;
@@ -18,20 +18,20 @@ use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A release whose answer nobody waits for.
+/// A release whose reply nobody waits for.
 struct Posted {
     core: Weak<Core>,
-    // These outlive the client: its last moments are when the last answers are heard.
+    // These outlive the client, whose last replies arrive in its last moments.
     clock: Timer,
     cleanup: Arc<Cleanup>,
     on_lost: Option<Arc<LossHook>>,
     key: String,
-    /// For the end of the main thread.
+    /// Makes the end of the main thread wait for this release.
     ticket: Ticket,
 }
 
 impl Posted {
-    /// Sees to what came of it. Runs on whichever thread hears it, and must not block.
+    /// Handles the reply. Runs on whichever thread receives it, and must not block.
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
@@ -69,16 +69,16 @@ fn drop_elsewhere(core: Arc<Core>) {
 }
 
 impl Core {
-    /// Releases a tenure: three tries, then the clean-up list.
+    /// Releases a tenure. After three failed tries, leaves it to the clean-up list.
     ///
     /// # Errors
     ///
-    /// [`Error::LeaseLost`] when the key was not ours any more; else the last try's.
+    /// [`Error::LeaseLost`] if the key was no longer ours; otherwise the error of the last try.
     pub(crate) fn give_back(&self, key: &str, tenure: &Tenure) -> Result<(), Error> {
         self.release(key, tenure, false)
     }
 
-    /// Releases a tenure, also when a release of it may have been executed before.
+    /// Releases a tenure. `perhaps_done` says that an earlier release of it may have been executed.
     ///
     /// # Errors
     ///
@@ -88,10 +88,10 @@ impl Core {
             ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None, gap: tenure.gap };
         let mut failures = 0;
         loop {
-            // After the lease's end the key is gone by itself: there is nothing to wait for then.
+            // After the lease's end the key is gone by itself, and there is nothing left to wait for.
             let left = tenure.deadline().since(self.clock.now());
             match self.processor.release(&request, self.release_limit(left)) {
-                // After a try without an answer, "not ours" may be that try's own work.
+                // After a try without a reply, "not ours" may be the effect of that try.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
                 Err(error) => {
@@ -108,12 +108,12 @@ impl Core {
         }
     }
 
-    /// How long a try of a release may take whose lease has so much left.
+    /// Returns how long one try of a release may take if `left` of the lease remains.
     fn release_limit(&self, left: Duration) -> Duration {
         left.max(timing::SHORTEST_RELEASE).min(self.processor.command_limit())
     }
 
-    /// Releases a tenure without waiting for the answer: what comes of it is seen to when it is heard.
+    /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
         self.note_use();
         let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
@@ -133,8 +133,8 @@ impl Core {
         }
     }
 
-    /// What it means that the key of a tenure whose hold ended in time was not ours when the release came: it was lost,
-    /// unless its lease, which nobody renews after the hold, has just ended.
+    /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
+    /// nobody renews after the hold, has run out by now.
     pub(crate) fn not_ours(&self, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
         if self.clock.now() >= tenure.deadline() {
             return Ok(());
@@ -150,7 +150,7 @@ impl Core {
         self.wake_cleanup();
     }
 
-    /// Gives up a locker that was sent: by the clean-up list, at once.
+    /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
             if mutant!(ForgetsGivenUp) {
@@ -162,7 +162,7 @@ impl Core {
         }
     }
 
-    /// Releases a locker that was given a key and that nobody here wants.
+    /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
         self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
         self.wake_cleanup();

@@ -1,10 +1,11 @@
-//! The inbox: what a client does about a message, and about not having heard for a while.
+//! The inbox: what a client does about a message, and after a time in which it could not receive any.
 //!
-//! A message is a hint. It is compared with what the client knows of the locker that it names: a grant is taken up by the
-//! tenure that waits for it, kept for the question under way that it has overtaken, ignored by the tenure that has it
-//! already, and released when nobody here wants it. A tenure that is being released does not want it: the grant may be later than the
-//! release, so the release is repeated, but not before it is answered. Mostly the grant is that by which the tenure began, and a repetition that
-//! came first would take the key from under the release, whose answer then told of a loss.
+//! A message is a hint. It is compared with what the client knows of the locker that it names. A grant is taken up if
+//! a tenure waits for it, kept if it has overtaken the reply to a request in flight, ignored if the tenure has it
+//! already, and released if nobody here wants it. For a tenure that is being released, the grant may be later than
+//! the release, so the release is repeated, but only after it is answered. Usually that grant is the one with which
+//! the tenure began. A repetition that arrived first would then take the key away before the release, whose reply
+//! would report a loss.
 
 use crate::client::backoff::Backoff;
 use crate::client::core::Core;
@@ -20,13 +21,13 @@ use crate::timing;
 use std::sync::{Arc, Weak};
 
 impl Core {
-    /// Takes in a message.
+    /// Handles a message.
     pub(crate) fn hear(&self, message: &Message) {
         match message {
             Message::Granted { key, locker, grant } => {
                 let known = self.keys.known(key);
                 if !known.is_some_and(|key| self.hear_granted(&key, locker, *grant)) && self.is_ours(locker) {
-                    // Given up while the grant was on its way, or the grant of a time long gone.
+                    // The locker was given up while the grant was on its way, or the grant is long outdated.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
             }
@@ -38,8 +39,8 @@ impl Core {
         }
     }
 
-    /// Lets the retry thread ask for every waited-for key now, and holders take others to wait: the inbox is open again,
-    /// and what was said before is lost.
+    /// Makes every waited-for key due for the retry thread now, and makes holders assume that others wait. For when
+    /// the inbox is open again, because earlier messages are lost.
     pub(crate) fn retry_all_now(&self) {
         let now = self.clock.now();
         for key in self.keys.all() {
@@ -52,7 +53,7 @@ impl Core {
 }
 
 impl Core {
-    /// Takes in a grant that the inbox heard; `false` when the locker is none of this key's.
+    /// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
     pub(crate) fn hear_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
         let mut state = key.state();
         match &mut state.phase {
@@ -84,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Takes in that others wait for what this locker holds, or is about to.
+    /// Handles the message that others wait for what this locker holds or is about to hold.
     pub(crate) fn hear_contended(&self, key: &Arc<Key>, locker: &str) {
         let mut state = key.state();
         let now = self.clock.now();
@@ -102,7 +103,7 @@ impl Core {
     }
 }
 
-/// The work of the listener thread: subscribes, hears, and subscribes again.
+/// The work of the listener thread: subscribes, receives messages, and subscribes again when the inbox breaks.
 pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
     let mut failures = 0;
     loop {
@@ -113,12 +114,12 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
             Ok(mut inbox) if desk.attend(&*inbox) => {
                 failures = 0;
                 let subscribed = Subscribed::on(desk);
-                // What was granted or freed while nobody listened.
+                // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
                 drop(strong);
                 let broken = contain(|| hear(&mut *inbox, core));
                 drop(subscribed);
-                // Nobody would tell what lingers that others want it.
+                // Nobody would tell a lingering tenure that others want it.
                 if let Some(core) = core.upgrade() {
                     core.retry_all_now();
                 }
@@ -126,7 +127,8 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
                     Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed, because the client ends"),
                     Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
                     Ok(None) => {}
-                    // Of a store or of the log. What was not heard is asked for when it is subscribed again.
+                    // The panic came from a store or from the log. Missed grants are asked for once the client is
+                    // subscribed again.
                     Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
                 }
             }
@@ -147,7 +149,7 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
     }
 }
 
-/// Hears messages until the inbox breaks, or the client is gone.
+/// Receives messages until the inbox breaks or the client is gone.
 fn hear(inbox: &mut dyn Inbox, core: &Weak<Core>) -> Option<Error> {
     loop {
         match inbox.next(timing::LISTEN) {

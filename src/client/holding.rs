@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 impl Core {
-    /// Gives the hold to a thread. From `Asking`.
+    /// Gives the hold to a thread. The caller must have the turn, or the phase must be `Waiting`.
     pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, thread: u64) {
         let now = self.clock.now();
         tenure.begin(now);
@@ -29,12 +29,13 @@ impl Core {
         key.hold.begin(thread, token, deadline);
     }
 
-    /// Ends the hold of the calling thread; the tenure, and who watched the hold.
+    /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
+    /// there is no hold.
     pub(crate) fn end_hold(&self, key: &Key, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
         self.end_hold_in(key, &mut key.state(), phase)
     }
 
-    /// As [`end_hold`](Self::end_hold), with the mutex held.
+    /// Like [`end_hold`](Self::end_hold), with the mutex held.
     pub(crate) fn end_hold_in(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {

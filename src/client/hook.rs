@@ -1,4 +1,4 @@
-//! The program's own functions that are told of something. Each runs on a thread of its own: however slow it is, it delays no renewal, no
+//! The callbacks of the program. Each callback runs on its own thread: however slow it is, it delays no renewal, no
 //! unlock and no waiter.
 
 use crate::error::LeaseLoss;
@@ -9,19 +9,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many events may wait for a slow function. It is not told of what comes on top.
+/// How many events may wait for a slow callback. It is not told of any further ones.
 const ROOM: usize = 4096;
 
-/// What a function is told of.
+/// What a callback is told of.
 pub(crate) trait Event: Send + 'static {
-    /// The method of the builder that sets the function.
+    /// The method of the builder that sets the callback.
     const HOOK: &'static str;
     /// The thread that calls it.
     const THREAD: &'static str;
 
     fn key(&self) -> &str;
 
-    /// Logs an error, with the target of what the function is told of.
+    /// Logs an error with the log target of this kind of event.
     fn log_error(error: fmt::Arguments<'_>);
 }
 
@@ -38,17 +38,17 @@ impl Event for LeaseLoss {
     }
 }
 
-/// A thread that has waited for a lock for long, and waits on.
+/// A thread that has waited long for a lock, and still waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlowWait {
-    /// The key that it waits for.
+    /// The key that the thread waits for.
     pub key: String,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
     /// The name of the waiting thread, if it has one.
     pub thread: Option<String>,
-    /// What the lock is for, as its [config](crate::DLockConfig::with_reason) says.
+    /// What the lock is for, as set in its [config](crate::DLockConfig::with_reason).
     pub reason: Option<String>,
 }
 
@@ -67,26 +67,27 @@ impl Event for SlowWait {
 
 type Told<E> = dyn Fn(&E) + Send + Sync;
 
-/// A function and, from the first event on, the way to its thread. The thread ends after the client, when all is told;
-/// nobody waits for that.
+/// A callback and, from the first event on, the channel to its thread. The thread ends after the client does, once it
+/// has reported all events; nobody waits for that.
 pub(crate) struct Hook<E> {
     told: Arc<Told<E>>,
     line: Mutex<Option<Sender<E>>>,
 }
 
-/// Told of lost holds.
+/// The callback for lost holds.
 pub(crate) type LossHook = Hook<LeaseLoss>;
 
-/// The functions of one client.
+/// The callbacks of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
     pub(crate) on_lost: Option<Arc<LossHook>>,
-    /// And how long a wait has to be.
+    /// With how long a wait must last to be reported.
     pub(crate) on_slow_wait: Option<(Duration, Hook<SlowWait>)>,
 }
 
 impl Hooks {
-    /// Lets the threads end once they have told everything. There is nothing to lose any more, and nobody waits.
+    /// Lets the threads end once they have reported all events. No hold or wait is left to report, and nobody waits
+    /// for the threads.
     pub(crate) fn end(&self) {
         if let Some(hook) = &self.on_lost {
             hook.end();
@@ -102,7 +103,7 @@ impl<E: Event> Hook<E> {
         Self { told: Arc::new(told), line: Mutex::new(None) }
     }
 
-    /// Passes an event on. Does not wait for the function.
+    /// Queues an event. Does not wait for the callback.
     pub(crate) fn tell(&self, event: E) {
         let mut line = self.line.lock();
         let sender = match &*line {

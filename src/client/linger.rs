@@ -12,18 +12,18 @@ use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
 
-/// What a lingering tenure is to an arriving thread.
+/// What an arriving thread gets from a lingering tenure.
 pub(crate) enum Lingering {
-    /// There is none, or others want it.
+    /// No tenure lingers, or others want it.
     No,
     /// The calling thread has the next hold.
     Taken,
-    /// Its deadline has passed: it is to be released, and the turn to ask is the caller's.
+    /// Its deadline has passed. The caller must release it, and has the turn to ask.
     Over(Tenure),
 }
 
 impl Core {
-    /// Keeps the tenure for whoever comes next, if it may linger.
+    /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
     pub(super) fn linger(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         match &state.phase {
             Phase::Held(tenure) if tenure.may_linger(self.is_listening()) && !tenure.needs_numbers() => {}
@@ -36,7 +36,8 @@ impl Core {
         tenure.hold_ended();
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
-            // Not for each hold again: the retry thread looks when this linger would end, and then at what came since.
+            // Not again for each hold: the retry thread checks when this linger would end, and then considers any
+            // later one.
             self.retry_at(key, until);
         }
         state.phase = Phase::Lingering { tenure, until };
@@ -64,7 +65,7 @@ impl Core {
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
-            // Its end may come before the lease thread would look.
+            // The hold may reach its limit before the lease thread would check.
             self.keep(key, &tenure);
         }
         key.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
@@ -72,8 +73,9 @@ impl Core {
         Lingering::Taken
     }
 
-    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once`. It is to be released before
-    /// the turn is dropped. For a key that came out of the retry thread's book.
+    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must
+    /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
+    /// thread's schedule.
     pub(crate) fn end_linger(&self, key: &Arc<Key>, at_once: bool) -> Option<(Turn<'_>, Tenure)> {
         let mut state = key.state();
         let is_wanted = !state.queue.is_empty();
@@ -97,7 +99,7 @@ impl Core {
         Some((Turn::of(self, key), tenure))
     }
 
-    /// Ends a lingering tenure that was lost: nobody has to be told, and whoever waits asks.
+    /// Ends a lingering tenure that was lost. There is no holder to tell, and the first waiter asks the store.
     pub(crate) fn lose_lingering(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: &LossCause) {
         let left = self.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
         drop(state);

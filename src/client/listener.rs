@@ -1,8 +1,9 @@
-//! The listener: one thread a client that hears of grants, so that no waiter has to ask for what it was given.
+//! The listener: one thread per client that receives messages of grants, so that no waiter has to poll for what it
+//! was given.
 //!
-//! A message is a hint. Whatever gets lost, the retry thread finds out; so the listener may start late, break, and be
-//! switched off, and only latency and the order across processes change. While it is not subscribed, the client's threads wait outside
-//! the store's queue: a waiter that nobody hears would be dropped from it as dead.
+//! A message is a hint. The retry thread finds out whatever gets lost. So the listener may start late, break, or be
+//! switched off; that changes only latency and the order across processes. While it is not subscribed, the client's
+//! threads wait outside the store's queue: the store would drop a waiter that does not listen, as dead.
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -14,10 +15,10 @@ use crate::sync::{Condvar, Mutex};
 use crate::timer::{Registration, Sleeper, Timer};
 use std::sync::{Arc, Weak};
 
-/// What the thread does: it hears for its subject until it is told to end, or the subject is gone.
+/// The work of the thread: it listens for its subject until it is told to end or the subject is gone.
 pub(crate) type Listen<S> = fn(&Desk, &Weak<S>, &Timer);
 
-/// The listener thread of a client, started when a thread first has to wait.
+/// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
 #[derive(Debug)]
 pub(crate) struct Listener {
     enabled: bool,
@@ -61,26 +62,26 @@ impl Listener {
         }
     }
 
-    /// Whether the client listens at all.
+    /// Returns whether the client listens at all.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether grants are heard: then threads may wait in the store's queue.
+    /// Returns whether messages of grants are received. Threads may then wait in the store's queue.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.desk.subscribed.load(Ordering::Acquire)
     }
 
-    /// Whether there is nothing to start.
+    /// Returns whether there is nothing to start.
     pub(crate) fn is_started(&self) -> bool {
         !self.enabled || self.started.load(Ordering::Acquire)
     }
 
-    /// Starts the thread unless it was started before, or is switched off.
+    /// Starts the thread, unless it was started before or is switched off.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] when the operating system refuses a thread; waiting goes on without.
+    /// [`Error::Backend`] if the operating system refuses a thread. Waiting works without it.
     pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, listen: Listen<S>) -> Result<(), Error> {
         if !self.enabled || self.started.load(Ordering::Acquire) {
             return Ok(());
@@ -101,7 +102,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Ends the thread and waits for it; on that thread itself only tells it to end.
+    /// Ends the thread and waits for it. On that thread itself, only tells it to end.
     pub(crate) fn stop(&self) {
         let mut thread = self.thread.lock();
         {
@@ -121,7 +122,8 @@ impl Listener {
 }
 
 impl Desk {
-    /// Puts the inbox's breaker where the stopping thread finds it; `false` when it is stopped already.
+    /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the listener is
+    /// already stopped.
     pub(super) fn attend(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
         if !state.stop {
@@ -134,7 +136,7 @@ impl Desk {
         self.state.lock().stop
     }
 
-    /// Waits until the next try; `false` when stopped.
+    /// Waits until the next attempt. Returns `false` if stopped.
     pub(super) fn pause(&self, clock: &Timer, until: Moment) -> bool {
         let mut state = self.state.lock();
         state.breaker = None;
@@ -156,7 +158,7 @@ impl Sleeper for Desk {
     }
 }
 
-/// The time of a subscription; also a panic ends it.
+/// The duration of a subscription, which a panic ends, too.
 pub(super) struct Subscribed<'a>(&'a Desk);
 
 impl<'a> Subscribed<'a> {

@@ -1,4 +1,4 @@
-//! Lost tenures: how a loss is noticed, told, and asked for.
+//! Lost tenures: how a loss is noticed, announced and queried.
 
 use crate::client::announce::tell;
 use crate::client::core::Core;
@@ -12,7 +12,8 @@ use crate::timing;
 use std::sync::Arc;
 
 impl Core {
-    /// Notices that the deadline of a key's tenure has passed, for a thread that cannot wait for the lease thread to do so.
+    /// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
+    /// until the lease thread does so.
     pub(crate) fn notice_deadline(&self, key: &Arc<Key>) {
         let state = key.state();
         if let Phase::Held(tenure) = &state.phase
@@ -22,7 +23,7 @@ impl Core {
         }
     }
 
-    /// Marks the live tenure of a key lost, and tells everybody who wants to know.
+    /// Marks the live tenure of a key lost, and announces the loss.
     pub(super) fn notice_loss(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
         if matches!(state.phase, Phase::Lingering { .. }) {
             return self.lose_lingering(key, state, &cause);
@@ -39,12 +40,12 @@ impl Core {
         tell(self.on_lost(), &key.name, &lost, watchers);
     }
 
-    /// Ends the hold of a thread that has ended, and its tenure: not by a release, for nobody can say what that thread has
-    /// left half done. The lease runs out; until then this process waits like the others. `false` when it is not that
-    /// thread's any more.
+    /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what
+    /// that thread left half done: the lease runs out, and until then this process waits like the others. Returns
+    /// `false` if that thread no longer has the hold.
     pub(crate) fn end_orphan(&self, key: &Arc<Key>, owner: u64) -> bool {
         let mut state = key.state();
-        // It may unlock yet, in a destructor, and another thread have the hold.
+        // A destructor of that thread may still unlock, and another thread may have the hold by now.
         if !key.hold.is_owned_by(owner) || !crate::state::owner::has_ended(owner) {
             return false;
         }
@@ -62,7 +63,7 @@ impl Core {
         true
     }
 
-    /// The loss of the current hold, which the caller has seen marked.
+    /// Returns the loss of the current hold, which the caller has seen marked.
     pub(crate) fn loss_error(&self, key: &Key) -> Error {
         let loss = match &key.state().phase {
             Phase::Held(tenure) => tenure.loss_error(&key.name, self.clock.now()),
@@ -71,8 +72,8 @@ impl Core {
         loss.unwrap_or_else(|| Error::NotHeld { key: key.name.to_string() })
     }
 
-    /// Whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that comes in
-    /// later cannot make valid what was called invalid.
+    /// Returns whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that
+    /// arrives later cannot make valid what was reported invalid.
     pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
         if self.is_forked() {
             return false;
@@ -86,7 +87,7 @@ impl Core {
         key.hold.is_valid(token, self.clock.now())
     }
 
-    /// Why the hold with this token is not valid.
+    /// Returns why the hold with this token is not valid.
     pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
         if self.is_forked() {
             return Error::Forked;

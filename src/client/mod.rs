@@ -1,22 +1,22 @@
 //! One client at work: a store, a clock, an identity, the keys in use, and up to three threads.
 //!
-//! A client lives as long as a generator or a lock of it. When it is closed, its threads and its store go on until the
-//! last thread has left `lock` and the last hold has ended; see [`activity`].
+//! A client lives as long as a generator or a lock of it. After it is closed, its threads and its store go on until
+//! the last thread has left `lock` and the last hold has ended; see [`activity`].
 //!
-//! | file | holds, from the top down |
+//! | file | contents, from the top down |
 //! |---|---|
-//! | `mod.rs` | the client: owner of the core, which hands the threads their work |
-//! | `closing.rs` | its end |
+//! | `mod.rs` | the client: owns the core and gives the threads their work |
+//! | `closing.rs` | closing a client |
 //! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
-//! | `ask.rs`, `recall.rs` | the asking of a thread that has the turn |
+//! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
-//! | `loss.rs` | how a loss is noticed, and what a holder can ask |
+//! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
-//! | `give_back.rs`, `at_exit.rs` | releases, posted ones, and what the end of the main thread waits for |
-//! | `agenda.rs`, `core.rs` | what the threads have to do when; what every operation is given |
-//! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts, which know no core |
-//! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times, which know no lock |
+//! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
+//! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
+//! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
 pub(crate) mod activity;
@@ -56,11 +56,11 @@ use crate::store::processor::LockProcessor;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The work of a client's threads, and its end.
+/// The work of a client's threads, and the function that shuts it down.
 const ROUNDS: Rounds =
     Rounds { retry: retry::round, renew: renew::round, listen: hear::listen, shut_down: Core::shut_down };
 
-/// The owner of a core: handles share it. Dropped with the last one, it ends the client.
+/// The owner of a core, shared by the handles. When the last handle is dropped, so is this, and the client ends.
 #[derive(Debug)]
 pub(crate) struct Client {
     core: Arc<Core>,
@@ -95,7 +95,7 @@ impl Drop for Client {
 
 #[cfg(all(test, dlock_shuttle))]
 impl Client {
-    /// For the model, which looks whether the core ends with its handles.
+    /// Lets the model check that the core is dropped with its handles.
     pub(crate) fn downgrade(&self) -> std::sync::Weak<Core> {
         Arc::downgrade(&self.core)
     }

@@ -1,4 +1,4 @@
-//! How long a thread is willing to wait, and how another thread ends that.
+//! How long a thread is willing to wait, and how another thread can end the wait.
 
 use crate::clock::Moment;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Ends the waiting of threads in [`lock_cancellable`](crate::DistributedReentrantLock::lock_cancellable), as
 /// `Thread.interrupt` ends `lockInterruptibly` on the JVM.
 ///
-/// Cancelling is for good: a cancelled token stays cancelled, and its clones with it.
+/// Cancelling is permanent: a cancelled token stays cancelled, and so do its clones.
 ///
 /// ```
 /// use redis_dlock::{CancelToken, DLockGenerator, MemoryLockProcessor};
@@ -40,12 +40,12 @@ pub struct CancelToken(Arc<Cancel>);
 struct Cancel {
     cancelled: AtomicBool,
     parked: Arc<Sleepers>,
-    /// Who is told on a channel.
+    /// The channels that are told.
     watchers: Mutex<Vec<Sender<()>>>,
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -61,15 +61,17 @@ impl CancelToken {
         }
     }
 
-    /// A channel that receives one message when the token is cancelled, at once if it is cancelled already: for `select!`, beside
-    /// [`DLockGuard::lost`](crate::DLockGuard::lost). When the token and its clones are gone, the channel is disconnected without a
-    /// message. Each call makes a channel of its own, which lives as long as the token: call it once, outside a loop, and keep what it
-    /// returns. A second watcher needs a call of its own. Does not block.
+    /// Returns a channel that receives one message when the token is cancelled, or immediately if it is cancelled
+    /// already. Use it in a `select!`, beside [`DLockGuard::lost`](crate::DLockGuard::lost).
+    ///
+    /// When the token and its clones are dropped, the channel is disconnected without a message. Each call creates a
+    /// new channel, which lives as long as the token: call this once, outside a loop, and keep the result. A second
+    /// watcher needs a second call. Does not block.
     #[must_use]
     pub fn cancelled(&self) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
         let mut watchers = self.0.watchers.lock();
-        // Under the mutex: who cancels stores first and then looks for watchers.
+        // Check under the mutex: `cancel` stores the flag first and then looks for watchers.
         if self.is_cancelled() {
             let _ = sender.try_send(());
         } else {
@@ -78,30 +80,30 @@ impl CancelToken {
         receiver
     }
 
-    /// Whether it was cancelled.
+    /// Returns whether the token is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// What a thread is willing to wait for.
+/// How long a thread is willing to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience<'a> {
-    /// One attempt.
+    /// Makes one attempt and does not wait.
     OneAttempt,
-    /// Until a moment.
+    /// Waits until a moment.
     Until(Moment),
-    /// For ever.
+    /// Waits without a limit.
     Forever,
-    /// Until cancelled.
+    /// Waits until cancelled.
     UntilCancelled(&'a CancelToken),
-    /// Until a moment, or until cancelled before.
+    /// Waits until a moment, or until cancelled before.
     UntilOrCancelled(Moment, &'a CancelToken),
 }
 
 impl Patience<'static> {
-    /// Lets the token end the waiting, too; a single attempt does not wait.
+    /// Lets the token end the waiting, too. A single attempt stays as it is, because it does not wait.
     pub(crate) fn or_cancelled(self, cancel: &CancelToken) -> Patience<'_> {
         match self {
             Self::Until(moment) => Patience::UntilOrCancelled(moment, cancel),
@@ -134,13 +136,13 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Whether there is no time left to wait.
+    /// Returns whether no time is left to wait, or the wait is cancelled.
     pub(crate) fn is_over(self, now: Moment) -> bool {
         self.is_cancelled() || self.until().is_some_and(|until| now >= until)
     }
 
-    /// What a call returns whose patience ended: the failure that kept it from an answer, or nothing. Who was cancelled
-    /// wants no reason.
+    /// Returns the outcome of a call whose patience has ended: the failure that kept it from a reply, or nothing. A
+    /// cancelled caller gets no failure.
     pub(crate) fn outcome(self, failure: Option<Error>) -> Result<(), Error> {
         match failure {
             Some(error) if !self.is_cancelled() => Err(error),
@@ -148,19 +150,20 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// How long a single command may take.
+    /// Returns how long a single command may take.
     pub(crate) fn limit(self, now: Moment, command_limit: Duration) -> Duration {
         self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_COMMAND))
     }
 
-    /// Whether another question can be answered in the time that is left, where one that was sent at that moment has just been
-    /// answered: it may take half as long again. Never for a single attempt.
+    /// Returns whether another request can be answered in the time left, judging by one that was sent at `sent_at`
+    /// and has just been answered: the next one may take half as long again. Always `false` for a single attempt.
     pub(crate) fn has_time_for_another(self, now: Moment, sent_at: Moment) -> bool {
         let trip = now.since(sent_at);
         !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > trip + trip / 2)
     }
 
-    /// Has the thread woken by the token, if there is one. It looks whether it was cancelled after this.
+    /// Registers the thread to be woken by the token, if there is one. After this, the thread must check whether the
+    /// token is cancelled.
     pub(crate) fn register(self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
         let token = self.token()?;
         if mutant!(ParksUnregistered) {

@@ -1,4 +1,4 @@
-//! Asking the store for a key: the question, and what its answer means.
+//! Asking the store for a key: the request, and what its reply means.
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -11,31 +11,32 @@ use crate::sync::mutant;
 use crate::timer::Timer;
 use std::sync::Arc;
 
-/// One question: the first about a fresh locker (acquire), or a later one about an unsettled locker (poll).
+/// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
 #[derive(Debug)]
 pub(crate) struct Question {
     about: Unsettled,
     again: bool,
-    /// Whether the store may let the locker stand in its queue.
+    /// Whether the store may put the locker in its queue.
     pub(crate) wait: bool,
 }
 
-/// What came of a question.
+/// What came of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The key is ours.
     Acquired(Tenure),
-    /// Somebody holds it; ask again when the lease ends, or at the next turn. What is `unsettled` stands in the store's queue,
-    /// or may come to stand there where no answer has said so.
+    /// Somebody else holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands
+    /// in the store's queue, or may yet get there if no reply has said that it does.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
-    /// The store knows nothing of the locker: ask at once with a fresh one. What is `abandoned` may still be on its way to the store.
+    /// The store does not know the locker: ask again immediately with a fresh one. An `abandoned` locker may still be
+    /// on its way to the store.
     Gone { abandoned: Option<Unsettled> },
-    /// No answer, or a refusal.
+    /// There was no reply, or the store refused.
     Failed { error: Error, unsettled: Option<Unsettled> },
 }
 
 impl Question {
-    /// The first question about a locker; `wait` when the inbox will hear of a grant.
+    /// Creates the first request for a locker. Set `wait` if the inbox will receive a grant.
     pub(crate) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
         let about = Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER };
         Self { about, again: false, wait }
@@ -49,7 +50,7 @@ impl Question {
         &self.about.locker
     }
 
-    /// The question as the store understands it.
+    /// Returns the request to send to the store.
     pub(crate) fn request<'a>(&'a self, key: &'a str) -> Request<'a> {
         let (locker, lease) = (&*self.about.locker, self.about.settings.lease());
         if self.again {
@@ -59,8 +60,8 @@ impl Question {
         }
     }
 
-    /// What the result means. `sent_at` was read before the question was first written; `heard` is a grant that came
-    /// before the answer.
+    /// Interprets the result. `sent_at` was read before the request was first written; `heard` is a grant that
+    /// arrived before the reply.
     pub(crate) fn answer(
         mut self,
         result: Result<Outcome, Error>,
@@ -79,8 +80,8 @@ impl Question {
                 self.about.counts_from = if mutant!(CountsFromReply) { clock.now() } else { sent_at };
                 self.acquired(grant)
             }
-            // The grant stands whatever the answer says: "busy" was said before it, and after "gone" the lease, which counts
-            // from before the grant, is looked at before anybody is told.
+            // The grant holds whatever the reply says. "Busy" was said before the grant. After "gone", the lease,
+            // which counts from before the grant, is checked before anybody is told.
             (_, Some(grant)) => self.acquired(grant),
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;

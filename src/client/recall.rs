@@ -1,14 +1,14 @@
-//! How a single attempt gets a lock that only lingers: it stands in the store's queue for a moment, and its holder, who hears
-//! of that, gives the lock up.
+//! How a single attempt gets a lock that only lingers: it stands in the store's queue for a moment, and the holder,
+//! which is told of that, gives the lock up.
 //!
-//! The holder's locker says that it *may* linger (the `L` at its end), not that nobody is inside: so the moment is short, and
-//! every other busy key is answered at once.
+//! The holder's locker says that its tenure *may* linger (the `L` at its end), not that no thread is inside. So the
+//! moment is short, and an attempt on any other busy key returns immediately.
 
 use crate::clock::Moment;
 use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::time::Duration;
 
-/// The attempt.
+/// The time limit and the pauses of one such attempt.
 #[derive(Debug)]
 pub(crate) struct Recall {
     until: Moment,
@@ -17,7 +17,7 @@ pub(crate) struct Recall {
 }
 
 impl Recall {
-    /// Begins now, where a round trip takes so long.
+    /// Begins a recall now. `trip` is how long a round trip takes.
     pub(crate) fn begin(now: Moment, trip: Duration) -> Self {
         Self {
             until: now + RECALL.max(trip.saturating_mul(RECALL_TRIPS)),
@@ -26,7 +26,7 @@ impl Recall {
         }
     }
 
-    /// How long to wait before asking again; `None` when the time is over.
+    /// Returns how long to wait before the next request, or `None` if the time is over.
     pub(crate) fn pause(&mut self, now: Moment) -> Option<Duration> {
         self.tries = self.tries.checked_sub(1)?;
         let left = self.until.since(now);

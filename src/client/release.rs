@@ -1,10 +1,10 @@
-//! What becomes of a tenure when its hold ends: it is passed on in this process, kept for a while, or given back.
+//! What happens to a tenure when its hold ends: it is passed on in this process, kept for a while, or given back.
 //!
-//! | the last hold ends, and | then |
+//! | when the last hold ends | then |
 //! |---|---|
-//! | threads of this process wait; others do not, or only since a moment ago | the first of them has the next hold |
+//! | threads of this process wait, and no others do, or only since a moment ago | the first of these threads gets the next hold |
 //! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
-//! | else | it is released; with threads waiting here, this client stands at the end of the store's queue again |
+//! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
 
 use crate::client::core::Core;
 use crate::client::question::Answer;
@@ -20,8 +20,8 @@ use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
 
 impl Core {
-    /// Unlocks once, for the hold with this token, or for whichever the calling thread has; and `waits`, or not, for
-    /// the store's answer.
+    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has. `waits` says
+    /// whether to wait for the store's reply.
     pub(crate) fn unlock(&self, key: &Arc<Key>, token: Option<u64>, waits: bool) -> Result<(), Error> {
         let not_held = || Error::NotHeld { key: key.name.to_string() };
         if !key.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != key.hold.token()) {
@@ -38,8 +38,8 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps the tenure of the calling thread's hold, which ends: for the first thread that waits in this process, or for
-    /// the next one that comes. `false` when it has to be given back.
+    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
+    /// for the next one to arrive. Returns `false` if the tenure must be given back.
     pub(crate) fn keep_tenure(&self, key: &Arc<Key>) -> bool {
         let mut state = key.state();
         if self.needs_numbers(&state) && !self.is_forked() {
@@ -62,7 +62,8 @@ impl Core {
         if state.queue.is_empty() { self.linger(key, state, now) } else { self.pass_on(key, state, now) }
     }
 
-    /// Whether the tokens run out while the tenure may be kept: once in 1024 holds, and then in ten million.
+    /// Returns whether the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten
+    /// million.
     fn needs_numbers(&self, state: &State) -> bool {
         match &state.phase {
             Phase::Held(tenure) if tenure.needs_numbers() => {
@@ -72,7 +73,7 @@ impl Core {
         }
     }
 
-    /// Passes the hold on to the first waiting thread, unless others have to be let in.
+    /// Passes the hold on to the first waiting thread, unless other clients must be let in.
     fn pass_on(&self, key: &Key, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
         if !tenure.may_pass(now, self.is_listening()) || !tenure.tokens().advance() {
@@ -90,11 +91,12 @@ impl Core {
         true
     }
 
-    /// Ends the hold of the calling thread and its tenure: the key goes back to the store, and this client to the end of
-    /// the store's queue when threads of it wait. Unless it `waits`, or the answer is for those, the store's answer is heard later.
+    /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
+    /// wait, the client goes to the end of the store's queue. The call waits for the store's reply if `waits` is set
+    /// or threads of this client wait for it; otherwise the reply is handled later.
     pub(crate) fn end_tenure(&self, key: &Arc<Key>, waits: bool) -> Option<Result<(), Error>> {
         if let Err(forked) = self.check_process() {
-            // The parent's hold goes on; this copy of it is over.
+            // The parent's hold continues. Only this process's copy of it ends.
             self.end_hold(key, Phase::Idle)?;
             return Some(Err(forked));
         }
@@ -112,7 +114,8 @@ impl Core {
             drop(turn);
             return Some(Ok(()));
         }
-        // Without a next locker the first waiter gets its turn when all is said about this hold.
+        // Without a next locker the first waiter gets its turn only after everything about this hold has been
+        // announced.
         let (mut released, rest) = match next {
             Some(next) => (self.hand_over(key, turn, &tenure, next), None),
             None => (self.give_back(&key.name, &tenure), Some(turn)),
@@ -130,8 +133,8 @@ impl Core {
         Some(released)
     }
 
-    /// The locker by which this client goes to the end of the store's queue, when threads of it wait and it would hear of a
-    /// grant.
+    /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
+    /// would hear of a grant.
     pub(crate) fn next_in_line(&self, key: &Key) -> Option<Unsettled> {
         if !self.is_listening() || self.is_closed() || self.start_retry_thread().is_err() {
             return None;
@@ -143,7 +146,8 @@ impl Core {
         Some(Unsettled { locker, settings, answered: false, counts_from: self.clock.now() })
     }
 
-    /// Releases a tenure and stands in line again, in one command. `next` counts from before it is written.
+    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is
+    /// written.
     ///
     /// # Errors
     ///
@@ -173,7 +177,7 @@ impl Core {
                 next.answered = true;
                 (Ok(()), Answer::Busy { busy, unsettled: Some(next) })
             }
-            // The next locker is known to the store only if the tenure was ours.
+            // The store knows the next locker only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
                 drop(turn);
                 return self.not_ours(&key.name, tenure, other);
@@ -185,15 +189,15 @@ impl Core {
             (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
                 let answer = match heard {
                     Some(grant) => Answer::Acquired(next.granted(grant)),
-                    // What became of it a poll tells.
+                    // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
                 self.settle(key, turn, answer, sent_at);
-                // Repeated without a next locker it is safe, whatever became of it.
+                // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return self.release(&key.name, tenure, true);
             }
             (Err(_), _) => {
-                // Not executed.
+                // The command was not executed.
                 let released = self.give_back(&key.name, tenure);
                 drop(turn);
                 return released;

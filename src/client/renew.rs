@@ -1,9 +1,11 @@
-//! The lease-extension thread: renews what is held, looks whether it is still ours, and tells when it is not.
+//! The lease thread: extends the leases of held tenures, checks that the keys are still ours, and announces when one
+//! is not.
 //!
-//! One thread for all tenures of a client. A lease is extended at 75 % (`with_renew_at`); every lease/6 in between the
-//! key is probed. What is due goes to the store in one batch, earliest deadline first. An attempt may use a third of
-//! the time that the most urgent tenure has left, and the next one a third of the rest, so that three fit before the
-//! deadline; where round trips are long for a lease, it is extended earlier, and an attempt gets several of them.
+//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is
+//! probed every lease/6. Everything due goes to the store in one batch, earliest deadline first. An attempt may use a
+//! third of the time that the most urgent tenure has left, and the next attempt a third of what then remains, so that
+//! three fit before the deadline. If round trips are long for a lease, it is extended earlier, and an attempt may
+//! take several round trips.
 
 use crate::client::core::Core;
 use crate::clock::Moment;
@@ -17,7 +19,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to be done about one tenure.
+/// The work due for one tenure.
 #[derive(Debug)]
 struct Chore {
     key: Arc<Key>,
@@ -38,7 +40,7 @@ impl Chore {
     }
 }
 
-/// One round: extends and probes what is due.
+/// Runs one round: extends and probes what is due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     let mut chores: Vec<_> =
         core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now)).collect();
@@ -48,7 +50,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
         let limit = core.keep_limit(first.deadline, sent_at);
         let requests: Vec<_> = chores.iter().map(Chore::request).collect();
         let results = core.batch(&requests, limit);
-        // Also when there was no answer in time: it may have been too short a time.
+        // Note it even if no reply came in time: the limit may have been too short.
         core.note_trip(core.clock.now().since(sent_at));
         for (chore, result) in chores.iter().zip(results) {
             core.end_chore(&chore.key, &chore.locker, result, sent_at);
@@ -58,7 +60,8 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
 }
 
 impl Core {
-    /// Extends one tenure on the calling thread, now; with fresh numbers for its tokens if it needs some.
+    /// Extends one tenure on the calling thread, immediately. Also asks for fresh token numbers if `fresh_numbers` is
+    /// set.
     pub(crate) fn extend_now(&self, key: &Arc<Key>, locker: &str, fresh_numbers: bool, limit: Duration) {
         let lease = match key.state().live_tenure(locker) {
             Some(tenure) => tenure.lease(),
@@ -71,7 +74,7 @@ impl Core {
         self.end_chore(key, locker, result, sent_at);
     }
 
-    /// What a due key needs, if its tenure is still live.
+    /// Returns the work that a due key needs, if its tenure is live.
     fn begin_chore(&self, key: Arc<Key>, now: Moment) -> Option<Chore> {
         let owner = key.hold.owner();
         if owner::has_ended(owner) && self.end_orphan(&key, owner) {
@@ -93,19 +96,21 @@ impl Core {
         }
         let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
         let extend = now >= tenure.extend_at(self.trip());
-        // Whatever becomes of this round, the loss is not overlooked.
+        // Whatever happens in this round, the passing of the deadline is noticed.
         self.keep_until(&key, tenure, deadline);
         drop(state);
         Some(Chore { key, locker, lease, deadline, extend })
     }
 
-    /// Notes what came of an extension or a probe, unless the tenure has ended meanwhile: what is released is not lost.
+    /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
+    /// lost.
     fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
         let now = self.clock.now();
         let mut state = key.state();
         let Some(tenure) = state.live_tenure(locker) else { return };
         if let Some((cause, at)) = tenure.overdue(now) {
-            // Too late, even if it was extended: who looked in between was told that the hold is invalid, and that is final.
+            // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
+            // invalid, and that is final.
             return self.notice_loss(key, state, cause, at);
         }
         match result {

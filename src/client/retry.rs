@@ -1,9 +1,9 @@
-//! The retry thread: asks again for every key that threads of this client wait for, gives back what has lingered,
-//! works off the clean-up list, and hears what came of releases that nobody waited for.
+//! The retry thread: asks again for every key that threads of this client wait for, gives back tenures that have
+//! lingered, works through the clean-up list, and collects the replies to releases that nobody waited for.
 //!
-//! First after lease/10, then every lease/6, and when the holder's lease ends, whichever is first (the JVM's
-//! `RetryLockThread` has the same two figures). All that is due goes to the store in one batch. Messages only make this
-//! faster: it is what guarantees that a waiter gets on.
+//! It asks after lease/10 first, then every lease/6, and when the holder's lease ends, whichever is earlier (the
+//! JVM's `RetryLockThread` has the same two figures). Everything due goes to the store in one batch. Messages only
+//! make this faster: this thread is what guarantees that a waiter makes progress.
 
 use crate::client::cleanup::{Ending, Leftover};
 use crate::client::core::Core;
@@ -14,7 +14,7 @@ use crate::state::tenure::Tenure;
 use crate::store::processor::{Outcome, ReleaseRequest, Request};
 use std::time::Duration;
 
-/// One round: asks for the keys that are due, releases what has lingered, and the leftovers that are due.
+/// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.collect(now);
     let (mut turns, mut over) = (Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
         core.cleanup.put_back(leftover, &result, sent_at);
     }
     if core.is_closed() {
-        // The thread that closes the client waits for this one, and works off the clean-up list next.
+        // The thread that closes the client waits for this one, and works through the clean-up list next.
         for (turn, tenure) in unwanted {
             core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
         }

@@ -1,9 +1,9 @@
-//! What is due when: an ordered map from moments to keys, with at most one place for each.
+//! What is due when: an ordered map from moments to items, with at most one entry for each id.
 
 use crate::clock::Moment;
 use std::collections::{BTreeMap, HashMap};
 
-/// Items by the moment they are due, found again by their id.
+/// Items ordered by the moment when they are due, and indexed by their id.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, u64), T>,
@@ -15,7 +15,7 @@ impl<T> Schedule<T> {
         Self { due: BTreeMap::new(), places: HashMap::new() }
     }
 
-    /// Puts an item in, or moves it.
+    /// Adds an item, or moves it.
     pub(crate) fn put(&mut self, id: u64, at: Moment, item: T) {
         if let Some(old) = self.places.insert(id, at) {
             self.due.remove(&(old, id));
@@ -28,7 +28,7 @@ impl<T> Schedule<T> {
         self.due.remove(&(at, id))
     }
 
-    /// Takes out what is due, earliest first, but no more than `most`.
+    /// Removes and returns the items that are due, earliest first, but at most `most`.
     pub(crate) fn take_due(&mut self, now: Moment, most: usize) -> Vec<T> {
         let mut taken = Vec::new();
         while let Some(entry) = self.due.first_entry() {
@@ -42,7 +42,7 @@ impl<T> Schedule<T> {
         taken
     }
 
-    /// Makes everything due now at the latest.
+    /// Makes every item due now at the latest.
     pub(crate) fn hasten(&mut self, now: Moment) {
         let later = self.due.split_off(&(now, u64::MAX));
         for ((_, id), item) in later {
@@ -54,7 +54,7 @@ impl<T> Schedule<T> {
         self.due.len()
     }
 
-    /// When the next item is due; [`Moment::NEVER`] when there is none.
+    /// Returns when the next item is due, or [`Moment::NEVER`] if there is none.
     pub(crate) fn next(&self) -> Moment {
         self.due.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at)
     }

@@ -1,17 +1,17 @@
-//! How many posted releases have no answer: what the end of the main thread waits for.
+//! Counts the posted releases that are not answered: the end of the main thread waits for them.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// How many posted releases have no answer, in two halves: those of before the end of the main thread, and those that came
-/// since. The end waits for the former.
+/// The number of unanswered posted releases, in two halves: those posted before the end of the main thread, and those
+/// posted since. The end waits for the former.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
     half: AtomicUsize,
     counts: [AtomicUsize; 2],
 }
 
-/// One of them, until this is dropped.
+/// One unanswered release, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     of: Arc<Unanswered>,
@@ -25,7 +25,7 @@ impl Unanswered {
         Ticket { of: Arc::clone(self), half }
     }
 
-    /// Lets later ones be counted apart; the half that was used until now.
+    /// Counts later releases in the other half. Returns the half that was used until now.
     #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
     pub(super) fn turn_over(&self) -> &AtomicUsize {
         &self.counts[self.half.fetch_add(1, Ordering::SeqCst) % 2]

@@ -17,8 +17,8 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The right to leave `Asking` or `Releasing`. Dropped, it goes to the first waiter; so no way out, not even a panic of
-/// a store, leaves a key that nobody asks for.
+/// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code
+/// path, not even a panic of a store, leaves a key that waiters want and nobody asks for.
 #[derive(Debug)]
 pub(crate) struct Turn<'c> {
     core: &'c Core,
@@ -27,12 +27,12 @@ pub(crate) struct Turn<'c> {
 }
 
 impl<'c> Turn<'c> {
-    /// For the thread that has set the phase.
+    /// Creates the turn for the thread that has set the phase.
     pub(crate) fn of(core: &'c Core, key: &Arc<Key>) -> Self {
         Self { core, key: Arc::clone(key), mine: true }
     }
 
-    /// The turn has led to another phase.
+    /// Consumes the turn without passing it on: the phase has changed, or another `Turn` takes its place.
     pub(crate) fn end(mut self) {
         self.mine = false;
     }
@@ -42,7 +42,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.mine && !mutant!(DropsTurn) {
             let mut state = self.key.state();
-            // Heard of, and not taken up: nobody will.
+            // The inbox has already delivered this grant and no thread will claim it: release it.
             let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
             let again = state.release_ends();
             let next = state.pass_turn();
@@ -62,8 +62,8 @@ impl Turn<'_> {
         &self.key
     }
 
-    /// Ends the retry thread's turn, whose question was sent at `sent_at`. Returns a tenure that came after everybody had given up:
-    /// release it before this turn is dropped.
+    /// Ends the retry thread's turn, whose request was sent at `sent_at`. Returns a tenure that was granted after
+    /// every waiter had given up: release it before this turn is dropped.
     pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let (core, key) = (self.core, Arc::clone(&self.key));
         let mut state = key.state();
@@ -79,7 +79,7 @@ impl Turn<'_> {
                 drop(state);
                 waiter.parked.notify_one();
             }
-            // A refusal is for the first waiter: it asks for itself, and hears it itself.
+            // A refusal is for the first waiter, which asks again itself and gets the error as its own.
             answer if state.queue.is_empty() || answer.is_refusal(core) => {
                 drop(state);
                 core.abandon(&key.name, answer.into_unsettled());
@@ -96,7 +96,7 @@ impl Turn<'_> {
 }
 
 impl Core {
-    /// What the result of a question means. A locker that may still be on its way to the store is abandoned.
+    /// Interprets the result of a request. Abandons a locker that may still be on its way to the store.
     pub(crate) fn take_in(
         &self,
         key: &Key,
@@ -112,7 +112,7 @@ impl Core {
         answer
     }
 
-    /// The retry thread's turn: takes it if there is still somebody to ask for.
+    /// Takes the retry thread's turn if somebody still waits.
     pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn<'_>, Question)> {
         let mut state = key.state();
         let settings = Arc::clone(&state.queue.head()?.settings);
@@ -126,9 +126,9 @@ impl Core {
         Some((Turn::of(self, key), question))
     }
 
-    /// Settles in `Waiting` after an answer that is neither a success nor final, and tells the retry thread when to ask
-    /// again: at once where there is no place in the store's queue, if the first waiter `may_ask`. Returns what the log should
-    /// say, for when the mutex is released.
+    /// Enters `Waiting` after a reply that is neither a success nor final, and schedules the next request of the
+    /// retry thread: immediately if there is no place in the store's queue and the first waiter `may_ask`. Call
+    /// [`tell`](Settled::tell) on the returned value after the mutex is released.
     pub(super) fn wait_more(
         &self,
         key: &Arc<Key>,
@@ -142,16 +142,16 @@ impl Core {
         let mut warning = None;
         let (due, unsettled) = match answer {
             Answer::Busy { busy, unsettled } => {
-                // The store's queue lives by the lease with which the place in it was asked for: a thread with a longer one
-                // may have taken it over from one that gave up.
+                // A place in the store's queue expires by the lease with which it was asked for. A thread with a
+                // longer lease may have taken the place over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = timing::ask_pause(lease, state.asked);
                 let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.processor.tick()));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
-                // Outside the store's queue only because the inbox was not open yet (now it is), or because the store looked at
-                // nothing but the key.
+                // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
+                // is), or the store looked at the key only.
                 let late = unsettled.is_none() && self.is_listening() && may_ask;
                 let due = match late {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,
@@ -174,7 +174,7 @@ impl Core {
             && unsettled.locker == *locker
             && !mutant!(SettlesWithoutLook)
         {
-            // The grant came after the answer was read: whoever is first in the queue has it.
+            // The grant came after the reply was read: it goes to the first waiter.
             let tenure = unsettled.clone().granted(*grant);
             if let Some(waiter) = state.queue.pop() {
                 self.grant(key, state, tenure, waiter.thread);
@@ -187,11 +187,11 @@ impl Core {
     }
 }
 
-/// What is to be done after settling in `Waiting`, when the mutex is released.
+/// What to do after the mutex is released, when `Waiting` was entered.
 #[must_use]
 pub(super) struct Settled {
     warning: Option<String>,
-    /// Who is to be woken, because the lock came at the last moment.
+    /// The thread to wake, because the lock was granted at the last moment.
     granted: Option<Arc<Waiter>>,
 }
 
@@ -211,8 +211,8 @@ pub(crate) fn is_unknown(error: &Error) -> bool {
 }
 
 impl Answer {
-    /// Whether this is a failure that a blocking `lock()` does not wait out. Before the store's first answer that is
-    /// every failure: then the address or the password is more likely wrong than the server down.
+    /// Returns whether this is a failure that a blocking `lock()` does not wait out. Before the store's first reply
+    /// every failure is one: a wrong address or password is then more likely than a server that is down.
     pub(super) fn is_refusal(&self, core: &Core) -> bool {
         match self {
             Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),

@@ -1,4 +1,5 @@
-//! One named thread that works when something is due, sleeps otherwise, and ends when told or when its subject is gone.
+//! One named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
+//! gone.
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -10,10 +11,10 @@ use crate::timer::{Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
 
-/// Does what is due on a subject, and tells when there is something to do again.
+/// Does what is due on a subject. Returns when there is something to do again.
 pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
 
-/// A worker thread, started on first need.
+/// A worker thread, started when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Worker {
     name: &'static str,
@@ -59,11 +60,12 @@ impl Worker {
         }
     }
 
-    /// Starts the thread unless it was started before. It holds its subject weakly: no worker keeps its subject alive.
+    /// Starts the thread unless it was started before. It holds its subject weakly, so no worker keeps its subject
+    /// alive.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] when the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop).
+    /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop).
     pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, round: Round<S>) -> Result<(), Error> {
         if self.started.load(Ordering::Acquire) {
             return Ok(());
@@ -88,7 +90,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the thread was started, and not stopped since.
+    /// Returns whether the thread was started, and not stopped since.
     pub(crate) fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
     }
@@ -103,9 +105,10 @@ impl Worker {
         }
     }
 
-    /// Ends the thread and waits for it; on that thread itself only tells it to end, and leaves the waiting to others.
+    /// Ends the thread and waits for it. On that thread itself, only tells it to end, and leaves the waiting to
+    /// others.
     pub(crate) fn stop(&self) {
-        // First the thread's slot: whoever starts it right now is done, or will find it stopped.
+        // Lock the thread's slot first: a concurrent `start` has either finished or will find the worker stopped.
         let mut thread = self.thread.lock();
         self.started.store(false, Ordering::Release);
         self.bell.alarm.lock().stopped = true;
@@ -136,12 +139,13 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
             alarm.at = Moment::NEVER;
         }
         let Some(strong) = subject.upgrade() else { return };
-        // A panic of a store or of the log. Turns are passed on and held keys are back in the book, so work goes on.
+        // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
+        // continues.
         let next = contain(|| round(&strong, clock.now())).unwrap_or_else(|_| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             clock.now() + PAUSE_AFTER_PANIC
         });
-        // This may be the last handle: then the subject's drop runs here, and stops this worker from its own thread.
+        // This may be the last handle. The subject's drop then runs here, and stops this worker from its own thread.
         drop(strong);
         let mut alarm = bell.alarm.lock();
         alarm.at = if mutant!(OverhearsBell) { next } else { alarm.at.min(next) };
@@ -184,7 +188,7 @@ mod tests {
         let weak = Arc::downgrade(&probe);
         drop(probe);
         open.send(()).expect("the round waits");
-        // The worker drops the last handle, and with it itself, without joining itself.
+        // The worker drops the last handle, and so itself, without joining itself.
         assert!(seen.recv().is_err());
         assert!(weak.upgrade().is_none());
     }

@@ -1,32 +1,32 @@
 //! The hold of one thread: owner, count, token and validity, readable without a mutex.
 //!
-//! Reentry never leaves the thread (as in `java.util.concurrent.locks.ReentrantLock` and `parking_lot`'s reentrant
-//! mutex): a thread that finds its own number in `owner` is the only one that may change the count, and nobody else
-//! can become owner before it has left.
+//! Reentry stays within the thread (as in `java.util.concurrent.locks.ReentrantLock` and `parking_lot`'s reentrant
+//! mutex). Only a thread that finds its own number in `owner` may change the count, and no other thread can become
+//! the owner before it has left.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `owner` | who begins or ends a hold, under the key's mutex | everybody |
-//! | `count` | the owner; who begins a hold, before it publishes `owner` | the owner |
-//! | `token` | who begins a hold, before it publishes `owner` | everybody |
-//! | `lost` | who notices the loss, under the key's mutex; cleared when a hold begins | everybody |
-//! | `deadline` | who begins a hold or renews it, under the key's mutex | everybody |
+//! | `owner` | the thread that begins or ends a hold, under the key's mutex | all threads |
+//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner |
+//! | `token` | the thread that begins a hold, before it publishes `owner` | all threads |
+//! | `lost` | the thread that notices the loss, under the key's mutex; cleared when a hold begins | all threads |
+//! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
 
 use crate::clock::Moment;
 use crate::state::owner::NOBODY;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// As many holds of one thread as `java.util.concurrent` allows.
+/// The most holds of one thread, as in `java.util.concurrent`.
 const MAX_COUNT: u32 = i32::MAX as u32;
 
-/// What a reentrant call found.
+/// The outcome of a reentrant call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reentry {
-    /// The caller holds the lock once more.
+    /// The hold count was incremented.
     Entered,
-    /// The caller holds the lock, but its lease is lost: the count is as before.
+    /// The caller holds the lock, but its lease is lost. The count is unchanged.
     Lost,
-    /// The caller holds the lock as often as it can: the count is as before.
+    /// The count is at its limit, and unchanged.
     TooMany,
 }
 
@@ -50,7 +50,7 @@ impl Hold {
         }
     }
 
-    /// The owner's number; [`NOBODY`] without a hold.
+    /// Returns the owner's number, or [`NOBODY`] if there is no hold.
     pub(crate) fn owner(&self) -> u64 {
         self.owner.load(Ordering::Acquire)
     }
@@ -60,7 +60,7 @@ impl Hold {
         self.owner.load(Ordering::Acquire) == thread
     }
 
-    /// Holds once more, for the owner only.
+    /// Increments the hold count. Only the owner may call this.
     #[inline]
     pub(crate) fn reenter(&self) -> Reentry {
         if self.lost.load(Ordering::Acquire) {
@@ -74,7 +74,8 @@ impl Hold {
         Reentry::Entered
     }
 
-    /// Holds once less, for the owner only, unless this is the last time: then nothing changes and `false` is returned.
+    /// Decrements the hold count and returns `true`, unless this is the last hold: then returns `false` and changes
+    /// nothing. Only the owner may call this.
     #[inline]
     pub(crate) fn leave_inner(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
@@ -84,12 +85,12 @@ impl Hold {
         count > 1
     }
 
-    /// How often the owner holds; for the owner only.
+    /// Returns the hold count. Only the owner may call this.
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The token of the current, or of the last, hold.
+    /// Returns the token of the current hold, or else of the last one.
     #[inline]
     pub(crate) fn token(&self) -> u64 {
         self.token.load(Ordering::Acquire)
@@ -104,13 +105,13 @@ impl Hold {
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Whether the hold with this token is still on and certainly ours.
+    /// Returns whether the hold with this token has not ended and is certainly ours.
     pub(crate) fn is_valid(&self, token: u64, now: Moment) -> bool {
-        // The token is read last: had another hold begun in between, its token would differ from the one asked about.
+        // Read the token last: if another hold began in between, its token differs from the one asked about.
         now < self.deadline() && !self.is_lost() && !self.is_owned_by(NOBODY) && self.token() == token
     }
 
-    /// Begins a hold. Under the key's mutex.
+    /// Begins a hold. Call it with the key's mutex held.
     pub(crate) fn begin(&self, owner: u64, token: u64, deadline: Moment) {
         self.token.store(token, Ordering::Release);
         self.lost.store(false, Ordering::Release);
@@ -119,18 +120,18 @@ impl Hold {
         self.owner.store(owner, Ordering::Release);
     }
 
-    /// Ends a hold. Under the key's mutex.
+    /// Ends a hold. Call it with the key's mutex held.
     pub(crate) fn end(&self) {
         self.owner.store(NOBODY, Ordering::Release);
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// Moves the deadline. Under the key's mutex.
+    /// Moves the deadline. Call it with the key's mutex held.
     pub(crate) fn renew(&self, deadline: Moment) {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
     }
 
-    /// Marks the hold lost, for good. Under the key's mutex.
+    /// Marks the hold lost, permanently. Call it with the key's mutex held.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }

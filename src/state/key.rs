@@ -1,6 +1,6 @@
 //! One lock key in one client, as data: its hold, its state and its local queue. All handles of a key made by one generator share one `Key`.
 //!
-//! What is done with a key is in the room [`client`](crate::client): methods of its `Core`.
+//! The operations on a key are methods of `Core`, in the module [`client`](crate::client).
 
 use crate::state::hold::{Hold, Reentry};
 use crate::state::machine::{Phase, State};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Tells this key from others in the schedules.
+    /// Identifies this key in the schedules.
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) hold: Hold,
@@ -27,7 +27,7 @@ impl Key {
         Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), table }
     }
 
-    /// The state, with its mutex.
+    /// Locks the key's mutex and returns the state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -36,8 +36,9 @@ impl Key {
         self.state().queue.len()
     }
 
-    /// Holds once more, if the calling thread holds already and nothing is to be told to it: a few steps, of which the hot
-    /// loops of callers are made. `None`: [`lock`](Self::lock) sees to it.
+    /// Increments the hold count if the calling thread holds the lock, the hold is not lost and the count is below
+    /// its limit; returns the token. It takes only a few steps, because callers use it in hot loops. On `None`, call
+    /// [`Core::lock`](crate::client::core::Core::lock), which handles every other case.
     #[inline]
     pub(crate) fn lock_again(&self) -> Option<u64> {
         if !self.hold.is_owned_by(current_thread()) || self.hold.reenter() != Reentry::Entered {
@@ -46,8 +47,9 @@ impl Key {
         Some(self.hold.token())
     }
 
-    /// Holds once less, if this is the calling thread's hold with that token and neither its last nor lost. `false`:
-    /// [`unlock`](Self::unlock) sees to it.
+    /// Decrements the hold count if the calling thread owns the hold with this token, the hold is not lost and the
+    /// count stays above zero. On `false`, call [`Core::unlock`](crate::client::core::Core::unlock), which handles
+    /// every other case.
     #[inline]
     pub(crate) fn unlock_inner(&self, token: u64) -> bool {
         self.hold.is_owned_by(current_thread())
@@ -56,9 +58,9 @@ impl Key {
             && self.hold.leave_inner()
     }
 
-    /// Wakes a parked thread so that it looks at its patience, or at whether the client is closed, again.
+    /// Wakes a parked thread so that it checks again whether its patience is over or the client is closed.
     pub(crate) fn nudge(&self, waiter: &Waiter) {
-        // With the mutex: between its look and its parking, the thread would not hear this.
+        // Take the mutex first: a thread between its check and its parking would miss the notification.
         if !mutant!(NudgesWithoutMutex) {
             drop(self.state());
         }
@@ -72,7 +74,7 @@ impl Key {
         }
     }
 
-    /// A channel that tells the loss of the hold with this token.
+    /// Returns a channel that receives a message when the hold with this token is lost.
     pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
         let mut state = self.state();
@@ -99,7 +101,7 @@ impl Drop for Key {
     }
 }
 
-/// The keys of a client that are in use. A key lives as long as a handle of it, or a thread that is about it.
+/// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
 #[derive(Debug)]
 pub(crate) struct Table {
     keys: Mutex<HashMap<Arc<str>, Weak<Key>>>,
@@ -111,7 +113,7 @@ impl Table {
         Self { keys: Mutex::new(HashMap::new()), last: AtomicU64::new(0) }
     }
 
-    /// The key of that name, shared by all its handles.
+    /// Returns the key of that name, which all its handles share.
     pub(crate) fn key(self: &Arc<Self>, name: &Arc<str>) -> Arc<Key> {
         let mut keys = self.keys.lock();
         if let Some(key) = keys.get(&**name).and_then(Weak::upgrade) {
@@ -123,17 +125,17 @@ impl Table {
         key
     }
 
-    /// The key of that name, if it is in use.
+    /// Returns the key of that name if it is in use.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Key>> {
         self.keys.lock().get(name).and_then(Weak::upgrade)
     }
 
-    /// All keys in use.
+    /// Returns all keys in use.
     pub(crate) fn all(&self) -> Vec<Arc<Key>> {
         self.keys.lock().values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Forgets a key whose last handle went, unless a new one of the same name was made since.
+    /// Removes a key whose last handle is gone, unless a new key of the same name was made since.
     fn forget(&self, name: &str) {
         let mut keys = self.keys.lock();
         if keys.get(name).is_some_and(|key| key.strong_count() == 0) {

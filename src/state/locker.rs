@@ -1,16 +1,17 @@
-//! Locker strings: who holds a key, and for which tenure.
+//! Locker strings: they say who holds a key, and for which tenure.
 //!
-//! `{host}-{pid}-{random}-{n}`, with an `L` at the end when the tenure may linger: the part before the last `-` is the client
-//! id, `n` counts the client's tenures. A locker is never used twice, so a late or repeated command can only ever touch the
-//! tenure it was meant for.
+//! The format is `{host}-{pid}-{random}-{n}`, with an `L` at the end if the tenure may linger. The part before the
+//! last `-` is the client id; `n` counts the client's tenures. A locker is never used twice, so a late or repeated
+//! command can only touch the tenure that it was meant for.
 
 use crate::error::{BackendFailure, Error};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes drawn from the operating system for each client: 96 bits (containers share host names and pid 1).
+/// The random bytes drawn from the operating system for each client: 96 bits, because containers share host names and
+/// pid 1.
 const RANDOM_BYTES: usize = 12;
-/// The room for a count: `-`, the digits of any `u64`, `L`.
+/// The space for a count: `-`, the digits of any `u64`, `L`.
 const COUNT_ROOM: usize = 22;
 
 /// The identity of one client, and the source of its lockers.
@@ -30,7 +31,7 @@ impl ClientId {
         Self::of_host(&hostname::get().unwrap_or_default().to_string_lossy())
     }
 
-    /// Draws a new identity on a host of this name.
+    /// Draws a new identity for a host of this name.
     ///
     /// # Errors
     ///
@@ -48,12 +49,12 @@ impl ClientId {
         Ok(Self { text, tenures: AtomicU64::new(0) })
     }
 
-    /// The client id, the part of every locker before the last `-`.
+    /// Returns the client id, the part of every locker before the last `-`.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// A locker that was never returned before, for a tenure that may linger or not.
+    /// Returns a locker that was never returned before. `may_linger` says whether its tenure may linger.
     pub(crate) fn next_locker(&self, may_linger: bool) -> String {
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
@@ -64,7 +65,7 @@ impl ClientId {
     }
 }
 
-/// Whether a holder's locker says that its tenure may linger, and so be recalled.
+/// Returns whether a holder's locker says that its tenure may linger and can therefore be recalled.
 pub(crate) fn may_linger(locker: &str) -> bool {
     locker
         .rsplit_once('-')
@@ -72,7 +73,7 @@ pub(crate) fn may_linger(locker: &str) -> bool {
         .is_some_and(|count| !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// A host name as it may stand in a locker: no blanks, no control characters, not empty, not long.
+/// Returns a host name that can stand in a locker: no spaces, no control characters, not empty, not long.
 fn readable(host: &str) -> String {
     let safe: String = host
         .chars()

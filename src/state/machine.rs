@@ -20,25 +20,30 @@
 //! | phase | in the store | who may leave it | threads parked |
 //! |---|---|---|---|
 //! | `Idle` | nothing of ours | an arriving thread | none |
-//! | `Asking` | perhaps a question under way | the asker: the thread whose turn it is, or the retry thread | any |
-//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread when due; the listener, by a grant; the last waiter that gives up | at least one |
+//! | `Asking` | possibly a request in flight | the asker: the thread whose turn it is, or the retry thread | any |
+//! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread, when the key is due; the listener, on a grant; the last waiter, when it gives up | at least one |
 //! | `Held` | our locker, unless lost | the owner's last unlock | any |
-//! | `Lingering` | our locker | an arriving thread, unless others want the key; the retry thread, when it is over or others want the key; who notices its loss; who closes the client | those that arrived after others wanted the key |
-//! | `Releasing` | perhaps a release under way | who released | any |
+//! | `Lingering` | our locker | an arriving thread, unless others want the key while its lease runs; the retry thread, once the linger is over or others want the key; the thread that notices its loss; the thread that closes the client | threads that arrived after others wanted the key |
+//! | `Releasing` | possibly a release in flight | the releasing thread | any |
 //!
 //! Invariants, all under the key's mutex:
 //!
-//! 1. Exactly one thread may leave `Asking` and `Releasing`, and it does no I/O while it has the mutex. So no answer can be late: it finds the phase it left.
+//! 1. Only one thread may leave `Asking` or `Releasing`, and it does no I/O while it holds the mutex. No other thread
+//!    can change the phase meanwhile, so a reply is always handled in the phase that sent the request.
 //! 2. A thread owns the hold if and only if the phase is `Held`.
-//! 3. A thread is parked only while the phase is not `Idle`, or the client is closed and it is about to leave.
-//! 4. In `Waiting` and `Lingering` the retry thread has the key in its book; both change under the key's mutex, but that the
-//!    retry thread takes the key out first. In `Held` it has it only if the tenure says so (`watched`), and does nothing about it.
-//! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. Without a name, `Asking` is the asking of a thread that never
-//!    parked, or of the retry thread.
-//! 6. A locker is sent by one acquire. It ends on the clean-up list when it ends while the outcome of that acquire is unknown.
-//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out. One that is lost while it
-//!    lingers has no owner, and ends at once.
-//! 8. In `Lingering` there is a token for the next hold.
+//! 3. A thread is parked only while the phase is not `Idle`, or while the client is closed and the thread is about to
+//!    leave.
+//! 4. In `Waiting` and `Lingering` the key is in the retry thread's schedule. Phase and schedule change together
+//!    under the key's mutex, except that the retry thread takes a due key out of its schedule first. In `Held` the
+//!    key is in that schedule only if the tenure says so (`watched`), and the retry thread then only clears that
+//!    flag.
+//! 5. `turn` names a thread only in `Asking`; that thread is not in the queue. If `Asking` names no thread, the asker
+//!    is a thread that never parked, or the retry thread.
+//! 6. Each locker is sent by only one acquire. A locker that ends while the outcome of that acquire is unknown goes
+//!    on the clean-up list.
+//! 7. A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out. A tenure
+//!    that is lost while it lingers has no owner, and ends at once.
+//! 8. A tenure in `Lingering` has a token left for the next hold.
 
 use crate::clock::Moment;
 use crate::error::Error;
@@ -49,24 +54,26 @@ use crate::sync::mutant;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 
-/// What a question that may lead to the store's queue is about, and what was heard of it before its answer.
+/// The locker of a request that may put it in the store's queue, and what the inbox has heard of that locker before
+/// the reply.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) locker: Arc<str>,
     pub(crate) heard: Option<Grant>,
-    /// Whether others were heard to wait for it: the message of the grant, or the answer, was overtaken or lost.
+    /// Whether a message said that others wait for this locker's tenure. The message overtook the grant or the reply,
+    /// or those were lost.
     pub(crate) contended: bool,
 }
 
-/// A tenure that has ended, until its release is answered or sent.
+/// A tenure that has ended, kept until its release is answered, or is sent ahead of every later request.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) locker: Arc<str>,
-    /// Whether its grant was heard since: then the release is repeated.
+    /// Whether a message of its grant arrived since. If so, the release is repeated.
     pub(crate) heard: bool,
 }
 
-/// See the module's table.
+/// The phase of a key. See the table in the module's documentation.
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
@@ -82,17 +89,18 @@ pub(crate) enum Phase {
 pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) queue: Queue,
-    /// Why the last question had no answer; `None` when it had one.
+    /// The error of the last request if it was not answered; `None` if it was.
     pub(crate) failure: Option<Error>,
-    /// Questions since the key was last ours or nobody waited: the first wait is shorter than the others.
+    /// Busy replies since this client last had the key or last had no waiter. The first pause is shorter than the
+    /// others.
     pub(crate) asked: u32,
-    /// Failures in a row.
+    /// The number of consecutive failed requests.
     pub(crate) failures: u32,
-    /// When this client last asked to leave the key free for pollers.
+    /// When this client last asked the store to leave the key free for pollers.
     gap_at: Option<Moment>,
-    /// Who is told of the loss of the current hold.
+    /// The channels that are told of the loss of the current hold.
     pub(crate) watchers: Vec<Sender<()>>,
-    /// The locker of the tenure that was released last, answered or not.
+    /// The locker of the tenure that was released last, whether or not the release was answered.
     pub(crate) released: Option<Arc<str>>,
 }
 
@@ -110,7 +118,8 @@ impl State {
         }
     }
 
-    /// Gives the turn to the first waiter, who is to be woken, or rests when nobody waits. From `Asking` or `Releasing`.
+    /// Gives the turn to the first waiter and returns it, or returns to `Idle` if nobody waits. The caller must wake
+    /// the waiter. Call it in `Asking` or `Releasing`.
     #[must_use]
     pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
@@ -125,7 +134,7 @@ impl State {
         next
     }
 
-    /// Whether it is time to leave the key free for pollers, at the end of the tenure that is kept.
+    /// Returns whether the release of the held tenure must leave the key free for pollers if the hold ends now.
     pub(crate) fn gap_is_due(&self, now: Moment) -> bool {
         match &self.phase {
             Phase::Held(tenure) => self.gap(tenure, now).is_some(),
@@ -133,7 +142,7 @@ impl State {
         }
     }
 
-    /// Lets the release of a tenure that ends leave the key free for pollers, if it is time to.
+    /// Decides, when a tenure ends, whether its release leaves the key free for pollers.
     pub(crate) fn tenure_ends(&mut self, tenure: &mut Tenure, now: Moment) {
         tenure.gap = self.gap(tenure, now);
         if tenure.gap.is_some() {
@@ -145,8 +154,8 @@ impl State {
         tenure.gap(self.gap_at, !self.queue.is_empty(), now)
     }
 
-    /// Takes a waiter that gives up out of the queue. When it was the last one and only the retry thread would still
-    /// ask, returns to `Idle`; the second value then is the locker that must be cleaned up.
+    /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
+    /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
     pub(crate) fn give_up(&mut self, thread: u64) -> (bool, Option<Unsettled>) {
         self.queue.remove(thread);
         if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
@@ -159,12 +168,12 @@ impl State {
         }
     }
 
-    /// Whether it is this thread's turn to ask.
+    /// Returns whether it is this thread's turn to ask.
     pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
         matches!(self.phase, Phase::Asking { turn: Some(t), .. } if t == thread)
     }
 
-    /// Notes that a question is about this locker, of which the inbox may hear before the answer comes.
+    /// Notes the locker of a request, because the inbox may hear of it before the reply arrives.
     pub(crate) fn ask_about(&mut self, locker: &Arc<str>) {
         if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
             && about.as_ref().is_none_or(|about| about.locker != *locker)
@@ -173,13 +182,13 @@ impl State {
         }
     }
 
-    /// What the inbox has heard of the question that is under way. It stays there: more may be heard until the phase
-    /// changes.
+    /// Returns the grant that the inbox has heard for the request in flight. The grant is not taken out: more may be
+    /// heard until the phase changes.
     pub(crate) fn heard(&self) -> Option<Grant> {
         self.about().and_then(|about| about.heard)
     }
 
-    /// What the question under way is about.
+    /// Returns what the request in flight is about.
     pub(crate) fn about(&self) -> Option<&About> {
         match &self.phase {
             Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_ref(),
@@ -187,15 +196,15 @@ impl State {
         }
     }
 
-    /// Notes that the release that is under way is answered, or sent before whatever is sent from now on. Returns its locker if the
-    /// release is to be repeated.
+    /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if
+    /// the release must be repeated.
     #[must_use]
     pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
         let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
         ended.take().filter(|ended| ended.heard).map(|ended| ended.locker)
     }
 
-    /// The tenure that is kept, for a hold or for the next one.
+    /// Returns the tenure that is held or lingers.
     pub(crate) fn kept(&mut self) -> Option<&mut Tenure> {
         match &mut self.phase {
             Phase::Held(tenure) | Phase::Lingering { tenure, .. } => Some(tenure),
@@ -203,12 +212,12 @@ impl State {
         }
     }
 
-    /// The tenure with this locker, if it is kept and not lost.
+    /// Returns the tenure with this locker if it is held or lingers and is not lost.
     pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
         self.kept().filter(|tenure| !tenure.is_lost() && (&*tenure.locker == locker || mutant!(ExtendsAnyTenure)))
     }
 
-    /// Whether the tenure is kept for nobody while others want it.
+    /// Returns whether the tenure lingers while others want the key.
     pub(crate) fn is_recalled(&self) -> bool {
         matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended() && !mutant!(IgnoresRecall))
     }

@@ -1,4 +1,5 @@
-//! What a client knows of a key, as data: no store is asked here, no thread is started, and nothing is known of clients.
+//! What a client knows of a key, as data. This module sends no request, starts no thread, and knows nothing of
+//! clients.
 
 pub(crate) mod hold;
 pub(crate) mod key;

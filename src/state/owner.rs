@@ -1,33 +1,33 @@
-//! Threads as owners of holds: a number for each, and whether one has ended without unlocking.
+//! Threads as owners of holds: a number for each thread, and whether it has ended without unlocking.
 //!
-//! A thread counts its holds. When it ends while the count is not zero, it leaves its number with the *ended* ones, where the
-//! lease thread finds it before it extends the lease again. (A guard cannot be left behind but by
-//! [`mem::forget`](std::mem::forget); the pairs of [`UnguardedLock`](crate::UnguardedLock) can.) A hold that goes with its client
-//! is nobody's any more, and is counted out by whoever drops the client.
+//! Each thread counts its holds. A thread that ends while its count is not zero leaves its number in the table of
+//! *ended* threads, where the lease thread finds it before it next extends the lease. (A guard can be left behind
+//! only by [`mem::forget`](std::mem::forget); a pair of [`UnguardedLock`](crate::UnguardedLock) can simply lack its
+//! unlock.) When a client is dropped, its remaining holds are removed from their threads' counts.
 
 use crate::sync::thread_local;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-// Not those of the model: these only count, and outlive the model's executions.
+// Not the model's atomics: these only count, and outlive the model's executions.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The number of no thread.
+/// The number that no thread has.
 pub(crate) const NOBODY: u64 = 0;
 
-/// How many threads are among the ended ones: mostly none, and then nobody has to look.
+/// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
 static BOOKS: Mutex<Books> = Mutex::new(Books { ended: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Books {
-    /// The ended threads, with the number of their holds that are still there.
+    /// The ended threads, with the number of holds that they left.
     ended: BTreeMap<u64, usize>,
-    /// Threads that have not ended, with the number of their holds that went with their clients.
+    /// Threads that have not ended, with the number of their holds that were dropped with their clients.
     gone: BTreeMap<u64, usize>,
 }
 
-/// The holds of one thread; dropped when it ends.
+/// The holds of one thread. Dropped when the thread ends.
 struct Holds {
     thread: u64,
     count: Cell<usize>,
@@ -50,11 +50,12 @@ impl Drop for Holds {
     }
 }
 
-/// A number for the calling thread that no other thread of this process ever has. (`std::thread::ThreadId` costs
-/// fifteen times as much to read.)
+/// Returns the calling thread's number, which no other thread of this process ever has. (Reading
+/// `std::thread::ThreadId` takes fifteen times as long.)
 #[inline]
 pub(crate) fn current_thread() -> u64 {
-    // Nothing to drop, and nothing to run at first: it can be read until the very end of the thread, in one step.
+    // It needs neither a destructor nor lazy initialization, so it is readable until the very end of the thread, in
+    // one step.
     thread_local! {
         static NUMBER: Cell<u64> = const { Cell::new(NOBODY) };
     }
@@ -74,13 +75,13 @@ fn next_number() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// The calling thread has one more hold.
+/// Counts a hold of the calling thread.
 pub(crate) fn hold_begins() {
-    // At the very end of a thread nobody counts any more; its lease is extended for as long as it is not unlocked.
+    // At the very end of a thread the count is gone: the lease of such a hold is extended until it is unlocked.
     let _ = HOLDS.try_with(|holds| holds.count.set(holds.count.get() + 1));
 }
 
-/// The calling thread has one hold less.
+/// Counts a hold of the calling thread out.
 pub(crate) fn hold_ends() {
     let counted = HOLDS.try_with(|holds| holds.count.set(holds.count.get().saturating_sub(1)));
     if counted.is_err() {
@@ -88,17 +89,17 @@ pub(crate) fn hold_ends() {
     }
 }
 
-/// Whether a thread has ended with holds.
+/// Returns whether a thread has ended with holds.
 pub(crate) fn has_ended(thread: u64) -> bool {
     ANY.load(Ordering::Acquire) > 0 && BOOKS.lock().ended.contains_key(&thread)
 }
 
-/// A hold of an ended thread is out of the books.
+/// Counts a hold of an ended thread out.
 pub(crate) fn forget_hold(thread: u64) {
     BOOKS.lock().count_out(thread);
 }
 
-/// A hold has gone with its client, on whichever thread.
+/// Counts out a hold that was dropped with its client. Any thread may call this.
 pub(crate) fn hold_is_gone(thread: u64) {
     if thread == current_thread() {
         return hold_ends();
@@ -110,7 +111,7 @@ pub(crate) fn hold_is_gone(thread: u64) {
 }
 
 impl Books {
-    /// One hold less of an ended thread; `false` when it has not ended.
+    /// Counts out one hold of an ended thread. Returns `false` if the thread has not ended.
     fn count_out(&mut self, thread: u64) -> bool {
         let Some(count) = self.ended.get_mut(&thread) else { return false };
         *count -= 1;
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_hold_that_goes_with_its_client_is_nobodys() {
-        // While its thread lives: on that thread, on another; and when it has ended.
+        // Covers a living thread, on that thread and on another one, and an ended thread.
         let alone = thread::spawn(|| {
             generator().generate("OWNER", "x").expect("a lock").unguarded().lock().expect("held");
             current_thread()
@@ -193,7 +194,7 @@ mod tests {
                 drop(generator);
                 thread
             } else {
-                // It waits for this without the lock.
+                // The thread waits for this after it has dropped its handle.
                 let _ = tell.send(());
                 drop(generator);
                 holder.join().expect("thread")

@@ -1,7 +1,7 @@
 //! The local FIFO: threads of this client that wait for one key, in order of arrival.
 //!
-//! Only the client as a whole asks Redis for the key; its threads stand here, parked, and one of them at a time is
-//! given the hold, or the turn to ask. Everything here happens under the key's mutex.
+//! Only the client as a whole asks Redis for the key. Its threads wait parked in this queue, and one of them at a
+//! time is given the hold or the turn to ask. All of this happens under the key's mutex.
 
 use crate::config::DLockConfig;
 use crate::sync::Condvar;
@@ -11,11 +11,12 @@ use std::sync::Arc;
 /// One parked thread.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The thread, by [`current_thread`](crate::state::owner::current_thread): a thread waits in one place at a time.
+    /// The thread's number, from [`current_thread`](crate::state::owner::current_thread). A thread waits in only one
+    /// place at a time.
     pub(crate) thread: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,
-    /// What it is parked on, with the key's mutex.
+    /// The condition variable that it is parked on, with the key's mutex.
     pub(crate) parked: Condvar,
 }
 
@@ -38,12 +39,12 @@ impl Queue {
         self.0.is_empty()
     }
 
-    /// Stands a newcomer at the end.
+    /// Adds a newcomer at the end.
     pub(crate) fn push(&mut self, waiter: Arc<Waiter>) {
         self.0.push_back(waiter);
     }
 
-    /// Stands a thread that had its turn and did not get the lock where it came from: at the head.
+    /// Puts a thread that had its turn and did not get the lock back to where it came from, the head.
     pub(crate) fn push_back_to_head(&mut self, waiter: Arc<Waiter>) {
         self.0.push_front(waiter);
     }
@@ -56,7 +57,7 @@ impl Queue {
         self.0.pop_front()
     }
 
-    /// Takes a thread that gives up out of the queue.
+    /// Removes a thread that gives up. Returns whether it was in the queue.
     pub(crate) fn remove(&mut self, thread: u64) -> bool {
         match self.0.iter().position(|waiter| waiter.thread == thread) {
             Some(place) => self.0.remove(place).is_some(),

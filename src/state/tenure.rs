@@ -1,4 +1,4 @@
-//! One tenure: its lease, its deadline, its tokens, and when others have to be let in.
+//! One tenure: its lease, its deadline, its tokens, and when other clients must be let in.
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -16,31 +16,31 @@ pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
     tokens: Tokens,
-    /// How many others waited when the store gave the tenure out.
+    /// How many others waited when the store granted the tenure.
     waiting: u64,
-    /// Since when it is known that other clients wait, and how often the hold was passed on here since.
+    /// When other clients were first known to wait, and how often the hold was passed on in this process since.
     contended: Option<(Moment, u32)>,
-    /// When that was last heard: an answer that is older knows less.
+    /// When contention was last reported. Replies to requests sent before this are stale.
     heard_at: Moment,
-    /// Read before the command that last set or renewed the lease was first written.
+    /// The time read before the command that last set or renewed the lease was first written.
     renewed_at: Moment,
-    /// When the store was last known to carry our locker.
+    /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
-    /// When the current hold has lasted for as long as it may.
+    /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
-    /// Whether a thread was told of this hold: until then its loss is no news to anybody.
+    /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) told: bool,
-    /// Whether a hold followed on another, by passing or lingering.
+    /// Whether a hold followed another one, by passing on or lingering.
     pub(crate) kept_on: bool,
-    /// Whether its release is to leave the key free for pollers.
+    /// Whether its release must leave the key free for pollers.
     pub(crate) gap: Option<Gap>,
-    /// Whether the retry thread has the key in its book, to see the end of a linger.
+    /// Whether the retry thread has the key in its schedule, to notice the end of a linger.
     pub(crate) watched: bool,
     loss: Option<(LossCause, Moment)>,
 }
 
 impl Tenure {
-    /// A tenure whose lease counts from `counts_from`.
+    /// Creates a tenure whose lease counts from `counts_from`.
     pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, grant: Grant, counts_from: Moment) -> Self {
         Self {
             locker,
@@ -64,27 +64,27 @@ impl Tenure {
         self.settings.lease()
     }
 
-    /// The client has heard of the tenure: what is known of others counts from now.
+    /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.others_wait(self.waiting, now);
     }
 
-    /// A hold begins.
+    /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
     }
 
-    /// The hold has ended, the tenure is kept.
+    /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
     }
 
-    /// Until when the current hold is certainly valid if nothing is done.
+    /// Returns the moment until which the current hold is certainly valid if nothing is done.
     pub(crate) fn valid_until(&self) -> Moment {
         self.deadline().min(self.hold_ends)
     }
 
-    /// What by now has ended the hold without anybody's doing, and when.
+    /// Returns why and when the hold has ended by itself, if it has by now.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
         let over = if self.hold_ends < self.deadline() {
             (LossCause::HeldTooLong, self.hold_ends)
@@ -94,22 +94,22 @@ impl Tenure {
         (now >= over.1).then_some(over)
     }
 
-    /// The token of this tenure's current hold.
+    /// Returns the token of this tenure's current hold.
     pub(crate) fn token(&self) -> u64 {
         self.tokens.current()
     }
 
-    /// The tokens of this tenure's holds.
+    /// Returns the tokens of this tenure's holds.
     pub(crate) fn tokens(&mut self) -> &mut Tokens {
         &mut self.tokens
     }
 
-    /// Whether the current hold has the last token.
+    /// Returns whether the current hold has the last token.
     pub(crate) fn needs_numbers(&self) -> bool {
         self.tokens.is_last()
     }
 
-    /// Notes how many other tenures wait, as an answer of the store or a message says.
+    /// Notes how many other tenures wait, as a reply of the store or a message says.
     pub(crate) fn others_wait(&mut self, waiting: u64, now: Moment) {
         if waiting == 0 {
             self.contended = None;
@@ -119,15 +119,17 @@ impl Tenure {
         }
     }
 
-    /// Takes in how many wait, as an extension says that was sent then: "nobody" is older than a message heard since.
+    /// Notes how many others wait, as the reply to an extension sent at `sent_at` says. "Nobody" is ignored if a
+    /// message reported contention since.
     pub(crate) fn others_waited(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
         if waiting > 0 || self.contended.is_none() || self.heard_at < sent_at {
             self.others_wait(waiting, now);
         }
     }
 
-    /// The gap for pollers that its release is to ask for, where the time for one has come since the last one that is known of
-    /// here; the store knows of all. Not when the key was ours for one hold alone that nobody else waited for: then pollers find it free anyway.
+    /// Returns the gap for pollers that the release of this tenure must ask for, if one is due since the last one
+    /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
+    /// that nobody else waited for, because pollers then find it free anyway.
     pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
@@ -135,18 +137,19 @@ impl Tenure {
         due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })
     }
 
-    /// Whether others are known to wait.
+    /// Returns whether others are known to wait.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended.is_some()
     }
 
-    /// Whether the tenure is kept when nobody of this process wants it. Without an inbox nobody would tell that others do.
+    /// Returns whether the tenure is kept when nobody in this process wants it. Without an inbox, nobody would tell
+    /// this client that others do.
     pub(crate) fn may_linger(&self, listening: bool) -> bool {
         !self.settings.linger().is_zero() && listening && !self.is_contended()
     }
 
-    /// Whether the hold may be passed on to a thread of this process, and counts that it is. Without an inbox nobody would
-    /// tell that others wait: then they are taken to.
+    /// Returns whether the hold may be passed on to a thread of this process, and counts the pass. Without an inbox
+    /// nobody would tell this client that others wait, so it assumes that they do.
     pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
         if !listening {
             self.others_wait(1, now);
@@ -162,25 +165,26 @@ impl Tenure {
         }
     }
 
-    /// The moment until which the tenure is certainly ours.
+    /// Returns the moment until which the tenure is certainly ours.
     pub(crate) fn deadline(&self) -> Moment {
         self.renewed_at + (self.lease() - timing::margin(self.lease()))
     }
 
-    /// Whether less than half the lease is left, so that it must be extended before anybody is told of the hold.
+    /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
+    /// the hold.
     pub(crate) fn is_worn(&self, now: Moment) -> bool {
         now + timing::least_left(self.lease()) > self.deadline()
     }
 
-    /// When the lease is to be extended: at its part, but earlier when several round trips of this length would not
-    /// fit before the deadline any more.
+    /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
+    /// this length would not fit before the deadline.
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
         let by_part = self.renewed_at + self.settings.renew_after();
         let by_trips = self.deadline().before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
         by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.lease())))
     }
 
-    /// When the lease thread has to look at this tenure next.
+    /// Returns when the lease thread must look at this tenure next.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe =
             if self.settings.probe() { self.checked_at + timing::probe_pause(self.lease()) } else { Moment::NEVER };
@@ -196,7 +200,7 @@ impl Tenure {
         self.checked_at = self.checked_at.max(sent_at);
     }
 
-    /// Why and when the tenure was lost.
+    /// Returns why and when the tenure was lost.
     pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
         self.loss.as_ref()
     }
@@ -205,12 +209,12 @@ impl Tenure {
         self.loss.is_some()
     }
 
-    /// The loss as an error, if there is one.
+    /// Returns the loss as an error, if there is one.
     pub(crate) fn loss_error(&self, key: &str, now: Moment) -> Option<Error> {
         self.loss_of(key, now).map(|loss| Error::LeaseLost(Box::new(loss)))
     }
 
-    /// The loss in full, if there is one.
+    /// Returns the full description of the loss, if there is one.
     pub(crate) fn loss_of(&self, key: &str, now: Moment) -> Option<LeaseLoss> {
         self.loss.as_ref().map(|(cause, at)| LeaseLoss {
             key: key.to_owned(),
@@ -220,7 +224,7 @@ impl Tenure {
         })
     }
 
-    /// Marks the tenure lost; the first cause stays.
+    /// Marks the tenure lost and returns `true`. If it is lost already, keeps the first cause and returns `false`.
     pub(crate) fn lose(&mut self, cause: LossCause, at: Moment) -> bool {
         let first = self.loss.is_none();
         if first {
@@ -230,20 +234,20 @@ impl Tenure {
     }
 }
 
-/// A locker that was sent and is not over: it stands in the store's queue, or nobody knows what became of it.
+/// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
-    /// Whether the command that brought it to the store was answered: if not, it may still be on its way.
+    /// Whether the command that brought it to the store was answered. If not, the command may still be on its way.
     pub(crate) answered: bool,
-    /// From when a lease that it is granted counts: the sending of the last answered question that found it waiting,
-    /// before any answer the first sending. The grant can only be later.
+    /// When a lease that this locker is granted begins to count: when the last answered request that found it waiting
+    /// was sent, or, before any reply, when the first request was sent. The grant can only come later.
     pub(crate) counts_from: Moment,
 }
 
 impl Unsettled {
-    /// The tenure that it becomes when it is given the key.
+    /// Returns the tenure that the locker gets when the key is granted to it.
     pub(crate) fn granted(self, grant: Grant) -> Tenure {
         Tenure::new(self.locker, self.settings, grant, self.counts_from)
     }

@@ -1,19 +1,19 @@
 //! The fencing tokens of one tenure: fence number × 1024 + pass.
 //!
-//! The number comes from the store, with the tenure; the pass counts the holds that followed one another inside the
-//! process. When the passes run out, the store gives a range of numbers that nobody else was or will be given.
+//! The store gives out the number with the tenure; the pass counts the successive holds within the process. When the
+//! passes run out, the store gives a range of numbers that nobody else was or will be given.
 
 use std::ops::{Range, RangeInclusive};
 
 /// Tokens per fence number.
 const PASSES: u64 = 1024;
 
-/// The current token, and those to come.
+/// The current token, and those that follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     number: u64,
     pass: u64,
-    /// Numbers not used yet, all above `number`.
+    /// Unused numbers, all above `number`.
     spare: Range<u64>,
 }
 
@@ -22,12 +22,12 @@ impl Tokens {
         Self { number, pass: 0, spare: 0..0 }
     }
 
-    /// The token of the current hold.
+    /// Returns the token of the current hold.
     pub(crate) fn current(&self) -> u64 {
         self.number.saturating_mul(PASSES).saturating_add(self.pass)
     }
 
-    /// Moves on to the next hold's token; `false` when there is none.
+    /// Moves on to the next hold's token. Returns `false` if there is none.
     pub(crate) fn advance(&mut self) -> bool {
         if self.pass + 1 < PASSES {
             self.pass += 1;
@@ -42,12 +42,12 @@ impl Tokens {
         }
     }
 
-    /// Whether the current token is the last one.
+    /// Returns whether the current token is the last one.
     pub(crate) fn is_last(&self) -> bool {
         self.pass + 1 >= PASSES && self.spare.is_empty()
     }
 
-    /// Takes in numbers from the store; those not above the current one are dropped.
+    /// Replaces the unused numbers by numbers from the store, without those that are not above the current one.
     pub(crate) fn refill(&mut self, numbers: RangeInclusive<u64>) {
         self.spare = *numbers.start().max(&(self.number + 1))..numbers.end().saturating_add(1);
     }
