@@ -1,6 +1,6 @@
 //! How often, how long and how many: the rules of a client about time, with their reasons.
 //!
-//! The settings of a lock are in `config`, the end of a program is in `client::ending`, and what a connection waits for is with the
+//! The settings of a lock are in `config`, the end of a program is in `client::at_exit`, and what a connection waits for is with the
 //! transport of its store.
 //!
 //! | rule | of |
