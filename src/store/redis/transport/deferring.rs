@@ -6,7 +6,7 @@
 //! The poster's program may rely on the write, so two rules keep late writes rare:
 //!
 //! * *Any caller helps.* Where sixty threads share a core, the caller that is about to write may wait while fifty others run. So every
-//!   caller first checks whether a call was left for 100 µs, on any connection, and writes it.
+//!   caller first checks, on all connections, whether a call was left for 100 µs, and if so writes it.
 //! * *Late writes are rationed.* For each call that is left, the time from the poster's return to the write is measured. Over time at most
 //!   one post of [`POSTS`] is later than [`LATE`]: each post in time adds 1 to a budget, each late one takes [`POSTS`] from it, and a call
 //!   is left only while the budget pays for a late one. Where writes come late, as on a core on which a process computes, nearly all
@@ -23,8 +23,8 @@ pub(super) const LATE: Duration = Duration::from_micros(200);
 #[cfg(not(all(test, dlock_shuttle)))]
 const LEFT_LONG: Duration = Duration::from_micros(100);
 
-/// The limit on posted calls in a connection's queue, the poster's own included, up to which a poster may leave its call. If the writer is
-/// kept off its core, no more calls than these are late.
+/// A poster may leave its call only while at most this many posted calls, its own included, are queued on its connection. If the writer
+/// is kept off its core, no more calls than these are late.
 pub(super) const MOST_LEFT: usize = 16;
 
 /// One post in this many may be written late.

@@ -63,7 +63,7 @@ impl GivingWay {
         }
     }
 
-    /// Yields to other threads. Returns when the yield ended, or `None` if nobody may yield now or the yield returned late.
+    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
     pub(super) fn give_way(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.rests(before) {
             return None;

@@ -14,9 +14,9 @@
 //! 2. If callers that were answered together have not all called again, the writer first yields once (`giving_way`), so that one write
 //!    carries the commands of all. The last of these callers takes the role over and writes in its place.
 //! 3. The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the queue is
-//!    empty, its time ends, or its own answer is there and a waiting caller can succeed it.
-//! 4. A caller that waits for its answer looks for it a few times and yields in between, then becomes the reader if there is none, and
-//!    else sleeps. The reader delivers all replies, in order, until its own answer is there; then it appoints a successor.
+//!    empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
+//! 4. A caller that waits for its answer first looks for it a few times and yields in between. Then it becomes the reader if there is
+//!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it appoints a successor.
 //!
 //! Invariants
 //! 1. No thread blocks on I/O while it holds the state's mutex. The writer owns the outbound half and the reader the inbound half, so
@@ -25,9 +25,9 @@
 //!    its replies are dropped, so the next ones still reach their callers.
 //! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and never used again. Every call written to
 //!    it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the next connection.
-//! 4. While a call that somebody attends to is queued, there is a writer, an appointed one, or a thread that connects and then writes.
-//!    While a caller waits for a reply, there is a reader, an appointed one, or a caller that looks and comes again. This holds because
-//!    a caller that gives up a role for good, or leaves with a duty not done, appoints a successor.
+//! 4. While a call that somebody attends to is queued, there is a writer, a caller appointed to write, or a thread that connects and then
+//!    writes. While a caller waits for a reply, there is a reader, a caller appointed to read, or one that looks and comes again. This
+//!    holds because a caller that gives up a role for good, or leaves with a duty not done, appoints a successor.
 //! 5. The reader's successor is the caller whose reply comes last, so the role changes once per round trip, unless a caller that is
 //!    awake takes it first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
 //! 6. A writer that gives way, or is appointed and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
@@ -110,14 +110,14 @@ pub(crate) struct Lane<L: Line> {
     deposed: AtomicU64,
 }
 
-/// How a caller may get the role of writer.
+/// How a caller may become the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     /// Takes the role if it is free, or from a writer that gives way once no more callers are expected. Others may call first.
     Free,
     /// Takes the role if it is free, or from a writer that does not write yet, and writes without giving way: it has waited long enough.
     AtOnce,
-    /// The caller was appointed; it writes unless another caller took the role over.
+    /// The caller was appointed. It writes unless another caller now has the role, or has left nothing to write.
     Appointed,
 }
 
@@ -162,7 +162,7 @@ impl<L: Line> Lane<L> {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the lane has a connection. Approximate: it leaves the mutex to the callers that use the connection.
+    /// Returns `true` if the lane has a connection. Approximate: it does not take the mutex, which the users of the connection need.
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected.load(Ordering::Relaxed)
     }
@@ -175,8 +175,8 @@ impl<L: Line> Lane<L> {
         u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it leaves the
-    /// mutex to the callers that use the connection.
+    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
+    /// take the mutex, which the users of the connection need.
     pub(crate) fn epoch_at(&self, at: Instant) -> Option<u64> {
         let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -197,8 +197,8 @@ impl<L: Line> Lane<L> {
         self.numbered.store(0, Ordering::Relaxed);
     }
 
-    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow, at once or after
-    /// [`attend`](Self::attend).
+    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
+    /// otherwise after [`attend`](Self::attend).
     pub(crate) fn begin(&self, call: &Arc<Pending>, at: Instant, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
         if at >= deadline {
@@ -285,7 +285,7 @@ impl<L: Line> Lane<L> {
                         // Hand nothing on here: while this caller still counts as waiting it could be appointed again and again.
                         return false;
                     }
-                    // A caller that goes appoints a reader; a caller that stays reads itself.
+                    // A caller whose answer has come appoints a reader; one that still waits for it reads itself.
                     let reads = !state.will_read(call);
                     self.hand_on(state, reads && !mutant!(WritesUnread));
                 }

@@ -197,7 +197,8 @@ impl Pending {
         leaves
     }
 
-    /// Notes that all bytes of a posted call were handed to the system. Returns when the call was left to another caller, if it was.
+    /// Notes that all bytes of a posted call were handed to the system. Returns the moment at which the call was left to another caller, if
+    /// it was.
     pub(crate) fn mark_sent(&self) -> Option<Instant> {
         let mut core = self.core.lock();
         core.is_sent = true;

@@ -1,7 +1,8 @@
 //! Which lane a call takes: while a key has a call in flight, every call for that key uses the same lane, in order.
 //!
 //! So a release cannot overtake an acquire whose reply it did not wait for, and the next acquire of a key cannot overtake the release
-//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any lane.
+//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any lane. Renewals on
+//! their own lane are exempt, because they need no order.
 //!
 //! Keys are told apart by a hash of ten bits. Two keys with the same hash share a lane for a moment, which does no harm.
 

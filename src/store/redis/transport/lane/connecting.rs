@@ -1,4 +1,4 @@
-//! Opening a connection.
+//! Opens the connection of a lane.
 //!
 //! A connect has the whole `connect_timeout`, whichever caller needs it. A caller's deadline bounds only how long that caller waits.
 //!
@@ -127,7 +127,7 @@ impl<L: Line> Lane<L> {
         let thread = if state.connector.is_busy { None } else { state.connector.thread.take() };
         drop(state);
         if let Some(thread) = thread {
-            // A panic was caught there.
+            // The thread has caught any panic itself.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for.
+//! Sends posted calls, for whose answers nobody waits.
 
 use super::super::deferring::is_left_long;
 use super::super::line::Line;

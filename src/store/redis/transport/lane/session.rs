@@ -84,7 +84,7 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Notes that all bytes of the calls queued up so far are written, by a write that began at `at`.
+    /// Notes that all bytes of the calls queued up so far are written. `at` is when that write began, or its end if it waited for room.
     pub(super) fn all_sent(&mut self, deferring: &Deferring, at: Instant) {
         for call in self.unsent.drain(..) {
             deferring.note_written(time_since(call.mark_sent(), at));

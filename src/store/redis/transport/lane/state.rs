@@ -46,8 +46,8 @@ impl<L: Line> State<L> {
         self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
     }
 
-    /// Returns `true` if a caller can be appointed to write what is left. Prefers the callers of queued calls, which have nothing else to
-    /// do, to one that may be the reader.
+    /// Returns `true` if a caller can be appointed to write what is left. While calls are queued, only their callers count: they have
+    /// nothing else to do, whereas a caller whose reply is due may be the reader.
     pub(super) fn has_other_writer(&self) -> bool {
         if self.queue.is_empty() {
             self.due_calls().any(|call| call.waits())

@@ -117,8 +117,8 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Writes, without waiting, what a caller left when its time was over and nobody was there to succeed it, so that only posted calls are
-    /// left. If there is no connection, starts a connect, for which they wait; if no thread can be started for that, they fail.
+    /// Writes the queue, without waiting, for callers that are gone: posted calls that were left, or that must be sent again. If there is
+    /// no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
         state.writes_once = true;

@@ -49,7 +49,7 @@ pub(super) struct Arrival {
     pub(super) connection: usize,
 }
 
-/// The first byte of a posted command, and the one of its refusal.
+/// The first byte of a posted command, and of the reply that refuses it.
 pub(super) const POSTED: u8 = b'!';
 const UNKNOWN: u8 = b'-';
 

@@ -84,7 +84,7 @@ impl Scenario {
         let room = if self.is_narrow { [10, 15, 25][rng.gen_range(0..3)] } else { usize::MAX };
         let connect = if self.is_far { CONNECT_TIMEOUT / 10 } else { Duration::ZERO };
         let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
-        // Time passes even if the server does not get on: without faults nobody may take that for one.
+        // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let party = Arc::new_cyclic(|this| Party {
             transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
@@ -368,7 +368,7 @@ impl Party {
         self.with(|book| book.faults.push(what.into()));
     }
 
-    /// Accesses the book. This is not a step of the schedule: nothing reads the book before the end.
+    /// Accesses the book. This is not a step of the schedule: the transport never sees the book.
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
