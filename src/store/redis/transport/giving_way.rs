@@ -1,49 +1,51 @@
-//! When a caller lets other threads run before it sleeps, or before it writes.
+//! Decides when a caller yields to other threads before it sleeps, or before it writes.
 //!
-//! To sleep and to be woken are two system calls of two threads; to give way (`sched_yield`) is one. On a core that many callers
-//! share, the answer is mostly there when the turn comes back. So a caller that shares its connection looks for its answer a few times,
-//! giving way in between, before it sleeps; and who is about to write lets those call first that were answered together with it.
+//! A caller that sleeps and is woken costs two system calls, in two threads; one that yields (`sched_yield`) costs one. On a core that
+//! many callers share, the answer has usually come when the yield returns. So a caller that shares its connection looks for its answer
+//! a few times, and yields in between, before it sleeps. A writer yields before it writes, so that callers that were answered together
+//! with it can queue their calls first.
 //!
-//! Two things would make that a loss, and are noticed:
+//! Two cases would turn this into a loss. Both are detected:
 //!
-//! * *The answer takes longer* (a server that is far, or busy, or a core that nobody else wants): callers that look in vain make others
-//!   sleep without a look, twice as many each time, up to [`MOST_SKIPS`], until one finds its answer again.
-//! * *Others want the core, and for longer than callers do* (a thread that computes keeps it for milliseconds, where one that was woken
-//!   would get it sooner): when a turn comes back late, nobody gives way for a while.
+//! * *The answer takes longer*, because the server is far or busy, or nobody else wants the core. After an unsuccessful look the next 1,
+//!   2, 4 … [`MOST_SKIPS`] callers sleep without a look, until one that looks finds its answer again.
+//! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
+//!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{now, thread};
 use std::time::{Duration, Instant};
 
-/// How often a caller looks before it sleeps.
+/// How many times a caller looks before it sleeps.
 pub(super) const LOOKS: u32 = 4;
 
-/// The most callers that sleep without a look because others looked in vain.
+/// The most callers that sleep without a look after an unsuccessful one.
 const MOST_SKIPS: u32 = 64;
 
-/// How late a turn may come back: so long, and so much longer for each caller of the connection, of which there may be as many on
-/// every other one; but never as late as after a thread that computes, whose turn takes about 3 ms.
+/// How late a yield may return: `LATE`, plus `LATER_EACH` for each caller of the connection, because every other connection may have as
+/// many. `LATEST` caps it below the 3 ms or so for which a thread that computes keeps the core.
 const LATE: Duration = Duration::from_micros(1500);
 const LATER_EACH: Duration = Duration::from_micros(60);
 const LATEST: Duration = Duration::from_micros(2500);
 
-/// So much time may be lost by turns that come back late before that is no accident; the part of all time that is forgiven.
+/// How much time late yields may cost before that is no accident. Of the time between two of them, one part in `FORGIVEN_PART` is
+/// forgiven.
 const MOST_LOST: Duration = Duration::from_millis(16);
 const FORGIVEN_PART: u64 = 4;
 
-/// For how long nobody gives way then: long against what was lost.
+/// How long nobody yields after that: long compared with the time that was lost.
 const REST: Duration = Duration::from_millis(500);
 
-/// See the module. One for all connections of a client.
+/// See the module. All connections of a client share one.
 #[derive(Debug)]
 pub(super) struct GivingWay {
-    /// How many callers are to sleep without a look.
+    /// How many of the next callers sleep without a look.
     skips: AtomicU32,
-    /// How many were, the last time.
+    /// How many callers that was after the last look; zero after one that found its answer.
     skipped: AtomicU32,
-    /// Until when nobody gives way, in nanoseconds since `origin`.
+    /// Until this moment nobody yields, in nanoseconds since `origin`.
     rests_until: AtomicU64,
-    /// When the last turn that came back late did so, and how much time was lost by such.
+    /// When the last late yield returned, and how much time such yields have cost.
     late_until: AtomicU64,
     lost: AtomicU64,
     origin: Instant,
@@ -61,7 +63,7 @@ impl GivingWay {
         }
     }
 
-    /// Lets other threads run; returns when the turn came back, or `None` when it is not the time for that, or it came back late.
+    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
     pub(super) fn give_way(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.rests(before) {
             return None;
@@ -71,8 +73,8 @@ impl GivingWay {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Whether a caller may look before it sleeps. The numbers are about right when several ask at once, which does. (Where there is
-    /// no way to read without waiting, looking would disturb who writes.)
+    /// Returns `true` if a caller may look before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
+    /// platforms that cannot read without waiting nobody looks, because that would disturb the writer.
     pub(super) fn may_look(&self) -> bool {
         if cfg!(not(unix)) || is_spared() {
             return false;
@@ -84,7 +86,7 @@ impl GivingWay {
         skips == 0
     }
 
-    /// Notes whether a caller that looked has found its answer.
+    /// Notes whether a caller that looked found its answer.
     pub(super) fn looked(&self, found: bool) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         let skips = if found { 0 } else { (2 * skipped).clamp(1, MOST_SKIPS) };
@@ -114,7 +116,7 @@ impl GivingWay {
     fn note_late(&self, begin: u64, end: u64) {
         let last = self.late_until.fetch_max(end, Ordering::Relaxed);
         if begin < last {
-            // Of all who waited at the same time one counts.
+            // Of several yields at the same time only one counts.
             return;
         }
         let forgiven = (begin - last) / FORGIVEN_PART;
@@ -131,7 +133,7 @@ impl GivingWay {
     }
 }
 
-/// In the model most callers do not look: it hides what becomes of those that sleep.
+/// In the model most callers do not look: looking would hide what happens to those that sleep.
 #[cfg(all(test, dlock_shuttle))]
 fn is_spared() -> bool {
     !crate::sync::die(0).is_multiple_of(4)
@@ -165,7 +167,7 @@ mod tests {
         assert_eq!(skips(), 1);
     }
 
-    /// Gives way from one moment to another, in milliseconds; whether the turn came back in time.
+    /// Simulates a yield from one moment to another, in milliseconds. Returns `true` if it returned in time.
     fn is_back(giving: &GivingWay, begin: u64, end: u64, callers: usize) -> bool {
         giving.is_back(after(giving, begin), after(giving, end), callers)
     }
@@ -186,7 +188,7 @@ mod tests {
     fn nobody_gives_way_for_a_while_when_turns_come_back_late() {
         let giving = GivingWay::new();
         let rests = |at| giving.rests(after(&giving, at));
-        // Sixteen who wait at the same time lose what one loses.
+        // Sixteen callers that wait at the same time lose what one loses.
         assert!((0..16).all(|_| !is_back(&giving, 10, 14, 4)));
         for n in 0..4 {
             assert!(!rests(14 + 4 * n));

@@ -1,4 +1,4 @@
-//! That renewals do not wait for callers: a connection whose callers stand still has no part in them.
+//! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
 
 use super::line::{Cuts, Hears, Line, Open, Speaks};
 use super::{CALLERS, KEEPER, Mark, Transport};
@@ -10,29 +10,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Far more than anything takes.
+/// Far longer than anything takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Connections on which each byte is a command. Whoever writes to one of the first stands still until it is let go.
+/// Connections on which each byte is a command. A thread that writes to one of the callers' connections is stuck until it is let go.
 #[derive(Clone, Default)]
 struct Crowded(Arc<(Mutex<State>, Condvar)>);
 
-/// What becomes of a connect.
+/// The outcome of a connect.
 #[derive(Clone, Copy, Default)]
 enum Opening {
     #[default]
     Works,
     Fails,
-    /// Until all is let go.
+    /// It hangs until all threads are let go.
     Hangs,
 }
 
 struct State {
     opens: usize,
     opening: Opening,
-    /// Whether writers stand still.
+    /// Whether writers get stuck.
     stands: bool,
-    /// For each connection, how many commands were written to it, and how many are not answered.
+    /// For each connection, the number of commands written to it, and the number of those not answered.
     connections: Vec<(usize, usize)>,
     standing: usize,
     is_let_go: bool,
@@ -157,18 +157,18 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
             scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
-        // Nobody waits for it, and no caller opens it.
+        // Nobody waits for the connection for renewals, and no caller opens it.
         while !transport.keeping_batch(LONG).is_keeping {
             std::thread::yield_now();
         }
-        // Also of a key that a caller asks about.
+        // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.keeping_batch(LONG);
             batch.push(&transport, Mark::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
         }
-        // Callers do not use it, however long they wait.
+        // Callers do not use that connection, however long they wait.
         transport.call(Mark::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
@@ -178,7 +178,7 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
     });
 }
 
-/// A transport with one open connection, on which callers are answered; the next connects end as told.
+/// Creates a transport with one open connection, on which callers are answered. Later connects end as told.
 fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     let (crowded, transport) = transport();
     assert!(!transport.keeping_batch(LONG).is_keeping);

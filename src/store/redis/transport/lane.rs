@@ -1,8 +1,7 @@
-//! One connection shared by any number of callers: full duplex, without a thread of its own but while it connects (`connecting`).
+//! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
 //!
-//! Two roles, each in at most one caller's hands. Who finds nobody writing writes what has gathered, for all; who waits
-//! for an answer and finds nobody reading reads for all, until its own answer is there. Before it sleeps for that, it looks
-//! a few times; and before it writes, it lets those call who were answered together with it: see `giving_way`.
+//! There are two roles. At most one caller is the *writer* and at most one is the *reader*; each of them serves all callers of the lane.
+//! A caller becomes one when it finds the role free, or when it is *appointed*: it is woken with the duty to write or to read.
 //!
 //! ```text
 //!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
@@ -10,25 +9,37 @@
 //!                          └── own answer there: the role goes to a caller that waits ◀──┘
 //! ```
 //!
+//! A call takes these steps:
+//! 1. The caller queues its call. If there is no writer, it becomes the writer; otherwise the writer sends the call, or a successor does.
+//! 2. If callers that were answered together have not all called again, the writer first yields once (`giving_way`), so that one write
+//!    carries the commands of all. The last of these callers takes the role over and writes in its place.
+//! 3. The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the queue is
+//!    empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
+//! 4. A caller that waits for its answer first looks for it a few times and yields in between. Then it becomes the reader if there is
+//!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it appoints a successor.
+//!
 //! Invariants
-//! 1. Nobody blocks on I/O while the state is locked. Who writes owns the outbound half, who reads the inbound half.
-//! 2. Replies belong to calls in the order of writing. A caller that leaves keeps its place; its replies are dropped.
-//! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut, never used again; every
-//!    call written to it fails once, `Unknown`. Calls not yet written go on the next one.
-//! 4. While a call that somebody attends to is queued somebody writes, or is about to, or a thread connects and then writes, and while somebody waits for a reply somebody reads, looks and
-//!    comes again, or has been woken to: who leaves a role for good, or leaves with a duty not done, appoints the next.
-//! 5. The role of reading goes to the caller whose reply comes last, so that it changes once a round trip, unless somebody
-//!    awake takes it first. Nobody keeps a role after its own answer has come, but for what was read or gathered by then.
-//! 6. The writer that gives way, and the one that is appointed and not awake yet, have the role of writing only if nobody took it
-//!    over meanwhile: `gathering` and `appointed` are there for one caller to take.
-//! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller
-//!    is about to write and the budget of late writes allows to leave the call to it (`deferring`). A poster that finds the
-//!    writer giving way, and may not go, gives way once itself, and then takes the role over if its call is still queued. Any
-//!    caller, also of another connection, takes the role from a writer that does not write yet when a call was left for long. A poster
-//!    that finds the writer in the middle of a write waits for its end. Whoever leaves the role writes
-//!    posted calls first, once, where there is a connection; what is left after that goes with the next caller, or with `collect`.
-//! 8. A panic leaves no role behind: the panic of a connection is an error of it, and any other one gives the role back
-//!    (`role.rs`).
+//! 1. No thread blocks on I/O while it holds the state's mutex. The writer owns the outbound half and the reader the inbound half, so
+//!    neither needs the mutex for its I/O.
+//! 2. Replies belong to calls in the order of writing, because the server answers in that order. A caller that leaves keeps its place;
+//!    its replies are dropped, so the next ones still reach their callers.
+//! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and never used again. Every call written to
+//!    it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the next connection.
+//! 4. While a call that somebody attends to is queued, there is a writer, a caller appointed to write, or a thread that connects and then
+//!    writes. While a caller waits for a reply, there is a reader, a caller appointed to read, or one that looks and comes again. This
+//!    holds because a caller that gives up a role for good, or leaves with a duty not done, appoints a successor.
+//! 5. The reader's successor is the caller whose reply comes last, so the role changes once per round trip, unless a caller that is
+//!    awake takes it first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
+//! 6. A writer that gives way, or is appointed and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
+//!    `gathering` and `appointed` mark such a writer. The caller that clears the flag has the role; the mutex lets only one clear it.
+//! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller is
+//!    about to write and the budget of late writes lets the poster leave the call to it (`deferring`). A poster that may not leave its
+//!    call, and finds the writer giving way, gives way once itself, then takes the role over if its call is still queued. If the writer is
+//!    in the middle of a write, the poster waits for its end. If a call was left for long, any caller, also of another connection,
+//!    takes the role from a writer that does not write yet. A writer that leaves the role writes posted calls first, once, if there is a
+//!    connection; what is left after that goes with the next caller, or with `collect`.
+//! 8. A panic leaves no role behind: a panic in a connection's code becomes an error of that connection, and any other panic gives the
+//!    role back (`role.rs`).
 
 mod connecting;
 mod posting;
@@ -55,22 +66,21 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// After so long a silence a connection is looked at before it is written to: the server may have closed it.
+/// A connection that was silent for this long is checked before it is written to: the server may have closed it.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A connection that nothing was written to for so long begins a new epoch. As long as less time passes from one command to
-/// the next, a server that stops being a master refuses one of them. After a longer pause it may have been no master for a
-/// while, and nobody saw it.
+/// A write after a longer pause than this begins a new epoch. While the pauses are shorter, a server that stops being a master refuses one
+/// of the commands. During a longer pause it may have been no master for a while without anybody noticing.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// What every lane of a transport has in common.
+/// What all lanes of a transport share.
 pub(crate) struct Settings<L> {
     pub(crate) line: L,
-    /// How the server is called in errors.
+    /// The name of the server in errors.
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
-    /// How long the last connect took, in nanoseconds; zero before the first, when the server has never answered.
+    /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     pub(crate) connect_took: AtomicU64,
     pub(super) giving_way: GivingWay,
     pub(super) deferring: Deferring,
@@ -79,45 +89,45 @@ pub(crate) struct Settings<L> {
 /// See the module.
 pub(crate) struct Lane<L: Line> {
     settings: Arc<Settings<L>>,
-    /// For the thread that connects.
+    /// A handle for the thread that connects.
     this: Weak<Self>,
     state: Mutex<State<L>>,
-    /// Notified when a connect on a thread of its own has ended, and at the closing.
+    /// Notified when a connect on a separate thread has ended, and when the lane is closed.
     connected: Condvar,
-    /// How many callers are between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
+    /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
     load: AtomicUsize,
     is_connected: AtomicBool,
-    /// The present epoch; a connection has several of them, one after another.
+    /// The current epoch. A connection has one or more, one after another.
     epoch: AtomicU64,
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
     since: Instant,
-    /// When a posted call was left that is not written yet, in nanoseconds after `since`; zero if none is.
+    /// When a posted call was left that is still not written, in nanoseconds after `since`; zero if there is none.
     left_since: AtomicU64,
     /// The last epoch in which a fence number was read.
     numbered: AtomicU64,
-    /// The last epoch in which the server said that it is no master, also to a caller that had left.
+    /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
     deposed: AtomicU64,
 }
 
-/// By what right a caller writes.
+/// How a caller may become the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Nobody else has the role. Others may call first.
+    /// Takes the role if it is free, or from a writer that gives way once no more callers are expected. Others may call first.
     Free,
-    /// Nobody else has it, or who has it gives way to others. It was waited for long enough.
+    /// Takes the role if it is free, or from a writer that does not write yet, and writes without giving way: it has waited long enough.
     AtOnce,
-    /// It was given the role.
+    /// The caller was appointed. It writes unless another caller now has the role, or has left nothing to write.
     Appointed,
 }
 
 type Guard<'a, L> = MutexGuard<'a, State<L>>;
 
-/// Callers to be woken once the state is unlocked.
+/// Callers to wake once the state is unlocked.
 type Woken = Vec<Arc<Pending>>;
 
 impl<L: Line> Lane<L> {
-    /// A lane that connects with its first call, with epochs of its own: `first`, `first + step`, …
+    /// Creates a lane that connects with its first call. Its epochs are `first`, `first + step`, …
     pub(crate) fn new(settings: &Arc<Settings<L>>, first: u64, step: u64) -> Arc<Self> {
         let state = State {
             queue: VecDeque::new(),
@@ -147,12 +157,12 @@ impl<L: Line> Lane<L> {
         })
     }
 
-    /// How many callers write to it or wait for it.
+    /// Returns the number of callers that write to this lane or wait for it.
     pub(crate) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Whether it has a connection, about: without the mutex, which those who use it need.
+    /// Returns `true` if the lane has a connection. Approximate: it does not take the mutex, which the users of the connection need.
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected.load(Ordering::Relaxed)
     }
@@ -165,20 +175,20 @@ impl<L: Line> Lane<L> {
         u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The epoch in which a command is written that is sent at this moment; `None` when it begins a new one, about: without the
-    /// mutex, which those who use the connection need.
+    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
+    /// take the mutex, which the users of the connection need.
     pub(crate) fn epoch_at(&self, at: Instant) -> Option<u64> {
         let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
         let epoch = self.epoch.load(Ordering::Relaxed);
         (at.saturating_duration_since(written) <= QUIET && !self.is_deposed(epoch)).then_some(epoch)
     }
 
-    /// Whether the server has said in that epoch, or later, that it is no master.
+    /// Returns `true` if the server has said in that epoch, or later, that it is no master.
     pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
         self.deposed.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Remembers that a fence number was read in that epoch.
+    /// Records that a fence number was read in that epoch.
     pub(crate) fn mark_numbered(&self, epoch: u64) {
         self.numbered.fetch_max(epoch, Ordering::Relaxed);
     }
@@ -187,12 +197,12 @@ impl<L: Line> Lane<L> {
         self.numbered.store(0, Ordering::Relaxed);
     }
 
-    /// Sends a call, unless its time is over `at` this moment; [`finish`](Self::finish) must follow, at once or after
-    /// [`attend`](Self::attend).
+    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
+    /// otherwise after [`attend`](Self::attend).
     pub(crate) fn begin(&self, call: &Arc<Pending>, at: Instant, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
         if at >= deadline {
-            // It is still `Queued`, and never will be written: `finish` says the rest.
+            // The call stays `Queued` and is never written; `finish` reports that.
             return;
         }
         let mut state = self.state.lock();
@@ -208,7 +218,7 @@ impl<L: Line> Lane<L> {
         self.hand_on(state, reads && !mutant!(WritesUnread));
     }
 
-    /// The caller, which had other calls to wait for, begins to wait for this one; [`finish`](Self::finish) must follow at once.
+    /// Begins to wait for this call, after the caller had other calls to wait for; [`finish`](Self::finish) must follow at once.
     pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
         let state = self.state.lock();
         call.attend();
@@ -217,8 +227,8 @@ impl<L: Line> Lane<L> {
         self.hand_on(state, reads);
     }
 
-    /// Waits for the answer to a call, at most until the deadline. With `or_break`, a deadline that comes before the answer
-    /// breaks the connection, so that the next attempt gets a fresh one. `limit` is what the caller calls its time.
+    /// Waits for the answer to a call, until the deadline at most. With `or_break`, a deadline that comes before the answer breaks the
+    /// connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
     pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
         let is_free = self.wait(call, deadline);
         self.load.fetch_sub(1, Ordering::Relaxed);
@@ -226,12 +236,12 @@ impl<L: Line> Lane<L> {
         answer.unwrap_or_else(|| self.depart(call, limit, or_break))
     }
 
-    /// Takes in what has come for calls that nobody waits for; whether some of them are still without an answer. Does not
-    /// block.
+    /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.
+    /// Does not block.
     pub(crate) fn collect(&self) -> bool {
         self.read_now();
         let mut state = self.state.lock();
-        // From who is appointed the role is taken, for that caller may read, and sleep for a while.
+        // Takes the role from an appointed caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut State<L>| !state.writing || std::mem::take(&mut state.appointed);
         if state.has_work() && !mutant!(LeavesPostedBehind) && takes_over(&mut state) {
             state = self.write_left_over(state);
@@ -239,8 +249,8 @@ impl<L: Line> Lane<L> {
         state.connector.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
 
-    /// Closes the connection; calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its
-    /// thread closes what it gets.
+    /// Closes the connection. Calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its thread
+    /// closes the connection that it gets.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -256,14 +266,15 @@ impl<L: Line> Lane<L> {
         self.end_connector();
     }
 
-    /// Waits, and does what duties come; `false` when the time ended in a duty, which is to be handed on.
+    /// Waits for the answer and does the duties that come up. Returns `false` if the time ended during a duty; the caller must then
+    /// `depart`, which hands the duty on.
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         self.look(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);
             }
-            // Also when the answer is there: a duty has to be done.
+            // Even if the answer is there: a duty must be done.
             match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return true,
                 Wake::Duty => {
@@ -271,10 +282,10 @@ impl<L: Line> Lane<L> {
                     let state = self.state.lock();
                     let state = if duties.write { self.write(state, call, deadline, Claim::Appointed) } else { state };
                     if now() >= deadline && !mutant!(AppointsItself) {
-                        // Not now: as long as it is here it might be appointed again, and again.
+                        // Hand nothing on here: while this caller still counts as waiting it could be appointed again and again.
                         return false;
                     }
-                    // Whoever goes leaves no role behind; whoever stays reads.
+                    // A caller whose answer has come appoints a reader; one that still waits for it reads itself.
                     let reads = !state.will_read(call);
                     self.hand_on(state, reads && !mutant!(WritesUnread));
                 }
@@ -282,7 +293,7 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Drops a connection; every call written to it fails once.
+    /// Drops a connection. Every call written to it fails once.
     fn fail<'a>(&'a self, mut state: Guard<'a, L>, epoch: u64, cause: io::Error) -> Guard<'a, L> {
         if state.session_of(epoch).is_none() {
             return state;
@@ -301,7 +312,7 @@ impl<L: Line> Lane<L> {
         self.state.lock()
     }
 
-    /// A caller goes at the end of its time, or with a duty that it has not done.
+    /// Removes a caller whose time is over, or that leaves with a duty not done.
     fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
         let mut state = self.state.lock();
         let (phase, duties, mut answer) = call.leave();
@@ -327,12 +338,12 @@ impl<L: Line> Lane<L> {
         {
             session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
-        // One that was opened within the caller's time is a fresh one.
+        // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<L>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
         let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
         let is_late = phase == Phase::Queued || is_due;
-        // Also for a call that was not even sent: whoever writes has not got on all this time, if there was any.
+        // Even for a call that was never written: if there was a writer, it has not got on all this time.
         if or_break
             && is_late
             && (!limit.is_zero() || mutant!(BreaksWithoutTime))
@@ -344,7 +355,7 @@ impl<L: Line> Lane<L> {
         answer
     }
 
-    /// Appoints who writes next, and who `reads`, if there is anything to do and nobody does it.
+    /// Unlocks the state. Appoints a writer, and a reader if `reads`, when there is work for one and nobody does it.
     fn hand_on(&self, mut state: Guard<'_, L>, reads: bool) {
         let mut heirs = Woken::new();
         if !mutant!(WriterLeavesAlone) {
@@ -358,7 +369,7 @@ impl<L: Line> Lane<L> {
     }
 }
 
-/// Ends calls with a failure. Without the lane's state: callbacks run.
+/// Ends calls with a failure. Call it without holding the lane's state, because callbacks run.
 fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
     for call in calls {
         if call.fail(error, unconnected) {

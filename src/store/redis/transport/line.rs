@@ -1,4 +1,4 @@
-//! What a lane needs of a connection. It has two halves, each used by one thread at a time, and can be cut by any.
+//! What a lane needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
 
 use crate::error::Error;
 use crate::store::redis::net::endpoint::Endpoint;
@@ -9,16 +9,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where connections come from.
+/// Opens connections.
 pub(crate) trait Line: Send + Sync + 'static {
     type Out: Speaks;
     type In: Hears;
     type Cut: Cuts;
 
-    /// Opens one; blocks until the deadline at most.
+    /// Opens a connection. Blocks until the deadline at most.
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
 
-    /// Whether the operating system will have a thread for opening one. Only the model says no.
+    /// Returns `true` if a thread may be started to open a connection. Only the model returns `false`, as if the system refused the thread.
     fn may_spawn(&self) -> bool {
         true
     }
@@ -31,30 +31,30 @@ pub(crate) struct Open<L: Line + ?Sized> {
     pub(crate) cut: L::Cut,
 }
 
-/// The half that is written to. Both methods tell whether all is written.
+/// The half that is written to. Both methods return `true` if everything is written.
 pub(crate) trait Speaks: Send {
-    /// Takes bytes, and writes what it can until the deadline.
+    /// Takes bytes, and writes as many as it can until the deadline.
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool>;
 
-    /// Writes what was left over.
+    /// Writes the bytes that earlier writes left over.
     fn flush(&mut self, deadline: Instant) -> io::Result<bool>;
 }
 
 /// The half that is read from.
 pub(crate) trait Hears: Send {
-    /// Reads more; `false` when nothing came until the deadline.
+    /// Reads more; returns `false` if nothing came until the deadline.
     fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
 
-    /// Reads what is there; `false` when there is nothing.
+    /// Reads what is there; returns `false` if there is nothing.
     fn fill_now(&mut self) -> io::Result<bool>;
 
-    /// The next reply that was read completely.
+    /// Returns the next reply that was read completely.
     fn take_reply(&mut self) -> io::Result<Option<Value>>;
 }
 
-/// Ends a connection from outside.
+/// Ends a connection from any thread.
 pub(crate) trait Cuts: Send {
-    /// Wakes whoever reads or writes with an error, and throws away what was not sent yet.
+    /// Wakes the threads that read or write with an error, and discards what was not sent yet.
     fn cut(&self);
 }
 

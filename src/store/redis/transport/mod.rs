@@ -3,19 +3,19 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the processor sees |
-//! | `routes.rs` | that all which is under way about a key goes one way |
-//! | `lane.rs`, `lane/` | one connection, shared by its callers: who writes, who reads |
-//! | `pending.rs` | one call under way |
-//! | `giving_way.rs` | when a caller lets other threads run before it sleeps, or before it writes |
-//! | `deferring.rs` | when a poster may go before its call is written |
-//! | `line.rs` | what a lane needs of a connection |
+//! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
+//! | `lane.rs`, `lane/` | one connection, shared by its callers: the writer and the reader |
+//! | `pending.rs` | one call in flight |
+//! | `giving_way.rs` | when a caller yields to other threads before it sleeps, or before it writes |
+//! | `deferring.rs` | when a poster may leave before its call is written |
+//! | `line.rs` | what a lane needs from a connection |
 //! | `keeping.rs` | tests: renewals do not wait for callers |
 //!
-//! A call takes the first connection that nobody uses, and opens one more, up to [`CALLERS`], when all are in use: a thread
-//! that has a connection for itself never waits for another thread.
+//! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`]. So a thread that has a
+//! connection for itself never waits for another thread.
 //!
-//! Renewals have a connection of their own, the [`KEEPER`]. A caller that holds the role of writing or reading can be put off by
-//! the operating system for longer than a lease has left, and no renewal may wait for it.
+//! Renewals have a connection of their own, the [`KEEPER`]: the operating system can keep a writer or reader off its core for longer
+//! than a lease has left, and no renewal may wait for it.
 
 mod deferring;
 mod giving_way;
@@ -50,19 +50,20 @@ pub(crate) use routes::Mark;
 /// The most connections that callers share.
 const CALLERS: usize = 4;
 
-/// The lane of the renewals. No caller uses it.
+/// The lane for renewals. No caller uses it.
 const KEEPER: usize = CALLERS;
 
-/// How many lanes there are. The epochs of lane `n` are those that leave the remainder `n` when divided by this.
+/// The number of lanes. The epochs of lane `n` are those that leave the remainder `n` when divided by this.
 pub(crate) const LANES: usize = CALLERS + 1;
 
-/// After a failed attempt to open one more connection, this long none is tried: one is enough.
+/// How long no further connection is tried after an attempt to open one more has failed: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
-/// Who opens one more connection has time for so many: else it shares one, which takes a single round trip.
+/// A caller opens one more connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
+/// trip.
 const CONNECTS: u32 = 4;
 
-/// A reply, and the epoch of the connection in which it was asked for.
+/// A reply, and the epoch of the connection in which the command was written.
 pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
@@ -70,9 +71,9 @@ pub(crate) struct Transport<L: Line = Endpoint> {
     settings: Arc<Settings<L>>,
     lanes: [Arc<Lane<L>>; LANES],
     routes: Arc<Routes>,
-    /// Until when no connection is opened where there is one.
+    /// Until this moment no further connection is opened if there is one.
     only_one_until: Mutex<Option<Instant>>,
-    /// The process that opened it.
+    /// The process that created the transport.
     pid: u32,
 }
 
@@ -80,19 +81,19 @@ pub(crate) struct Transport<L: Line = Endpoint> {
 pub(crate) struct Batch {
     parts: Vec<Part>,
     preferred: usize,
-    /// For each command, its part.
+    /// The index of each command's part.
     order: Vec<usize>,
-    /// Whether all commands go on the lane of the renewals.
+    /// Whether all commands go on the lane for renewals.
     is_keeping: bool,
 }
 
-/// The way of a call about one key, on a connection that was written to of late.
+/// The lane for a call about one key, on a connection that was written to recently.
 pub(crate) struct WarmWay {
     pub(crate) lane: usize,
-    /// In which the call is written, unless a new one begins meanwhile.
+    /// The epoch in which the call is written, unless a new one begins meanwhile.
     pub(crate) epoch: u64,
     passage: Passage,
-    /// When it was found.
+    /// When the lane was chosen.
     at: Instant,
 }
 
@@ -103,7 +104,7 @@ struct Part {
 }
 
 impl Transport {
-    /// A transport that connects with its first call.
+    /// Creates a transport that connects with its first call.
     pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
         Self::over(endpoint, server, connect_timeout, io_timeout)
@@ -131,17 +132,17 @@ impl<L: Line> Transport<L> {
         }
     }
 
-    /// Room for commands that are to be sent together, and answered within `limit`.
+    /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_keeping: false }
     }
 
-    /// Room for renewals and probes. They go on the connection that callers do not use once it is open. Until then they go with the
-    /// callers' commands, and this begins to open it: a connect that hangs or is refused costs no renewal. Renewals need no order
-    /// with other commands about their keys: a late one finds another locker, or none, and changes nothing.
+    /// Returns an empty batch for renewals and probes. They go on the connection that callers do not use, once it is open. Until then they
+    /// go with the callers' commands, and this starts to open that connection, so a connect that hangs or is refused costs no renewal.
+    /// Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
     pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
         if self.lanes[KEEPER].is_connected() {
-            // No lock that callers take, too, is touched on this way.
+            // This path takes no mutex that callers also take.
             return Batch { parts: Vec::new(), preferred: KEEPER, order: Vec::new(), is_keeping: true };
         }
         if self.has_answered() {
@@ -157,8 +158,8 @@ impl<L: Line> Transport<L> {
         values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
-    /// A way for commands about a key on a connection that was written to of late, if the key's lane has one; it is used up by
-    /// [`call_on`](Self::call_on).
+    /// Returns a way for commands about a key if the connection of the key's lane was written to recently.
+    /// [`call_on`](Self::call_on) consumes it.
     pub(crate) fn warm_way(&self, mark: Mark, limit: Duration) -> Option<WarmWay> {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let at = now();
@@ -166,8 +167,8 @@ impl<L: Line> Transport<L> {
         Some(WarmWay { lane, epoch, passage, at })
     }
 
-    /// Sends commands that belong together, and waits for their replies, at most `limit`: all of them, and the connection that
-    /// they came on.
+    /// Sends commands that belong together and waits for all their replies, at most `limit`. Also returns the epoch in which they were
+    /// written.
     pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
         let answer = self.exchange(way.lane, way.passage, packed, way.at, limit);
@@ -185,15 +186,15 @@ impl<L: Line> Transport<L> {
         self.finish(lane, &call, deadline, limit, false)
     }
 
-    /// Sends commands and waits for all their replies, at most `limit`: an answer for each command, in their order. With
-    /// `or_break`, a limit that ends before an answer breaks its connection, so that the next attempt gets a fresh one.
+    /// Sends commands and waits for all their replies, at most `limit`. Returns one answer for each command, in their order. With
+    /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let at = now();
         let deadline = deadline_in(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
         for Part { lane, packed, passage } in batch.parts {
-            // Sending the parts before this one may have taken all the time.
+            // Sending the parts before this one may have used up the time.
             let at = if calls.is_empty() { at } else { now() };
             let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
             self.lanes[lane].begin(&call, at, deadline, is_one);
@@ -214,7 +215,7 @@ impl<L: Line> Transport<L> {
         batch.order.iter().map(next).collect()
     }
 
-    /// Waits for the answer to a call that was begun; when there was no connection to be had on its lane, it goes on the first one.
+    /// Waits for the answer to a call that was begun. If its lane could get no connection, sends the call on the first lane instead.
     fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
         let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
@@ -224,7 +225,7 @@ impl<L: Line> Transport<L> {
             && answer.failure.is_some()
             && let Some((packed, mut passage)) = call.unconnected()
         {
-            // Without time there is nothing to gain, and the first lane may be where a caller stands still.
+            // Without time left there is nothing to gain, and a caller of the first lane may be stuck.
             if now() < deadline && passage.turn(0) {
                 let again = Arc::new(Pending::new(packed, passage));
                 self.lanes[0].begin(&again, now(), deadline, true);
@@ -234,9 +235,9 @@ impl<L: Line> Transport<L> {
         answer
     }
 
-    /// Sends one command about a key, and returns without its answer. Returns `true` if the command is not written yet, but left to a
-    /// caller that is about to write. The answer goes to the callback, sooner or later: with the next one that
-    /// is read on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
+    /// Sends one command about a key and returns without its answer. Returns `true` if the command is not written yet, but left to a caller
+    /// that is about to write. The callback receives the answer later: with the next one that is read on the connection, when
+    /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
         let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
         let at = now();
@@ -247,13 +248,13 @@ impl<L: Line> Transport<L> {
         is_left
     }
 
-    /// Writes the posted calls that were left to callers who do not get on; whether there were any.
+    /// Writes the posted calls that were left to callers that do not get on. Returns `true` if there were any.
     fn write_left(&self, at: Instant) -> bool {
         self.lanes[..CALLERS].iter().filter(|lane| lane.write_left(at)).count() > 0
     }
 
-    /// A call may not have been sent. If its lane has no connection, and another lane has one, calls keep to the connections that are
-    /// there for a while: a connect that hangs or is refused costs one call, and not every one.
+    /// Notes that a call may not have been sent. If its lane has no connection and another lane has one, calls use only open connections
+    /// for a while, so that a connect that hangs or is refused costs one call, and not every call.
     fn note_unsent(&self, lane: usize) {
         let is_connected = |lane: &Arc<Lane<L>>| lane.is_connected();
         if lane != KEEPER && !is_connected(&self.lanes[lane]) && self.lanes[..CALLERS].iter().any(is_connected) {
@@ -261,23 +262,23 @@ impl<L: Line> Transport<L> {
         }
     }
 
-    /// Takes in the answers that have come for posted calls; whether some are still missing. Does not block.
+    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // All of them, not only until the first that misses some.
+        // Visits all lanes; `any` would stop at the first that misses an answer.
         self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
-    /// Remembers that a fence number was read in that epoch: its next calls may let the fence lag a little.
+    /// Records that a fence number was read in that epoch: its next calls may let the fence lag a little.
     pub(crate) fn mark_numbered(&self, epoch: u64) {
         self.lane_of(epoch).mark_numbered(epoch);
     }
 
-    /// Forgets on all connections that fence numbers were read.
+    /// Forgets, on all connections, that fence numbers were read.
     pub(crate) fn mark_unnumbered(&self) {
         self.lanes.iter().for_each(|lane| lane.mark_unnumbered());
     }
 
-    /// Whether the server has said in that epoch, or later on the same lane, that it is no master.
+    /// Returns `true` if the server has said, in that epoch or later on the same lane, that it is no master.
     pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
         self.lane_of(epoch).is_deposed(epoch)
     }
@@ -286,32 +287,32 @@ impl<L: Line> Transport<L> {
         &self.lanes[epoch as usize % LANES]
     }
 
-    /// Whether the server has ever answered.
+    /// Returns `true` if the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
         self.settings.connect_took.load(Ordering::Relaxed) != 0
     }
 
-    /// Where and as whom the server is reached.
+    /// Returns the endpoint: where the server is reached, and as which user.
     pub(crate) fn endpoint(&self) -> &L {
         &self.settings.line
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Returns `true` if [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.lanes[0].is_closed()
     }
 
-    /// Closes the connections; calls that wait fail, and so does every later one.
+    /// Closes the connections. Calls that wait fail, and so does every later one.
     pub(crate) fn close(&self) {
         if self.pid != std::process::id() {
-            // In a child the sockets are the parent's, too, and ending the connections would end the parent's.
+            // A child process shares its parent's sockets; ending the connections would end the parent's.
             return;
         }
         self.lanes.iter().for_each(|lane| lane.close());
     }
 
-    /// The lane for a call that is free to choose: the first that nobody uses, else the one with the fewest callers. A lane without
-    /// a connection is only for callers that have time for a connect, unless no lane has one.
+    /// Chooses the lane for a call whose key is on none: the first lane that nobody uses, else the one with the fewest callers. A lane
+    /// without a connection is only for callers that have time for a connect, unless no lane has one.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
         for (n, lane) in self.lanes[..CALLERS].iter().enumerate() {
@@ -334,7 +335,7 @@ impl<L: Line> Transport<L> {
         }
     }
 
-    /// Whether one more connection may be tried. Asked before a call takes its way: then that is fixed by its key.
+    /// Returns `true` if one more connection may be tried. Ask before the call enters a lane, because its key then fixes the lane.
     fn may_open(&self) -> bool {
         self.only_one_until.lock().is_none_or(|until| now() >= until)
     }
@@ -372,7 +373,7 @@ impl Batch {
     }
 }
 
-/// A limit beyond what the clock can say is no limit; a year does.
+/// Returns the end of a limit. A limit beyond what the clock can express counts as a year.
 fn deadline_in(limit: Duration, begin: Instant) -> Instant {
     begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
 }

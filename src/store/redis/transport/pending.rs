@@ -1,19 +1,19 @@
-//! One call under way: what its caller waits on, and what whoever reads writes into.
+//! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
 //! | phase | meaning | who may change it |
 //! |---|---|---|
-//! | `Queued` | not written; it stands in its lane's queue | who writes, or the caller that gives up |
-//! | `Written` | handed to the connection; it stands in its order | who reads, or the caller that gives up |
-//! | `Left` | the caller is gone; its replies are read and thrown away | nobody |
-//! | `Done` | all replies are there, or a failure | nobody |
+//! | `Queued` | not written; it is in its lane's queue | the writer, the caller that gives up, or a thread that fails it |
+//! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
+//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
+//! | `Done` | all replies have come, or the call has failed | nobody |
 //!
-//! A duty is set beside the phase when the caller is woken to write or to read for all. Lock order: the lane's state, then
-//! a call.
+//! Beside the phase a call has duties: an appointed caller is woken to write or to read for all callers. Lock order: the lane's state,
+//! then a call.
 //!
-//! A posted call has no caller that waits for its answer. Its poster stays until the call's bytes are handed to the
-//! system, or leaves the call to a caller that is about to write. While it stays, the poster can be given the duty to write, and never
-//! the one to read. A posted script that the server
-//! does not know goes back from `Written` to `Queued` once, with its full text.
+//! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
+//! to a caller that is about to write. While it stays, the poster can be appointed to write, but never to read, because it does not
+//! wait for a reply. If the server does not know a posted script, the call goes back from `Written` to `Queued` once, with its full
+//! text.
 
 use super::routes::Passage;
 use crate::error::Error;
@@ -24,7 +24,7 @@ use crate::sync::{Condvar, Mutex, contain, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
-/// What a call brought: the replies that came, and, when they are fewer than asked for, why.
+/// The outcome of a call: the replies that came and, if some are missing, the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) values: Vec<Value>,
@@ -33,7 +33,7 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<Error>,
 }
 
-/// Takes the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
+/// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
 pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
 
 /// See the module.
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// What a caller is woken for besides its own answer.
+/// The duties that a caller is woken for, besides its own answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Duties {
     pub(crate) write: bool,
@@ -54,9 +54,9 @@ pub(crate) struct Duties {
 
 /// See the module.
 pub(crate) struct Pending {
-    /// How many replies the call has.
+    /// The number of replies that the call gets.
     pub(crate) replies: usize,
-    /// Whether nobody waits for it.
+    /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
     core: Mutex<Core>,
     changed: Condvar,
@@ -66,20 +66,20 @@ struct Core {
     phase: Phase,
     duties: Duties,
     packed: Packed,
-    /// Keeps later calls about the same keys on this lane, until the last reply is read.
+    /// Keeps later calls for the same keys on this lane until the last reply is read.
     passage: Passage,
-    /// Whether the caller is, or is about to be, here to do what it is woken for.
+    /// Whether the caller is here, or about to be, to do what it is woken for.
     is_attended: bool,
-    /// Whether the system was given all bytes of a posted call.
+    /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
     /// Whether a posted call was queued again, with its full text.
     is_repeated: bool,
-    /// When the poster of a call that was not written left it to another caller.
+    /// When the poster left a call that was not written yet to another caller.
     left_at: Option<Instant>,
     answer: Answer,
-    /// It failed because there was no connection to be had.
+    /// Whether the call failed because no connection could be opened.
     unconnected: bool,
-    /// Nobody waits for it.
+    /// The callback of a posted call.
     callback: Option<Callback>,
 }
 
@@ -99,14 +99,14 @@ impl Core {
     }
 }
 
-/// What a reply was to a call.
+/// What a reply meant to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Nobody waits for it, or more are missing.
+    /// Nobody has to be woken: the caller is gone, or more replies are missing.
     Kept,
-    /// The last one: the call is to be woken.
+    /// It was the last reply: the call must be woken.
     Last,
-    /// The server does not know the script of a posted call, which has to be queued again.
+    /// The server does not know the script of a posted call, which must be queued again.
     Again,
 }
 
@@ -117,17 +117,17 @@ impl Duties {
 }
 
 impl Pending {
-    /// A call whose caller will wait for it, and for no other one at the same time.
+    /// Creates a call whose caller waits for it, and for no other call at the same time.
     pub(crate) fn new(packed: Packed, passage: Passage) -> Self {
         Self::with(packed, passage, true, None)
     }
 
-    /// One of several calls of a caller, which [`attend`](Self::attend)s to one after another.
+    /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
     pub(crate) fn part(packed: Packed, passage: Passage) -> Self {
         Self::with(packed, passage, false, None)
     }
 
-    /// A call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s when it is sent.
+    /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
     pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
         Self::with(packed, passage, true, Some(callback))
     }
@@ -151,11 +151,11 @@ impl Pending {
         Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
     }
 
-    /// Waits until the call is over, its caller has a duty, or the deadline has come.
+    /// Waits until the call is done, its caller has a duty, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // The duty first, even when the call is over: it has to be passed on.
+            // Check the duty first, even if the call is done: it must be done or handed on.
             if core.duties.any() {
                 return Wake::Duty;
             }
@@ -174,19 +174,19 @@ impl Pending {
         self.core.lock().phase == Phase::Done
     }
 
-    /// Whether it is not written yet.
+    /// Returns `true` if the call is not written yet.
     pub(crate) fn is_queued(&self) -> bool {
         self.core.lock().phase == Phase::Queued
     }
 
-    /// Whether its caller has got what it came for: the answer; of a posted call, that it is sent.
+    /// Returns `true` if the caller has what it came for: the answer or, for a posted call, that it is sent.
     pub(crate) fn is_over(&self) -> bool {
         let core = self.core.lock();
         core.phase == Phase::Done || core.is_sent
     }
 
-    /// The poster goes, and leaves the call to the caller that is about to write; `false` when the call is not queued any more, or
-    /// its poster has a duty.
+    /// Lets the poster leave the call to the caller that is about to write. Returns `false` if the call is not queued any more, or its
+    /// poster has a duty.
     pub(crate) fn leave_queued(&self, at: Instant) -> bool {
         let mut core = self.core.lock();
         let leaves = core.phase == Phase::Queued && !core.duties.any();
@@ -197,7 +197,8 @@ impl Pending {
         leaves
     }
 
-    /// Notes that the system was given all bytes of a posted call; when it was left to another caller, if it was.
+    /// Notes that all bytes of a posted call were handed to the system. Returns the moment at which the call was left to another caller, if
+    /// it was.
     pub(crate) fn mark_sent(&self) -> Option<Instant> {
         let mut core = self.core.lock();
         core.is_sent = true;
@@ -228,37 +229,37 @@ impl Pending {
         }
     }
 
-    /// The poster goes; whether it leaves the duty to write.
+    /// Lets the poster leave. Returns `true` if it leaves the duty to write undone.
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
         std::mem::take(&mut core.duties).write
     }
 
-    /// Whether the call was written to the lane's present connection, whose first epoch this is, and its caller waits for the
+    /// Returns `true` if the call was written to the lane's current connection, whose first epoch this is, and its caller waits for the
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
         core.phase == Phase::Written && core.answer.epoch >= first_epoch
     }
 
-    /// Whether its caller, who reads, has nothing else to do.
+    /// Returns `true` if the caller may go on reading: its answer has not come, and it has no duty to write.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
         core.phase != Phase::Done && (!core.duties.write || mutant!(ReadsOnInDuty))
     }
 
-    /// The caller is here from now on.
+    /// Notes that the caller waits for this call from now on.
     pub(crate) fn attend(&self) {
         self.core.lock().is_attended = true;
     }
 
-    /// Whether somebody waits for the answer, and for no other one.
+    /// Returns `true` if a caller waits for this call now, so that it can be given a duty.
     pub(crate) fn waits(&self) -> bool {
         self.core.lock().waits()
     }
 
-    /// Gives the caller a duty; `false` when nobody waits here, any more or yet. Wake it after unlocking.
+    /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the lane's state.
     pub(crate) fn appoint(&self, write: bool) -> bool {
         let mut core = self.core.lock();
         let waits = core.waits() && (write || !self.is_posted);
@@ -269,12 +270,12 @@ impl Pending {
         waits
     }
 
-    /// Takes the duties that were given.
+    /// Takes the duties that the caller was given.
     pub(crate) fn take_duties(&self) -> Duties {
         std::mem::take(&mut self.core.lock().duties)
     }
 
-    /// Wakes the caller, or hands over the answer that nobody waits for. Without the lane's state.
+    /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the lane's state.
     pub(crate) fn wake(&self) {
         let mut core = self.core.lock();
         if core.phase == Phase::Done
@@ -285,7 +286,7 @@ impl Pending {
             if is_attended {
                 self.changed.notify_one();
             }
-            // A panic here would keep the answers of others from them.
+            // Contain a panic: it would keep the answers of other callers from them.
             if contain(|| callback(answer)).is_err() {
                 log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
             }
@@ -295,7 +296,7 @@ impl Pending {
         }
     }
 
-    /// Appends the bytes to what is to be written, with the slack in its place.
+    /// Appends the call's bytes to `bytes`, with the slack filled in.
     pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, slack: &[u8; 5]) {
         let mut core = self.core.lock();
         core.phase = Phase::Written;
@@ -327,7 +328,7 @@ impl Pending {
         Taken::Last
     }
 
-    /// Ends the call with a failure; the replies that came stay. `true` when it is to be woken for it.
+    /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
     pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
         if !matches!(core.phase, Phase::Queued | Phase::Written) {
@@ -339,13 +340,13 @@ impl Pending {
         true
     }
 
-    /// What came, if the call is over and its caller has no duty.
+    /// Returns the answer if the call is done and its caller has no duty.
     pub(crate) fn finished(&self) -> Option<Answer> {
         let mut core = self.core.lock();
         (core.phase == Phase::Done && !core.duties.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// The caller goes: the phase it was in, the duties it had and what came. Replies that come later are thrown away.
+    /// Lets the caller leave. Returns the phase that the call was in, the caller's duties, and what came. Later replies are dropped.
     pub(crate) fn leave(&self) -> (Phase, Duties, Answer) {
         let mut core = self.core.lock();
         let phase =
@@ -356,7 +357,7 @@ impl Pending {
         (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
     }
 
-    /// What was to be written, and the calls of its keys that it counts for, if no connection was to be had for it.
+    /// Returns the bytes to write, and the passage of the call, if the call failed because no connection could be opened.
     pub(crate) fn unconnected(&self) -> Option<(Packed, Passage)> {
         let mut core = self.core.lock();
         std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.passage.take()))

@@ -1,22 +1,23 @@
-//! Which lane a call takes: as long as anything about a key is under way, all that is about it goes the same way, in order.
+//! Which lane a call takes: while a key has a call in flight, every call for that key uses the same lane, in order.
 //!
-//! So a release cannot overtake the acquire whose reply it did not wait for, nor the next acquire of a key the release
-//! before it. Once all is answered, order comes from the answers, and the next call may take any lane.
+//! So a release cannot overtake an acquire whose reply it did not wait for, and the next acquire of a key cannot overtake the release
+//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any lane. Renewals on
+//! their own lane are exempt, because they need no order.
 //!
-//! Keys are told apart by a hash of ten bits: two that share it share a lane for a moment, which does no harm.
+//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a lane for a moment, which does no harm.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many marks there are.
+/// The number of marks.
 const MARKS: usize = 1024;
 
-/// The low bits of an entry count the calls under way; the others are the lane.
+/// The low bits of an entry count the calls in flight; the other bits are the lane.
 const LANE_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << LANE_SHIFT) - 1;
 
-/// What a key is known by here.
+/// The hash that stands for a key here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u16);
 
@@ -24,20 +25,20 @@ pub(crate) struct Mark(u16);
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Calls under way: their marks are given back when this is dropped.
+/// Calls in flight. Gives their marks back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Passage {
     routes: Arc<Routes>,
-    /// Mostly there is one.
+    /// Most passages have only this one.
     first: Option<Mark>,
     more: Vec<Mark>,
 }
 
 impl Mark {
-    /// How many there are.
+    /// The number of marks.
     pub(crate) const COUNT: usize = MARKS;
 
-    /// Below [`COUNT`](Self::COUNT).
+    /// Returns a number below [`COUNT`](Self::COUNT).
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -54,7 +55,7 @@ impl Routes {
         Self((0..MARKS).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Counts a call in: the lane that its key is on, or else the preferred one.
+    /// Counts a call in and returns its lane: the one its key is on, or else the preferred one.
     fn enter(&self, mark: Mark, preferred: usize) -> usize {
         let entry = &self.0[usize::from(mark.0)];
         let mut seen = entry.load(Ordering::Acquire);
@@ -67,13 +68,13 @@ impl Routes {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns `true` if no call is in flight.
     #[cfg(all(test, dlock_shuttle))]
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
     }
 
-    /// Sends a key another way, if nothing is under way about it but so many calls.
+    /// Moves a key to another lane, if exactly `calls` calls for it are in flight.
     fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
         let entry = &self.0[usize::from(mark.0)];
         let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
@@ -90,20 +91,20 @@ impl Passage {
         Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
-    /// Counts one more call in, which goes where the lane says that is returned.
+    /// Counts one more call in and returns the lane that it must take.
     pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
         let lane = routes.enter(mark, preferred);
         (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
     }
 
-    /// Takes these calls another way; `false` when others are under way about one of their keys.
+    /// Moves these calls to another lane; returns `false` if other calls for one of their keys are in flight.
     pub(crate) fn turn(&mut self, lane: usize) -> bool {
         self.more.extend(self.first.take());
         self.more.sort_unstable();
         self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
     }
 
-    /// Moves the calls to the one that is returned.
+    /// Moves the calls into the passage that is returned.
     pub(crate) fn take(&mut self) -> Self {
         Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
@@ -113,7 +114,7 @@ impl Passage {
         self.first.take().into_iter().chain(self.more.drain(..)).for_each(|mark| self.routes.leave(mark));
     }
 
-    /// Takes over the calls of another one.
+    /// Takes over the calls of another passage.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.more.extend(other.first.take());
         self.more.append(&mut other.more);

@@ -1,14 +1,13 @@
-//! Opening a connection.
+//! Opens the connection of a lane.
 //!
-//! A connect has the whole `connect_timeout`, whoever needs it. A caller's deadline bounds only how long that caller waits.
+//! A connect has the whole `connect_timeout`, whichever caller needs it. A caller's deadline bounds only how long that caller waits.
 //!
 //! * A caller whose deadline leaves that much time opens the connection itself.
-//! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it
-//!   with their own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the
-//!   connection in the lane, and writes the queue if no caller has the role of writing by then, so a posted call whose poster has left
-//!   is sent.
+//! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it with their
+//!   own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the connection in the
+//!   lane. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
 //!
-//! The thread holds its lane weakly: a connection that comes after the lane has gone is closed at once.
+//! The thread holds a weak reference to its lane. If the lane is gone when the connection comes, it closes the connection at once.
 
 use super::super::line::{Line, Open};
 use super::super::pending::Pending;
@@ -23,21 +22,21 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// What a lane knows of the thread that connects for it.
+/// The thread that connects for a lane, and the outcome of its last connect.
 #[derive(Default)]
 pub(super) struct Connector {
     /// Whether a connect is under way on that thread.
     pub(super) is_busy: bool,
-    /// The last thread. It ends when it has told what came of its connect.
+    /// The last thread. It ends when it has reported the outcome of its connect.
     thread: Option<thread::JoinHandle<()>>,
-    /// The threads whose connect has ended, and which may still be about to run the callbacks of posted calls.
+    /// The threads whose connect has ended, but which may still be about to run the callbacks of posted calls.
     tellers: Vec<thread::ThreadId>,
     /// When the last connect failed.
     failed_at: Option<Instant>,
 }
 
 impl Connector {
-    /// Whether callbacks may still be about to run on another thread, which has connected.
+    /// Returns `true` if another thread that has connected may still be about to run callbacks.
     pub(super) fn is_telling(&self) -> bool {
         let me = thread::current().id();
         self.tellers.iter().any(|teller| *teller != me) && !mutant!(LeavesTellersBehind)
@@ -45,8 +44,8 @@ impl Connector {
 }
 
 impl<L: Line> Lane<L> {
-    /// Gets the lane a connection. The caller has the role of writing, and waits at most until its deadline; one that does not
-    /// attend to its call does not wait. If the connect fails, every queued call fails instead of trying again one after another.
+    /// Opens a connection for the lane. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
+    /// attend to its call. If the connect fails, all queued calls fail, so that they do not try again one after another.
     pub(super) fn connect<'a>(
         &'a self,
         mut state: Guard<'a, L>,
@@ -76,8 +75,8 @@ impl<L: Line> Lane<L> {
         state
     }
 
-    /// Starts a connect for calls to come, unless there is a connection, one is being opened, or the last connect failed within this
-    /// pause. Does not block.
+    /// Starts a connect for later calls, unless there is a connection, one is being opened, or the last connect failed less than `pause`
+    /// ago. Does not block.
     pub(in super::super) fn connect_ahead(&self, pause: Duration) {
         let mut state = self.state.lock();
         let failed_at = state.connector.failed_at;
@@ -91,11 +90,11 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Starts a connect on a thread of its own, unless one is under way. Does not block.
+    /// Starts a connect on a separate thread, unless one is under way. Does not block.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses the thread.
+    /// If the operating system refuses the thread.
     pub(super) fn begin_connect(&self, state: &mut State<L>) -> io::Result<()> {
         if state.connector.is_busy {
             return Ok(());
@@ -103,7 +102,7 @@ impl<L: Line> Lane<L> {
         let (lane, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
         let deadline = start + settings.connect_timeout;
         let connect = move || {
-            // The log may panic, in TLS for one: the lane must learn that this connect has ended.
+            // The log may panic, for example in TLS. Even then the lane must learn that this connect has ended.
             let opened = contain(|| settings.line.open(deadline)).unwrap_or_else(|_| Err(panicked()));
             if let Some(lane) = lane.upgrade() {
                 lane.end_connect(opened, start);
@@ -114,8 +113,8 @@ impl<L: Line> Lane<L> {
         Ok(())
     }
 
-    /// At the closing: waits until no thread of a connect that has ended runs callbacks, and for its end. Such a thread itself
-    /// does not wait. A connect that is under way is not waited for.
+    /// Called when the lane is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
+    /// thread. Does not wait if called on such a thread, nor for a connect that is still under way.
     pub(super) fn end_connector(&self) {
         let me = thread::current().id();
         let mut state = self.state.lock();
@@ -128,12 +127,12 @@ impl<L: Line> Lane<L> {
         let thread = if state.connector.is_busy { None } else { state.connector.thread.take() };
         drop(state);
         if let Some(thread) = thread {
-            // A panic was caught there.
+            // The thread has caught any panic itself.
             let _ = thread.join();
         }
     }
 
-    /// Whether a thread connects, or is about to.
+    /// Returns `true` if a thread connects, or is about to.
     #[cfg(all(test, dlock_shuttle))]
     pub(in super::super) fn is_connecting(&self) -> bool {
         self.state.lock().connector.is_busy
@@ -150,13 +149,13 @@ impl<L: Line> Lane<L> {
         deadline.saturating_duration_since(now()) >= self.settings.connect_timeout || mutant!(ThrowsConnectsAway)
     }
 
-    /// Connects on the calling thread, until its deadline at most.
+    /// Connects on the calling thread, until the caller's deadline at most.
     fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, L> {
         let start = now();
         let patience = start + self.settings.connect_timeout;
         let deadline_of_connect = patience.min(deadline);
         let opened = contain(|| self.settings.line.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
-        // The caller's own time was too short, so the failure says nothing to the others.
+        // The caller's own time was too short for a connect, so this failure says nothing to the other callers.
         let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
         let mut state = self.state.lock();
         match opened {
@@ -171,7 +170,7 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// The end of a connect on a thread of its own.
+    /// Takes the outcome of a connect on a separate thread.
     fn end_connect(&self, opened: Result<Open<L>, Error>, start: Instant) {
         let mut state = self.state.lock();
         if mutant!(TakesConnectAlong) && !state.connector.is_busy {

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for.
+//! Sends posted calls, for whose answers nobody waits.
 
 use super::super::deferring::is_left_long;
 use super::super::line::Line;
@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl<L: Line> Lane<L> {
-    /// Sends a call without waiting for its answer, which its callback is given. The call is written when this returns, unless the
-    /// deadline has come, the connection broke, or the call was left to a caller that is about to write: then this returns `true`.
-    /// Blocks until then: while a connection is being opened, while it takes no more bytes, and for a moment while another caller
-    /// writes.
+    /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
+    /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
+    ///
+    /// The call is written when this returns, unless the deadline has come or the connection broke. Returns `true` without waiting for the
+    /// write if it left the call to a caller that is about to write.
     pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         if state.closed {
@@ -23,8 +24,8 @@ impl<L: Line> Lane<L> {
             return false;
         }
         state.queue.push_back(Arc::clone(call));
-        // Who posts mostly calls right after, so it does not count as back. And nobody reads for this call: those whose calls
-        // were written with it need a reader.
+        // A poster usually calls right afterwards, so posting does not count as having called again. The poster does not read for this
+        // call, so `hand_on` must appoint a reader for the calls that were written with it.
         let at = now();
         let state = self.write(state, call, deadline, Claim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
@@ -46,16 +47,17 @@ impl<L: Line> Lane<L> {
         false
     }
 
-    /// Writes what is queued if a posted call was left that the writer has not written for long: other threads have its core.
-    /// Any caller may do so, also one of another connection. Waits neither for room in the socket nor for the state; returns whether it wrote.
+    /// Writes the queue if a posted call was left and the writer has not written it for long, because other threads have its core. Any
+    /// caller may do so, also one of another connection. Waits neither for room in the socket nor for the state. Returns `true` if it
+    /// wrote.
     pub(crate) fn write_left(&self, at: Instant) -> bool {
         let since = self.left_since.load(Ordering::Relaxed);
         if since == 0 || !is_left_long(Duration::from_nanos(self.nanos(at).saturating_sub(since))) {
             return false;
         }
-        // Who has the state may be put off its core, and another caller comes by soon.
+        // The thread that holds the state may be off its core. Do not wait for it: another caller soon tries again.
         let Some(mut state) = self.state.try_lock() else { return false };
-        // One caller is enough. If somebody writes already, that one goes on until the queue is empty.
+        // One caller is enough. If there is a writer already, it goes on until the queue is empty.
         self.left_since.store(0, Ordering::Relaxed);
         let writes = state.has_work() && (!state.writing || state.take_idle_role());
         if writes && !mutant!(TakesLeftAndLeaves) {
@@ -64,21 +66,21 @@ impl<L: Line> Lane<L> {
         writes
     }
 
-    /// Waits until somebody else has written a posted call, or writes it.
+    /// Waits until another caller has written a posted call, or writes it.
     fn see_sent(&self, call: &Arc<Pending>, deadline: Instant) {
         let at = now();
         if at < deadline && self.load() > 1 {
-            // Others that were answered by now may call or post meanwhile: then one write is for all of them.
+            // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
             let _ = self.settings.giving_way.give_way(at, self.load());
         }
         let mut claim = Claim::AtOnce;
-        // Also when the call is sent by now: a duty has to be done.
+        // Even if the call is already sent: a duty must be done.
         while claim == Claim::Appointed || !call.is_over() {
             let state = self.state.lock();
             let writes = claim == Claim::Appointed || call.is_queued();
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
-                // As long as it is here it might be appointed again, and again.
+                // Leave first: while this poster still counts as waiting it could be appointed again and again.
                 if call.leave_sent() {
                     state.resign();
                 }

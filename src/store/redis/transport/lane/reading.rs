@@ -1,4 +1,4 @@
-//! The role of reading: what comes, for whom, and who reads next.
+//! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
 
 use super::super::giving_way::LOOKS;
 use super::super::line::{Hears, Line};
@@ -14,10 +14,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often who reads looks whether it has to write: it is appointed when nobody else is there to do so.
+/// How often the reader checks whether it has to write: it is appointed as the writer when no other caller is there to write.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// What one look at the connection brought: the replies that are complete, and whether anything came at all.
+/// The outcome of one look at the connection: the complete replies, and whether anything came at all.
 struct Look {
     replies: Vec<Value>,
     result: io::Result<bool>,
@@ -38,7 +38,7 @@ impl Look {
 }
 
 impl<L: Line> Lane<L> {
-    /// Looks a few times whether the answer is there, while other threads run.
+    /// Looks a few times for the answer, and lets other threads run in between.
     pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
         let giving_way = &self.settings.giving_way;
         if self.load() < 2 || !call.may_read_on() {
@@ -58,9 +58,9 @@ impl<L: Line> Lane<L> {
         giving_way.looked(call.is_done());
     }
 
-    /// Reads for all, until the caller's own answer is there or its time is over; `false` when there is nothing to read for it, or
-    /// somebody else reads. A caller that does not wait for more than is there must come again on `false`; the role is
-    /// free meanwhile.
+    /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
+    /// it, or another caller reads. Without `waits` it takes only what has come already, and on `false` the caller must come again; the
+    /// role is free meanwhile.
     pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant, waits: bool) -> bool {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
@@ -98,7 +98,7 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Gives back the role of reading, appointing nobody: the caller comes again, or departs, and then appoints.
+    /// Gives back the role of reader and appoints nobody: the caller comes again, or departs, and `depart` appoints a reader.
     fn put_down(&self, epoch: u64, inbound: L::In) {
         if let Some(session) = self.state.lock().session_of(epoch)
             && !mutant!(KeepsTheRole)
@@ -107,7 +107,7 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Takes in, without waiting, what has come while nobody reads.
+    /// Takes in, without waiting, the replies that have come while nobody reads.
     pub(super) fn read_now(&self) {
         loop {
             let mut state = self.state.lock();
@@ -128,8 +128,8 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Delivers what was read. Returns the half, and since when the oldest reply is due, to a caller that has to read on;
-    /// else the role is handed on.
+    /// Delivers what was read. Returns the inbound half, and the time since which the oldest reply is due, to a reader that must go on;
+    /// otherwise hands the role on.
     fn take_in(
         &self,
         epoch: u64,
@@ -140,11 +140,11 @@ impl<L: Line> Lane<L> {
         let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = self.state.lock();
-        // Without it, the connection was cut meanwhile, and all is said.
+        // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
         if look.replies.iter().any(is_no_master) {
-            // Before later replies are delivered: no number of this epoch is believed any more.
+            // Do this before later replies are delivered: no fence number of this epoch may be trusted any more.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let own = reader.map(|(own, _)| own);

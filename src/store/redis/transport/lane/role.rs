@@ -1,4 +1,4 @@
-//! A role that is given back also by a panic.
+//! A role that is given back even when its thread panics.
 
 use super::super::line::Line;
 use super::super::pending::Pending;
@@ -7,14 +7,14 @@ use crate::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;
 
-/// A role in the hands of the calling thread. [`end`](Self::end) it where the role was given back or kept on purpose. Dropped without
-/// that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is cut. The call of the thread is
-/// left: nobody is there any more to be given a duty.
+/// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose.
+/// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
+/// cut. It also removes the thread's own call: nobody is there any more to do a duty.
 #[must_use]
 pub(super) struct Role<'a, L: Line> {
     lane: &'a Lane<L>,
     own: Option<&'a Arc<Pending>>,
-    /// The connection that is read; `None` for the role of writing.
+    /// The connection that is read; `None` for the role of writer.
     reads: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// A network whose steps panic once: the step with that number. It answers all that is written at once.
+    /// A network in which the step with that number panics, once. It answers everything that is written at once.
     struct Shaky(Arc<Steps>);
 
     struct Steps {
@@ -162,7 +162,7 @@ mod tests {
             let steps = Arc::new(Steps { bad, next: AtomicUsize::new(0), unread: AtomicUsize::new(0) });
             let transport = Transport::over(Shaky(Arc::clone(&steps)), "shaky".to_owned(), LIMIT, LIMIT);
             for _ in 0..3 {
-                // A panic that is not the connection's own reaches the caller, once.
+                // A panic outside the connection's own code reaches the caller, once.
                 let _ = catch_unwind(AssertUnwindSafe(|| call(&transport)));
             }
             assert!(steps.next.load(Ordering::SeqCst) > bad, "it comes to that step");

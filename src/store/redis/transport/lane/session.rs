@@ -13,31 +13,32 @@ use std::time::Instant;
 
 /// See the module.
 pub(super) struct Session<L: Line> {
-    /// Its first epoch, by which it is known.
+    /// The first epoch of the connection, which identifies it.
     pub(super) epoch: u64,
     pub(super) last_write: Instant,
-    /// `None` while somebody writes.
+    /// `None` while the writer uses it.
     pub(super) outbound: Option<L::Out>,
-    /// `None` while somebody reads or looks.
+    /// `None` while a reader or a looking caller uses it.
     pub(super) inbound: Option<L::In>,
     cut: L::Cut,
     pub(super) due: VecDeque<Due>,
-    /// Whether bytes were handed to the outbound half that it could not write.
+    /// Whether the outbound half was given bytes that it could not write yet.
     pub(super) has_backlog: bool,
     pub(super) opened: Instant,
     pub(super) last_use: Instant,
-    /// How many callers were answered since the last write and have not called again, about: whoever calls may be another one.
+    /// The number of callers that were answered since the last write and have not called again. Approximate: the next caller may be a new
+    /// one.
     pub(super) away: usize,
-    /// Room for what is to be written.
+    /// A buffer for the bytes to write, kept for reuse.
     pub(super) bytes: Vec<u8>,
-    /// Posted calls of which bytes may be left to write.
+    /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
 }
 
-/// A call that was written.
+/// A call that was written and whose replies are due.
 pub(super) struct Due {
     pub(super) call: Arc<Pending>,
-    /// Replies not yet read.
+    /// The number of replies not yet read.
     left: usize,
     pub(super) since: Instant,
 }
@@ -62,7 +63,7 @@ impl<L: Line> Session<L> {
         }
     }
 
-    /// Takes calls into the order of writing.
+    /// Appends calls to the order of writing, and their bytes to `bytes`.
     pub(super) fn queue_up(
         &mut self,
         calls: impl Iterator<Item = Arc<Pending>>,
@@ -76,23 +77,23 @@ impl<L: Line> Session<L> {
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
-                // Those who wait for posts are no callers that come back.
+                // This write ends the wait for callers answered before it. A posted call does not end it: its poster has not called again.
                 self.away = 0;
             }
             self.due.push_back(Due { left: call.replies, call, since });
         }
     }
 
-    /// All bytes of the calls that were taken into the order are written, by a write that began at this moment.
+    /// Notes that all bytes of the calls queued up so far are written. `at` is when that write began, or its end if it waited for room.
     pub(super) fn all_sent(&mut self, deferring: &Deferring, at: Instant) {
         for call in self.unsent.drain(..) {
             deferring.note_written(time_since(call.mark_sent(), at));
         }
     }
 
-    /// Gives replies to the calls that they belong to, in order; those that are over are to be woken, but for the reader's own, and
-    /// those that are to be sent once more are to be queued before the state is unlocked: what is called after an answer that came
-    /// later is executed later, too.
+    /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to
+    /// `again` the calls that must be sent once more; queue them before the state is unlocked, so that a call made after a later answer is
+    /// also executed later.
     pub(super) fn deliver(
         &mut self,
         replies: Vec<Value>,
@@ -124,7 +125,7 @@ impl<L: Line> Session<L> {
         Ok(())
     }
 
-    /// Makes sure, without waiting, that a connection on which nothing is due and that was idle for long is still usable.
+    /// Checks, without waiting, that a connection is still usable if it was idle for long and no reply is due on it.
     pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
         if !self.due.is_empty() || at.saturating_duration_since(self.last_use) < IDLE {
             return Ok(());
@@ -139,10 +140,10 @@ impl<L: Line> Session<L> {
         Ok(())
     }
 
-    /// Ends the connection; the calls that were written to it.
+    /// Ends the connection and returns the calls that were written to it.
     pub(super) fn abort(self) -> Vec<Arc<Pending>> {
         let Self { outbound, inbound, cut, due, .. } = self;
-        // Whatever becomes of the connection, the calls are told.
+        // Even if ending the connection panics, the calls must be told.
         let _ = guarded(|| {
             cut.cut();
             drop((outbound, inbound, cut));

@@ -1,4 +1,4 @@
-//! What the callers of a lane share, and whom a role goes to.
+//! What the callers of a lane share, and which caller gets a role next.
 
 use super::super::deferring::{LATE, MOST_LEFT};
 use super::super::line::Line;
@@ -13,19 +13,19 @@ use std::time::Instant;
 
 /// What the mutex of a lane protects.
 pub(super) struct State<L: Line> {
-    /// Not written yet.
+    /// Calls that are not written yet.
     pub(super) queue: VecDeque<Arc<Pending>>,
     pub(super) session: Option<Session<L>>,
     pub(super) connector: Connector,
-    /// Whether somebody writes, connects or gives way first, or has been woken to.
+    /// Whether there is a writer: it writes, connects, gives way first, or was appointed.
     pub(super) writing: bool,
-    /// Whether who is to write gives way to others first. Whoever takes this back has the role.
+    /// Whether the writer gives way to others before it writes. A caller that clears this takes the role over.
     pub(super) gathering: bool,
-    /// Whether who is to write was appointed and is not awake yet. Whoever takes this back has the role.
+    /// Whether the writer was appointed and is not awake yet. A caller that clears this takes the role over.
     pub(super) appointed: bool,
-    /// Whether who writes does so once and then goes, whatever was queued meanwhile.
+    /// Whether the writer writes once and then leaves, whatever was queued meanwhile (`write_left_over`).
     pub(super) writes_once: bool,
-    /// The next epoch; no two of a transport are the same.
+    /// The next epoch. No two epochs of a transport are equal.
     pub(super) next_epoch: u64,
     pub(super) epoch_step: u64,
     pub(super) closed: bool,
@@ -36,17 +36,18 @@ impl<L: Line> State<L> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
 
-    /// The calls whose replies are due, in order.
+    /// Returns the calls whose replies are due, in order.
     pub(super) fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
         self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call))
     }
 
-    /// Whether the caller, when it waits for its answer, will see to it that somebody reads.
+    /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
     pub(super) fn will_read(&self, call: &Pending) -> bool {
         self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
     }
 
-    /// Whether a caller can be appointed to write what is left: rather one that has nothing else to do than who reads.
+    /// Returns `true` if a caller can be appointed to write what is left. While calls are queued, only their callers count: they have
+    /// nothing else to do, whereas a caller whose reply is due may be the reader.
     pub(super) fn has_other_writer(&self) -> bool {
         if self.queue.is_empty() {
             self.due_calls().any(|call| call.waits())
@@ -55,18 +56,18 @@ impl<L: Line> State<L> {
         }
     }
 
-    /// Whether something is to be written.
+    /// Returns `true` if something is waiting to be written.
     pub(super) fn has_work(&self) -> bool {
         !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
     }
 
-    /// Whether a posted call is queued, whose poster may be gone.
+    /// Returns `true` if a posted call is queued; its poster may be gone.
     pub(super) fn has_posted(&self) -> bool {
         self.queue.iter().any(|call| call.is_posted)
     }
 
-    /// Whether somebody writes soon, and stays until the queue is empty or a waiting caller goes on: a poster may leave its call then.
-    /// Not to a caller that connects, which may take seconds, nor to one whose write has taken long by now.
+    /// Returns `true` if a writer writes soon, and stays until the queue is empty or a waiting caller succeeds it: then a poster may leave
+    /// its call. Returns `false` for a writer that connects, which may take seconds, and for one whose write has already taken long.
     pub(super) fn is_about_to_write(&self, at: Instant) -> bool {
         let Some(session) = &self.session else { return false };
         let is_writing = session.outbound.is_none();
@@ -79,32 +80,32 @@ impl<L: Line> State<L> {
             && left <= MOST_LEFT
     }
 
-    /// Takes the role of writing from a caller that has it and does not write yet: one that gives way, or is appointed and not awake;
-    /// whether there was one.
+    /// Takes the role from a writer that does not write yet: it gives way, or was appointed and is not awake. Returns `true` if there was
+    /// one.
     pub(super) fn take_idle_role(&mut self) -> bool {
         std::mem::take(&mut self.gathering) || std::mem::take(&mut self.appointed)
     }
 
-    /// Gives back the duty to write of a caller that goes, unless somebody else has taken it.
+    /// Gives back the duty to write of a caller that leaves, unless another caller has taken the role over.
     pub(super) fn resign(&mut self) {
         if std::mem::take(&mut self.appointed) {
             self.writing = false;
         }
     }
 
-    /// One of those that were answered of late calls again.
+    /// Notes that one of the callers answered recently has called again.
     pub(super) fn is_back(&mut self) {
         if let Some(session) = &mut self.session {
             session.away = session.away.saturating_sub(1);
         }
     }
 
-    /// Whether others that were answered of late may be about to call.
+    /// Returns `true` if other callers that were answered recently may be about to call.
     pub(super) fn lacks_callers(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
-    /// Finds a caller that writes, if nobody does.
+    /// Appoints a writer if there is work and nobody writes.
     pub(super) fn appoint_writer(&mut self, heirs: &mut Woken) {
         if !self.writing && self.has_work() {
             let heir = self.queue.iter().chain(self.due_calls()).find(|call| call.appoint(true)).cloned();
@@ -116,7 +117,7 @@ impl<L: Line> State<L> {
         }
     }
 
-    /// Finds a caller that reads, if nobody does: the one whose reply comes last.
+    /// Appoints a reader if there is none: the caller whose reply comes last.
     pub(super) fn appoint_reader(&mut self, heirs: &mut Woken) {
         if let Some(session) = &self.session
             && session.inbound.is_some()

@@ -1,4 +1,4 @@
-//! The role of writing: sending what has gathered.
+//! The role of writer: sends what has gathered in the queue.
 
 use super::super::line::{Line, Speaks};
 use super::super::pending::Pending;
@@ -14,13 +14,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A write that takes longer has waited for room in the socket.
+/// A write that takes longer than this has waited for room in the socket.
 const BLOCKED: Duration = Duration::from_millis(1);
 
 impl<L: Line> Lane<L> {
-    /// Writes what has gathered, unless somebody does. Before that, others who are about to call may do so, and the last of them
-    /// may write in its place. The role is over when nothing is left, with the caller's time, or, if somebody waits who
-    /// can go on, when the caller has what it came for.
+    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
+    /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
+    /// when the caller has what it came for and a waiting caller can succeed it.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, L>,
@@ -35,7 +35,7 @@ impl<L: Line> Lane<L> {
         if state.writing && !was_appointed {
             let takes_over = match claim {
                 Claim::AtOnce => state.take_idle_role(),
-                // Who gives way is waiting for no more than those that are here by now.
+                // All the callers that the writer gives way to are here by now.
                 _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
             };
             if !takes_over {
@@ -52,7 +52,7 @@ impl<L: Line> Lane<L> {
         state
     }
 
-    /// Has the role of writing, until it is over.
+    /// Holds the role of writer until it ends or another caller takes it over.
     fn write_all<'a>(
         &'a self,
         mut state: Guard<'a, L>,
@@ -62,11 +62,11 @@ impl<L: Line> Lane<L> {
     ) -> Guard<'a, L> {
         let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
-            // One write for all that were answered together costs both sides less.
+            // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
             state.gathering = true;
             drop(state);
-            // Late or not: then it is time to write.
+            // Write now, whether the turn came back late or not.
             let _ = self.settings.giving_way.give_way(at, self.load());
             state = self.state.lock();
             if !std::mem::take(&mut state.gathering) {
@@ -106,7 +106,7 @@ impl<L: Line> Lane<L> {
             };
             let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
             if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
-                // Nobody may wait for posted calls, and whoever is appointed has to wake up first.
+                // Possibly nobody waits for the posted calls, and an appointed successor must wake up first: write once more.
                 if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
                     is_last = true;
                     continue;
@@ -117,8 +117,8 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Writes, without waiting, what was left by a caller whose time was over, when only posted calls are left: nobody was
-    /// there to go on. Without a connection they wait for one, which is begun; they fail if no thread is to be had for that.
+    /// Writes the queue, without waiting, for callers that are gone: posted calls that were left, or that must be sent again. If there is
+    /// no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
         state.writing = true;
         state.writes_once = true;
@@ -128,7 +128,7 @@ impl<L: Line> Lane<L> {
         let mut state = match idle {
             Some((_, Ok(()))) => {
                 let state = self.write_once(state, at, at);
-                // What was left or is to be repeated meanwhile: its caller relied on who writes.
+                // Calls that were left, or queued again, meanwhile: their callers relied on this writer.
                 let goes_on = !mutant!(LeavesToOneWrite)
                     && state.has_posted()
                     && state.session.as_ref().is_some_and(|session| !session.has_backlog);
@@ -154,7 +154,7 @@ impl<L: Line> Lane<L> {
         self.state.lock()
     }
 
-    /// Begins an epoch, in which no fence number was read yet.
+    /// Begins an epoch. No fence number was read in it yet.
     pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
@@ -162,7 +162,7 @@ impl<L: Line> Lane<L> {
         epoch
     }
 
-    /// Writes once all that is queued; it is `since` now.
+    /// Writes everything that is queued, once. `since` is the current time.
     fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };

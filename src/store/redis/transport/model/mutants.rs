@@ -1,9 +1,9 @@
-//! Mistakes, each built into the transport: the scenarios must find what it breaks.
+//! Mistakes that can be built into the transport, one at a time. The scenarios must detect each of them.
 
 use super::scenarios;
 use crate::check::model::mutants::{FORGOTTEN, caught_each};
 
-/// For good, or until a time-out.
+/// A call is left waiting, for good or until a time-out.
 const LEFT: &[&str] = &["deadlock", "exceeded max_steps", "without a reason"];
 
 const UNHEARD: &[&str] = &["nobody waits for the answer", "closed without an answer", "without an answer"];

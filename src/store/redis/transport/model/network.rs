@@ -1,4 +1,4 @@
-//! A network and a server that are made up: bytes in, bytes out.
+//! A simulated network and server: bytes in, bytes out.
 
 use super::super::line::{Cuts, Hears, Line, Open, Speaks};
 use crate::check::model::time;
@@ -13,25 +13,25 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a command is, in bytes: `#`, the call, its place in the call, the key, the slack.
+/// The length of a command in bytes: `#`, the call, its place in the call, the key, the slack.
 pub(super) const COMMAND: usize = 10;
 
-/// Where the slack stands in it.
+/// Where the slack is in a command.
 pub(super) const SLACK_AT: usize = 5;
 
-/// How long a reply is: `+`, the call, the command's place in it.
+/// The length of a reply: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
 
 pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0 };
 
-/// What may go wrong in one execution, at most.
+/// How many faults of each kind one execution may have, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Faults {
     /// A connection breaks.
     pub(super) breaks: u32,
-    /// A connection is refused, or hangs until its time is over.
+    /// A connect is refused, or hangs until its time is over.
     pub(super) refusals: u32,
-    /// The server stands still for a while.
+    /// The server stalls for a while.
     pub(super) stalls: u32,
     /// A step of a connection panics.
     pub(super) panics: u32,
@@ -49,7 +49,7 @@ pub(super) struct Arrival {
     pub(super) connection: usize,
 }
 
-/// What a posted command begins with, and its refusal.
+/// The first byte of a posted command, and of the reply that refuses it.
 pub(super) const POSTED: u8 = b'!';
 const UNKNOWN: u8 = b'-';
 
@@ -59,7 +59,7 @@ pub(super) fn command(call: u16, place: u8, key: u8) -> [u8; COMMAND] {
     [b'#', high, low, place, key, b'0', b'0', b'0', b'0', b'0']
 }
 
-/// What is answered to a command.
+/// The reply to a command.
 pub(super) fn reply_to(call: u16, place: u8) -> i64 {
     i64::from(call) * 256 + i64::from(place)
 }
@@ -67,9 +67,9 @@ pub(super) fn reply_to(call: u16, place: u8) -> i64 {
 #[derive(Clone)]
 pub(super) struct Network {
     net: Arc<(Mutex<Net>, Condvar)>,
-    /// How many bytes a connection takes before the server has read some.
+    /// The number of bytes that a connection takes before the server has read some.
     room: usize,
-    /// The longest that the server stands still.
+    /// The longest stall of the server.
     stall: Duration,
     /// How long a connect takes.
     connect: Duration,
@@ -77,7 +77,7 @@ pub(super) struct Network {
 
 struct Net {
     wires: Vec<Wire>,
-    /// How many connects were begun, and how many of them are under way.
+    /// The number of connects that were begun, and of those under way.
     connects: usize,
     connecting: usize,
     log: Vec<Arrival>,
@@ -89,9 +89,9 @@ struct Net {
 
 #[derive(Default)]
 struct Wire {
-    /// Written and not executed yet.
+    /// Bytes written and not executed yet.
     out: VecDeque<u8>,
-    /// Answered and not read yet.
+    /// Bytes answered and not read yet.
     back: VecDeque<u8>,
     /// The client will see the end of the stream.
     is_broken: bool,
@@ -129,7 +129,7 @@ impl Network {
         Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall, connect }
     }
 
-    /// How many connects were begun.
+    /// Returns the number of connects that were begun.
     pub(super) fn connects(&self) -> usize {
         self.net.0.lock().connects
     }
@@ -142,7 +142,7 @@ impl Network {
         }
     }
 
-    /// The server, until the end.
+    /// Runs the server until the end.
     pub(super) fn serve(&self) {
         let (net, changed) = &*self.net;
         let mut net = net.lock();
@@ -179,7 +179,7 @@ impl Network {
             changed.notify_all();
             drop(net);
             if stalls {
-                // Shorter or longer than it is waited for.
+                // Shorter or longer than callers wait for it.
                 let parts = [1, 10][thread_rng().gen_range(0..2)];
                 thread::sleep(self.stall / parts);
             }
@@ -187,7 +187,7 @@ impl Network {
         }
     }
 
-    /// Ends the server once it has executed all that it was sent.
+    /// Ends the server once it has executed everything that it was sent.
     pub(super) fn end(&self) {
         self.net.0.lock().is_over = true;
         self.net.1.notify_all();
@@ -197,12 +197,12 @@ impl Network {
         self.net.0.lock().log.clone()
     }
 
-    /// The calls whose script was unknown.
+    /// Returns the calls whose script was unknown.
     pub(super) fn unknown(&self) -> Vec<u16> {
         self.net.0.lock().unknown.clone()
     }
 
-    /// Whether the first command of a call was handed to a connection.
+    /// Returns `true` if the first command of a call was handed to a connection.
     pub(super) fn was_given(&self, call: u16) -> bool {
         let net = self.net.0.lock();
         let [high, low] = call.to_be_bytes();
@@ -213,16 +213,16 @@ impl Network {
         net.unknown.contains(&call) || net.log.iter().any(|a| a.call == call) || net.wires.iter().any(is_out)
     }
 
-    /// Panics, if the scenario asks for it.
+    /// Panics sometimes, if the scenario has such faults.
     fn may_panic(&self) {
         let strikes = self.net.0.lock().strikes(|faults| &mut faults.panics);
         if strikes {
-            // Without the hook, which would print the schedule.
+            // Bypasses the panic hook, which would print the schedule.
             resume_unwind(Box::new(Injected));
         }
     }
 
-    /// Which connections have ended.
+    /// Returns which connections have ended.
     pub(super) fn broken(&self) -> Vec<bool> {
         self.net.0.lock().wires.iter().map(|wire| wire.is_broken || wire.is_cut).collect()
     }
@@ -278,7 +278,7 @@ impl Line for Network {
 impl Network {
     fn open_wire(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> Result<Open<Self>, Error> {
         let until = now() + self.connect;
-        // It is open when its time is over, however late its thread goes on.
+        // The connection is open once `until` has come, however late this thread goes on.
         while now() < until {
             if !self.pause(net, until.min(deadline)) {
                 return Err(Error::backend(BackendFailure::NotExecuted, "it takes too long"));
@@ -391,7 +391,7 @@ impl Cuts for Cut {
         let wire = &mut net.wires[self.wire];
         log::trace!("{:?}: {}: cut", time::now(), self.wire);
         wire.is_cut = true;
-        // What the server has not got yet is thrown away.
+        // Discards some of what the server has not executed yet.
         let got = thread_rng().gen_range(0..=wire.out.len());
         wire.out.truncate(got);
         self.network.net.1.notify_all();

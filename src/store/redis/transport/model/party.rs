@@ -1,4 +1,4 @@
-//! One execution: callers, what they were told, and what must be true in the end.
+//! One execution: the callers, what they were told, and what must hold in the end.
 
 use super::super::{Answer, Batch, LANES, Mark, Transport};
 use super::book::{Book, Entry};
@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause between two looks for the answers to posted calls.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often is looked.
+/// The most looks for these answers.
 const PATIENCE: u32 = 200;
 
 /// How much time a caller has.
@@ -32,21 +32,21 @@ pub(super) enum Limit {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// So many commands about a key, and their answers.
+    /// That many commands about a key, as one call that waits for the answers.
     Call(u8, u8, Limit),
-    /// The same, and a limit that ends breaks the connection.
+    /// The same, but a limit that ends breaks the connection.
     Renew(u8, u8, Limit),
     /// A command about each of two keys.
     Pair(u8, u8),
-    /// A command about a key, without waiting for the answer.
+    /// A command about a key, posted without waiting for the answer.
     Post(u8, Limit),
     Collect,
     Close,
-    /// Longer than short, and than a connection may be idle without a look at it.
+    /// A pause longer than a short limit, and longer than a connection may be idle before it is checked.
     Nap,
 }
 
-/// Who does what.
+/// What each caller does, and on which network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     pub(super) callers: &'static [&'static [Act]],
@@ -84,7 +84,7 @@ impl Scenario {
         let room = if self.is_narrow { [10, 15, 25][rng.gen_range(0..3)] } else { usize::MAX };
         let connect = if self.is_far { CONNECT_TIMEOUT / 10 } else { Duration::ZERO };
         let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
-        // Time passes whether or not the server gets on: without faults nobody is to take that for one.
+        // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let party = Arc::new_cyclic(|this| Party {
             transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
@@ -207,7 +207,7 @@ impl Party {
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
             let Some(party) = this.upgrade() else { return };
-            // With a lane locked it would sleep here for ever.
+            // If a lane were locked, this would sleep forever.
             party.transport.lanes.iter().for_each(|lane| _ = lane.is_closed());
             party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
             party.answered(call);
@@ -221,13 +221,13 @@ impl Party {
         }
     }
 
-    /// Whether a call was handed to a connection, or need not be.
+    /// Returns `true` if a call was handed to a connection, or need not be.
     fn is_given(&self, call: u16) -> bool {
         let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
         !harmless || self.network.was_given(call) || self.with(|book| book.is_closed)
     }
 
-    /// All callers are through, and none of them was short of time.
+    /// Checks the posted calls that were left, after all callers are done and if none of them was short of time.
     fn look_for_left_calls(&self) {
         for call in self.with(|book| std::mem::take(&mut book.left)) {
             if !self.is_given(call) {
@@ -236,8 +236,8 @@ impl Party {
         }
     }
 
-    /// All callers are through: the answers to posted calls come, or the closing ends them.
-    /// Returns which connections ended before.
+    /// After all callers are done, waits for the answers to posted calls, or lets the closing end them. Returns which connections ended
+    /// before the closing.
     fn end(&self, network: &Network) -> Vec<bool> {
         let missing =
             || self.with(|book| book.entries.iter().filter(|e| e.answered == 0).map(|e| e.call).collect::<Vec<_>>());
@@ -265,7 +265,7 @@ impl Party {
         broken
     }
 
-    /// Looks whether all that was told can be true.
+    /// Checks that everything the callers were told can be true.
     fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
         let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
@@ -297,8 +297,8 @@ impl Party {
                     if entry.key != later.key || entry.end.is_none_or(|end| end > later.begin) {
                         continue;
                     }
-                    // What was under way when the script turned out unknown comes before the repetition. What is
-                    // called after an answer to that comes behind it.
+                    // Calls that were in flight when the script turned out to be unknown come before its repetition. A call made after
+                    // the answer to one of them comes after it.
                     let followed = |one: &Entry| {
                         let behind = one.key == entry.key && entry.end.is_some_and(|end| end <= one.begin);
                         behind
@@ -368,7 +368,7 @@ impl Party {
         self.with(|book| book.faults.push(what.into()));
     }
 
-    /// Not a step: what is noted is seen by nobody but the end.
+    /// Accesses the book. This is not a step of the schedule: the transport never sees the book.
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! What is explored.
+//! The scenarios that are explored.
 
 use super::network::{Faults, NO_FAULTS};
 use super::party::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
@@ -8,7 +8,7 @@ use crate::check::model::scenarios::explore_both;
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
 
-/// Callers with all the time they want.
+/// Callers have all the time they want.
 pub(super) const CALLS: Scenario = Scenario {
     callers: &[&[Call(0, 2, Long), Call(1, 1, Long)], &[Call(1, 1, Long)], &[Call(2, 3, Long)]],
     faults: NO_FAULTS,
@@ -18,7 +18,7 @@ pub(super) const CALLS: Scenario = Scenario {
 
 pub(super) const CALLS_FAULTY: Scenario = Scenario { faults: SOME, ..CALLS };
 
-/// Some post, some wait.
+/// Some callers post, others wait.
 pub(super) const POSTS: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long)],
@@ -33,7 +33,7 @@ pub(super) const POSTS_FAULTY: Scenario = Scenario { faults: SOME, ..POSTS };
 /// Steps of connections panic.
 pub(super) const PANICS: Scenario = Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
 
-/// Several post on one connection and go on, while others call.
+/// Several callers post on one connection and go on, while others call.
 pub(super) const POSTING: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Post(0, Long), Call(0, 1, Long), Call(0, 1, Long)],
@@ -43,7 +43,7 @@ pub(super) const POSTING: Scenario = Scenario {
     ..CALLS
 };
 
-/// The last that comes is posted: nobody comes after it.
+/// The last call is posted: no caller comes after it.
 pub(super) const POSTING_AT_LAST: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Post(0, Long)],
@@ -53,21 +53,21 @@ pub(super) const POSTING_AT_LAST: Scenario = Scenario {
     ..CALLS
 };
 
-/// The same, and who reads last writes what is to be sent again.
+/// The same with unknown scripts: the last reader writes what must be sent again.
 pub(super) const POSTING_UNKNOWN_AT_LAST: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Post(0, Long)], &[Call(0, 1, Long), Post(0, Long)], &[Call(0, 2, Long)]],
     faults: Faults { unknown: 2, ..NO_FAULTS },
     ..CALLS
 };
 
-/// The server does not know the scripts of some of them.
+/// The server does not know the scripts of some posted calls.
 pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
 
 pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
 
 pub(super) const POSTING_NARROW: Scenario = Scenario { is_narrow: true, ..POSTING };
 
-/// Some post, others leave, and who collects may be the one who reads.
+/// Some callers post, others leave, and a caller that collects may be the reader.
 pub(super) const LEAVING: Scenario = Scenario {
     callers: &[
         &[Call(0, 2, Short), Call(0, 1, Long), Post(0, Short)],
@@ -79,7 +79,7 @@ pub(super) const LEAVING: Scenario = Scenario {
 
 pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: SOME, ..LEAVING };
 
-/// One connection is shared, and full.
+/// Callers share one connection, which may be full.
 pub(super) const NARROW: Scenario = Scenario {
     callers: &[
         &[Call(0, 3, Short), Call(0, 2, Long)],
@@ -92,7 +92,7 @@ pub(super) const NARROW: Scenario = Scenario {
 
 pub(super) const NARROW_FAULTY: Scenario = Scenario { faults: SOME, ..NARROW };
 
-/// One connection is shared.
+/// Callers share one connection.
 pub(super) const SHARING: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long)], &[Call(0, 2, Long)], &[Call(0, 1, Long)], &[Call(0, 1, Long)]],
     ..CALLS
@@ -100,7 +100,7 @@ pub(super) const SHARING: Scenario = Scenario {
 
 pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
 
-/// One connection is shared by callers that come again, together.
+/// Callers that come again together share one connection.
 pub(super) const CROWD: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Call(0, 1, Long)],
@@ -113,14 +113,14 @@ pub(super) const CROWD: Scenario = Scenario {
 
 pub(super) const CROWD_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CROWD };
 
-/// Those who write for others go before all is written.
+/// Callers that write for others leave before everything is written.
 pub(super) const LEFT_BEHIND: Scenario = Scenario {
     callers: &[&[Call(0, 3, Short)], &[Post(0, Long)], &[Post(0, Short)], &[Post(0, Long)]],
     is_narrow: true,
     ..CALLS
 };
 
-/// Callers go, and come again with the same key, while the server stands still.
+/// Callers leave, and come again with the same key, while the server is stalled.
 pub(super) const COMING_AGAIN: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Call(0, 1, Short), Call(0, 1, Short), Call(0, 1, Long)],
@@ -131,7 +131,7 @@ pub(super) const COMING_AGAIN: Scenario = Scenario {
     ..CALLS
 };
 
-/// Commands that go several ways.
+/// Commands of one caller go over several connections.
 pub(super) const PAIRS: Scenario = Scenario {
     callers: &[&[Post(0, Long), Pair(0, 1)], &[Post(1, Long), Pair(1, 2)], &[Call(2, 1, Short), Pair(2, 0)]],
     ..CALLS
@@ -139,7 +139,7 @@ pub(super) const PAIRS: Scenario = Scenario {
 
 pub(super) const PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..PAIRS };
 
-/// Limits that break connections, and one that is over at once, which breaks none.
+/// Limits that end break connections; one limit is over at once, and breaks none.
 pub(super) const RENEWING: Scenario = Scenario {
     callers: &[
         &[Renew(0, 2, Short), Call(0, 1, Long)],
@@ -154,7 +154,7 @@ pub(super) const RENEWING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow:
 pub(super) const NO_TIME: Scenario =
     Scenario { callers: &[&[Renew(0, 1, None)], &[Post(1, Long), Call(1, 1, Long)], &[Call(2, 1, Long)]], ..CALLS };
 
-/// Closed meanwhile.
+/// One caller closes the transport while others use it.
 pub(super) const CLOSING: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Post(0, Long)],
@@ -167,7 +167,7 @@ pub(super) const CLOSING: Scenario = Scenario {
 
 pub(super) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CLOSING };
 
-/// Connections that were idle for a while.
+/// Connections were idle for a while.
 pub(super) const IDLE: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Nap, Post(0, Long), Call(0, 1, Long)], &[Nap, Post(1, Long), Nap, Call(0, 1, Long)]],
     faults: SOME,
@@ -187,7 +187,7 @@ pub(super) const CONNECTING: Scenario = Scenario {
 
 pub(super) const CONNECTING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONNECTING };
 
-/// Several connections are opened, for commands that go several ways, and for renewals.
+/// Several connections are opened: for commands that go over several of them, and for renewals.
 pub(super) const CONNECTING_PAIRS: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Short), Pair(0, 1), Post(1, Short)],
@@ -198,7 +198,7 @@ pub(super) const CONNECTING_PAIRS: Scenario = Scenario {
     ..CONNECTING
 };
 
-/// Closed while a connect is under way.
+/// One caller closes the transport while a connect is under way.
 pub(super) const CONNECTING_AT_THE_CLOSING: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Short), Post(0, Short), Call(0, 1, Long)],
