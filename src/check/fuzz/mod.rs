@@ -9,7 +9,7 @@
 //! | `reply` | a script, and a tree of values as its reply | `redis/script/reply.rs` |
 //! | `resp` | what a server sent | `redis/net/frame.rs`, and everything that reads replies |
 //! | `error` | the line of an error reply | `redis/net/classify.rs` |
-//! | `hello` | the answer to `HELLO` | `redis/net/handshake.rs` |
+//! | `hello` | the reply to `HELLO` | `redis/net/handshake.rs` |
 //!
 //! [`driver`] runs them in every `cargo test`, on stable, over the corpus in `tests/fuzz/corpus` and mutations of it. The crate in
 //! `tests/fuzz` passes the same functions to libFuzzer.

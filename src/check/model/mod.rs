@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close | `visitor`, `scenarios` |
 //! | the store | the embedded one; an operation is one step | `store` |
-//! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after they were executed, or executed after their caller has left | `store`, `command` |
+//! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left | `store`, `command` |
 //! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages | `inbox` |
 //! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two leases, which makes every thread late as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
 //!
@@ -45,7 +45,7 @@
 //! nothing.
 //!
 //! A failure is printed with its seed. `SHUTTLE_RANDOM_SEED={seed}` repeats it (the schedule is then the same: `replays` tests that).
-//! For a failure found by priorities, the seed shows only the end of the execution. `RUST_LOG=trace` logs what happens.
+//! A failure that was found by priorities shows only the end of the execution. `RUST_LOG=trace` logs what happens.
 //!
 //! # What is not modelled
 //!

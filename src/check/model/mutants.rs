@@ -185,7 +185,7 @@ macro_rules! caught {
 
 pub(crate) use caught as caught_each;
 
-/// Two inside, or about to be.
+/// The words that report two threads inside at once, or about to be.
 const TWO_INSIDE: &[&str] = &["inside at once", "has token", "cause: TakenOver", "cause: Deleted"];
 
 const LEFT: &[&str] = &["left in the store", "closed in", "never at rest"];

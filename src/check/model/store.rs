@@ -33,7 +33,7 @@ pub(crate) struct Faults {
     pub(crate) breaks: u32,
 }
 
-/// What becomes of a command.
+/// What happens to a command.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,

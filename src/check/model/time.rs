@@ -111,7 +111,7 @@ pub(crate) struct Pace {
     pub(crate) steps: u32,
     /// How often it may leap, which makes every thread late as if the process had been stopped.
     pub(crate) leaps: u32,
-    /// The unit of a leap, which takes half of it to two of it.
+    /// The unit of a leap: each leap is from half of it to twice as long.
     pub(crate) leap: Duration,
 }
 

@@ -76,7 +76,7 @@ impl MemoryLockProcessor {
         store.keys.keys().cloned().collect()
     }
 
-    /// Denies the operations of these commands in a script (in capital letters) until told otherwise. The conformance suite uses it to
+    /// Denies the operations of these commands in a script (in capital letters) until it is called again. The conformance suite uses it to
     /// check what an operation leaves behind when it is denied halfway.
     #[doc(hidden)]
     pub fn deny(&self, commands: &[&'static str]) {

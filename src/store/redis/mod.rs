@@ -4,7 +4,7 @@
 //!   builder ─▶ processor ─▶ plain, inbox        requests in, outcomes out
 //!                  │          │     │
 //!                  ▼          ▼     ▼
-//!              transport    script             who waits for what; what is asked, and what the answer says
+//!              transport    script             calls and their replies; requests as calls, replies as outcomes
 //!                  │          │
 //!                  ▼          ▼
 //!                     net                      one connection: bytes out, values in

@@ -18,7 +18,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 #[cfg(unix)]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// Connects.
+/// Connects a socket to the server's address.
 ///
 /// # Errors
 ///

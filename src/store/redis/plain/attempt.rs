@@ -51,7 +51,7 @@ impl RedisLockProcessor {
     }
 
     /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller waits and its limit leaves time for the
-    /// reply. Reports the key as busy even when that request fails.
+    /// reply. If that request fails with [`Error::Backend`], the key is still reported as busy.
     fn acquire_place(
         &self,
         request: &AcquireRequest<'_>,
@@ -82,7 +82,7 @@ impl RedisLockProcessor {
         let AcquireRequest { key, locker, lease, .. } = *request;
         let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
-            // The queue's key is of another type, so the release cannot hand over. A lease that ends at once frees the key.
+            // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
             result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
         }

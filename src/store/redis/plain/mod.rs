@@ -4,7 +4,7 @@
 //!   SET key locker NX PX lease     takes it, if it is free
 //!   LLEN queue                     whether others come first
 //!   INCR fence                     the number
-//!   GET key                        that it was ours all along
+//!   GET key                        whether it was ours all along
 //! ```
 //!
 //! They go out in one write, and no other command of this connection comes between them. But they are four separate steps: a connection
