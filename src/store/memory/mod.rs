@@ -48,10 +48,10 @@ const SWEEP_FROM: usize = 64;
 /// give back. The store lives as long as its last clone or inbox.
 ///
 /// Leases end by the [`Clock`] that the store was made with, and need no thread: the next operation on a key whose lease has ended
-/// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do
-/// not outrun it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of lock names used over
-/// time: a free key for which nobody waits leaves nothing behind, once the time between its [gaps](crate::store::processor::Gap), if it
-/// had one, is over.
+/// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do not outrun
+/// it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of
+/// lock names used over time: a free key for which nobody waits leaves nothing behind, once the time between its
+/// [gaps](crate::store::processor::Gap), if it had one, is over.
 ///
 /// No operation waits, so the limits that callers give are ignored. No operation fails unless the store was
 /// [set unreachable](Self::set_reachable).
