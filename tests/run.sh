@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server but its own.
-# REDIS_SERVER_BIN names another server to run them on: another version of redis-server, or valkey-server.
+# Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server except its own.
+# REDIS_SERVER_BIN names another server to test with: another version of redis-server, or valkey-server.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
-    # The tests start it in directories of their own.
+    # The tests start the server in directories of their own, so the path must be absolute.
     REDIS_SERVER_BIN=$(realpath -s "$REDIS_SERVER_BIN")
     export REDIS_SERVER_BIN
 fi
 cd "$(dirname "$0")/.."
 
-# What the tests start.
+# The server that the tests start.
 redis=${REDIS_SERVER_BIN:-redis-server}
 
-# Whether a server that can carry the tests is there.
+# Whether there is a server that the tests can use.
 usable_redis() {
     command -v "$redis" >/dev/null || return 1
     local version
@@ -57,18 +57,18 @@ if ! command -v cargo >/dev/null; then
 fi
 "$redis" --version
 
-# The code of a test configuration, its dependencies as they are: RUSTFLAGS would build them all anew.
+# Wrappers that build only our own code with a test configuration. RUSTFLAGS would rebuild all dependencies, too.
 shuttle=tests/cfg/shuttle.sh
 mutants=tests/cfg/mutants.sh
 
-# The models compute, and most other tests wait. So the models are built first, and then run beside the others, at a lower priority.
-# What they print comes when they have ended.
+# The models compute, while most other tests wait. So the models are built first, and then run beside the others at a lower priority.
+# Their output is printed when they have ended.
 #
-# Every order in which clients, network and server can act: millions of states.
+# Explores every order in which clients, network and server can act: millions of states.
 model() {
     CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test --locked --all-features --test model "$@"
 }
-# Schedules of the threads of a client, the crate's own code: with other mutexes.
+# Explores schedules of a client's threads, in the crate's own code built with other mutexes.
 schedules() {
     CARGO_PROFILE_DEV_OPT_LEVEL=3 RUSTC_WORKSPACE_WRAPPER=$shuttle cargo test --locked --all-features --lib "$@"
 }
@@ -77,23 +77,23 @@ model --no-run
 schedules --no-run
 directory=$(mktemp -d)
 (
-    # At 19 they would get nothing beside processes of others that compute.
+    # At 19 they would get no time beside other programs that compute.
     renice -n 5 "$BASHPID" >/dev/null
     model && schedules -- model::
 ) >"$directory/models" 2>&1 &
 models=$!
 trap 'kill "$models" 2>/dev/null; rm -rf "$directory"' EXIT
 
-# All features: TLS included. Then what differs without them. Examples and benches are compiled. The tests mostly wait, so they
-# may be more than there are cores.
+# First with all features, including TLS; later what differs without them. This also compiles examples and benches. The tests mostly
+# wait, so more of them than there are cores may run at once.
 cargo test --locked --all-features -- --test-threads 6
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
     --skip lock::granted --skip lock::passing --skip lock::lingering --test-threads 4
-# Faults: the scenarios wait even more. Then the mistakes that they must find.
+# The fault scenarios wait even more. After them, the mistakes that these tests must find.
 cargo test --locked --all-features --test faults -- --test-threads 8
 RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
-# Nothing is to be spared any more. (Only root may do this.)
+# From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
 lift() {
     local child
     for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
@@ -109,14 +109,14 @@ if [[ $models_passed == no ]]; then
     echo "tests/run.sh: a model failed, see above" >&2
     exit 1
 fi
-# A short round of each benchmark: its figures mean little, but it must work.
+# A short round of each benchmark: the figures mean little, but the code must work.
 cargo test --locked --all-features --benches
 cargo test --locked --lib
-# What is left without Redis: the lock on the embedded store.
+# The part that is left without Redis: the lock on the embedded store.
 cargo test --locked --no-default-features --lib
 cargo test --locked --doc
 
-# The example is the proof that people run: it must pass with the lock, and fail without.
+# The example is the proof that users run: it must pass with the lock, and fail without it.
 contend() {
     cargo run --locked --all-features --quiet --example contend -- "$@"
 }
@@ -129,7 +129,7 @@ must_fail() {
 contend
 must_fail
 
-# Between processes, on a server of our own that ends with this script.
+# Contends between processes, on a server of our own that ends with this script.
 "$redis" --port 0 --save '' --dir "$directory" --unixsocket "$directory/socket" >/dev/null &
 server=$!
 trap 'kill "$server"; wait "$server" || true; rm -rf "$directory"' EXIT

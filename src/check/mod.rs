@@ -1,4 +1,4 @@
-//! Only in tests: what looks at the crate from above. It may use everything, and nothing uses it but by the macro
+//! Test-only code that checks the crate from above. It may use everything; nothing uses it, except through the macro
 //! [`mutant`](crate::sync::mutant).
 
 #[cfg(feature = "redis")]

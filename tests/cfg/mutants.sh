@@ -1,3 +1,3 @@
 #!/bin/sh
-# RUSTC_WORKSPACE_WRAPPER of the mistakes built into the library. Unlike RUSTFLAGS, it leaves the dependencies as they are built.
+# RUSTC_WORKSPACE_WRAPPER that compiles the mistakes into the library. Unlike RUSTFLAGS, it leaves the build of dependencies unchanged.
 exec "$@" --cfg dlock_mutants

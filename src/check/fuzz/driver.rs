@@ -1,11 +1,13 @@
 //! Runs the targets on stable Rust, as tests: first the corpus as it is, then mutations of it.
 //!
-//! A dependency (`bolero`) would bring some forty crates, keep the corpus in folders of its own choice, and not keep what failed.
+//! A dependency (`bolero`) would bring some forty crates, keep the corpus in directories of its own choice, and not keep failing
+//! inputs.
 //!
-//! * `DLOCK_FUZZ_SECONDS`: how long each target runs, from a seed drawn by the clock; without it, a fixed number of runs from a fixed seed.
+//! * `DLOCK_FUZZ_SECONDS`: how long each target runs, from a seed taken from the clock. Without it, each target does a fixed number of
+//!   runs from a fixed seed.
 //! * `DLOCK_FUZZ_SEED`: the seed, as a failure prints it.
 //!
-//! An input that fails is added to the corpus, so that it is run first from then on: it is committed with the repair.
+//! A failing input is added to the corpus, so that it runs first from then on. Commit it together with the fix.
 
 use super::{Target, targets};
 use std::fs;
@@ -13,13 +15,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A second for each target, unoptimised.
+/// Takes about a second for each target in an unoptimised build.
 const RUNS: u64 = 10_000;
 const SEED: u64 = 0x5eed;
-/// How long a mutated input may get.
+/// The longest mutated input.
 const LONGEST: usize = 4096;
 
-/// A small generator of numbers (splitmix64): what it gives from a seed must be the same for ever.
+/// A small generator of random numbers (splitmix64). Its sequence for a given seed must never change.
 struct Dice(u64);
 
 impl Dice {
@@ -31,7 +33,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is above 0.
+    /// A number below `limit`, which must be above 0.
     fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.roll() % limit as u64).unwrap_or(0)
     }
@@ -45,7 +47,7 @@ fn folder(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target.name)
 }
 
-/// The corpus in the order of its names, so that a seed means the same everywhere.
+/// The corpus, sorted by name, so that a seed means the same on every machine.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(folder(target)).unwrap_or_else(|e| panic!("{}: {e}", folder(target).display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("a corpus entry").path()).collect();
@@ -54,7 +56,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("a corpus entry")).collect()
 }
 
-/// One input after one to eight changes.
+/// An input from the corpus after one to eight changes.
 fn mutated(dice: &mut Dice, target: &Target, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut data = dice.pick(corpus).clone();
     for _ in 0..=dice.below(8) {
@@ -86,7 +88,7 @@ fn mutated(dice: &mut Dice, target: &Target, corpus: &[Vec<u8>]) -> Vec<u8> {
     data
 }
 
-/// Runs one input; one that fails is kept in the corpus.
+/// Runs one input. An input that fails is kept in the corpus.
 fn run(target: &Target, data: &[u8], origin: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.check)(data))).is_ok() {
         return;
@@ -123,7 +125,7 @@ fn drive(name: &str) {
     println!("{name}: {} entries, {runs} mutations, {origin}, {:?}", corpus.len(), start.elapsed());
 }
 
-/// A test for each target, and that none is forgotten.
+/// Defines a test for each target, and one that checks that no target is missing.
 macro_rules! drive {
     ($($test:ident: $name:literal),* $(,)?) => {
         $(#[test] fn $test() { drive($name); })*

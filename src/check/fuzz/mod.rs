@@ -1,18 +1,18 @@
-//! Everything that reads what others wrote, as targets for a fuzzer: any bytes in, and properties that must hold of what comes out.
+//! The code that reads what others wrote, as targets for a fuzzer. A target takes any bytes, and checks properties of the result.
 //!
 //! | target | its bytes are | reader |
 //! |---|---|---|
 //! | `url` | a URL | `redis/net/address.rs` |
 //! | `properties` | the text of `config-dlock.properties` | `properties.rs` |
 //! | `locker` | a host name, and a holder's value | `locker.rs` |
-//! | `message` | what was published to an inbox | `redis/script/message.rs` |
+//! | `message` | a message published to an inbox | `redis/script/message.rs` |
 //! | `reply` | a script, and a tree of values as its reply | `redis/script/reply.rs` |
-//! | `resp` | what a server sent | `redis/net/frame.rs`, and all that reads replies |
+//! | `resp` | what a server sent | `redis/net/frame.rs`, and everything that reads replies |
 //! | `error` | the line of an error reply | `redis/net/classify.rs` |
-//! | `hello` | the answer to `HELLO` | `redis/net/handshake.rs` |
+//! | `hello` | the reply to `HELLO` | `redis/net/handshake.rs` |
 //!
-//! [`driver`] runs them in every `cargo test`, on stable, over the corpus in `tests/fuzz/corpus` and mutations of it; the crate in `tests/fuzz`
-//! hands the same functions to libFuzzer.
+//! [`driver`] runs them in every `cargo test`, on stable, over the corpus in `tests/fuzz/corpus` and mutations of it. The crate in
+//! `tests/fuzz` passes the same functions to libFuzzer.
 
 #[cfg(test)]
 mod driver;
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     pub(crate) name: &'static str,
     /// Panics when a property does not hold.
     pub(crate) check: fn(&[u8]),
-    /// Words that the reader knows.
+    /// Words that the reader knows, as material for mutations.
     #[cfg_attr(not(test), expect(dead_code, reason = "libFuzzer finds them by itself"))]
     pub(crate) words: &'static [&'static str],
 }
@@ -46,7 +46,7 @@ pub fn check(target: &str, data: &[u8]) {
     (target.check)(data);
 }
 
-/// What the log or an operator's terminal may be shown: one line, read in one direction.
+/// Checks that a text may be shown in the log or on an operator's terminal: it is one line, read in one direction.
 pub(crate) fn assert_plain(shown: &str) {
     let bad = |c: char| {
         c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -54,7 +54,7 @@ pub(crate) fn assert_plain(shown: &str) {
     assert!(!shown.contains(bad), "not plain: {shown:?}");
 }
 
-/// Both ways of showing an error are plain.
+/// Checks that both ways of showing an error are plain.
 pub(crate) fn assert_plain_error(error: &crate::Error) {
     assert_plain(&error.to_string());
     assert_plain(&format!("{error:?}"));

@@ -1,4 +1,4 @@
-//! The targets that know no Redis: the properties file and lockers.
+//! The targets that do not concern Redis: the properties file and lockers.
 
 use super::{Target, assert_plain_error};
 use crate::config::check_lease;
@@ -31,7 +31,8 @@ pub(super) const TARGETS: &[Target] = &[
     Target { name: "locker", check: locker, words: &["-", "L", "\0", "7L", "-7L", " ", "granted 1 0 ", "名"] },
 ];
 
-/// What is read is within the limits and, written down again, reads the same; what is refused is named by its line.
+/// Settings that are read are within the limits, and read the same after they are written down again. The error for a refused line
+/// names that line.
 fn properties(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match parse(text, "a\nfile") {
@@ -51,7 +52,7 @@ fn properties(data: &[u8]) {
     }
 }
 
-/// The file that says the same, all but letters and digits escaped.
+/// Writes an equivalent file. Everything is escaped except letters and digits.
 fn printed(leases: &Leases) -> String {
     let mut text = String::new();
     for (name, lease) in leases {
@@ -67,8 +68,8 @@ fn printed(leases: &Leases) -> String {
     text
 }
 
-/// Whatever the host is called, its lockers go through queue entries and messages; whatever a holder's value is, it lingers only when
-/// it ends as our lockers do.
+/// Whatever the host's name is, its lockers survive queue entries and messages. Whatever a holder's value is, it may linger only if it
+/// ends as our lockers do.
 fn locker(data: &[u8]) {
     let (host, holder) = data.split_at(data.iter().position(|b| *b == 0).unwrap_or(data.len()));
     let id = ClientId::of_host(&String::from_utf8_lossy(host)).expect("random bytes");

@@ -1,11 +1,11 @@
-//! Trees of RESP2 values: grown from any bytes, and written as a server writes them.
+//! Trees of RESP2 values: grown from arbitrary bytes, and encoded as a server encodes them.
 
 use ::redis::Value;
 
-/// How deep a tree may be: deeper than any reply of ours.
+/// How deep a tree may be: deeper than any reply that we expect.
 const DEPTH: usize = 4;
 
-/// Grows a value; bytes that have run out count as zeros.
+/// Grows a value. After the last byte, zeros are read.
 pub(crate) fn grow(bytes: &mut &[u8]) -> Value {
     branch(bytes, DEPTH)
 }
@@ -14,7 +14,7 @@ fn branch(bytes: &mut &[u8], depth: usize) -> Value {
     let kind = byte(bytes);
     match kind % 8 {
         0 => Value::Nil,
-        // Small ones are what most replies begin with.
+        // Most replies begin with a small number.
         1 | 2 => Value::Int(i64::from(byte(bytes)) - 3),
         3 => {
             let number = (0..8).fold(0u64, |number, _| number << 8 | u64::from(byte(bytes)));
@@ -44,7 +44,7 @@ fn take(bytes: &mut &[u8]) -> Vec<u8> {
     taken.to_vec()
 }
 
-/// Writes a value as a server does.
+/// Encodes a value as a server does.
 pub(crate) fn encode(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Nil => out.extend(b"$-1\r\n"),

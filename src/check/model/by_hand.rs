@@ -1,7 +1,7 @@
-//! A clock that is moved by hand: one move wakes all that it is to end, whatever they are about to do.
+//! A clock that is moved by hand: one move must wake every thread whose wait it ends, whatever that thread is about to do.
 //!
-//! Nobody moves the clock after the last move of a scenario, so a sleeper that misses it sleeps for good. The clients only ask: the
-//! inbox of the embedded store waits in real time.
+//! Nobody moves the clock after the last move of a scenario, so a thread that misses that move sleeps for ever. The clients only poll,
+//! because the inbox of the embedded store waits in real time.
 
 use super::mutants::{FORGOTTEN, caught_each};
 use super::scenarios::explore_both;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(1000);
 
-/// The clock of a client: each reading is a step of its own.
+/// The clock of a client. Each reading is a step of its own.
 #[derive(Debug)]
 struct ByHand(Arc<ManualClock>);
 
@@ -32,14 +32,14 @@ impl Clock for ByHand {
     }
 }
 
-/// What the move is to end.
+/// What the move ends.
 #[derive(Clone, Copy, Debug)]
 enum Scenario {
     /// A wait with a limit.
     Wait,
-    /// The lease of a holder, who watches it.
+    /// The lease of a holder that watches its loss channel.
     Lease,
-    /// The lease of a holder that has died, for which another waits.
+    /// The lease of a dead holder, while another client waits.
     Holder,
 }
 
@@ -74,7 +74,7 @@ impl Scenario {
 
 impl World {
     fn advance(&self, by: Duration) {
-        // Others may act between whatever came before and the move.
+        // Other threads may act between the previous operation and the move.
         time::step();
         self.clock.advance(by);
     }
@@ -105,7 +105,7 @@ impl World {
         let lock = heir.clone();
         let waiter = thread::spawn(move || drop(lock.lock().expect("an answer")));
         until(|| heir.queue_length() == 1);
-        // The first move lets the heir ask, the second comes while it does.
+        // The first move makes the heir ask; the second comes while it does.
         self.advance(LEASE / 10);
         self.advance(LEASE);
         waiter.join().expect("no panic");

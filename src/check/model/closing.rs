@@ -1,11 +1,11 @@
-//! Who ends a client, in every order: small enough to be explored completely.
+//! Which thread ends a closed client. This is small enough to be explored completely.
 
 use crate::client::activity::Activity;
 use shuttle::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Explores every schedule of an execution; how many there are.
+/// Explores every schedule of an execution. Returns how many there are.
 fn every_order(execution: fn()) -> usize {
     static SCHEDULES: AtomicUsize = AtomicUsize::new(0);
     SCHEDULES.store(0, Ordering::Relaxed);
@@ -19,8 +19,8 @@ fn every_order(execution: fn()) -> usize {
     SCHEDULES.load(Ordering::Relaxed)
 }
 
-/// A hold ends and another begins while the client is closed: the second hold is on, so nobody may end the client; and then
-/// its end is the client's.
+/// One hold ends and another begins while the client is closed. The second hold is then on, so no thread may end the client; the end of
+/// that hold must end it.
 #[test]
 fn a_hold_that_has_begun_keeps_a_closed_client_alive() {
     let schedules = every_order(|| {

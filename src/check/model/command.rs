@@ -1,9 +1,9 @@
-//! A command that its asker has given up, and that is still to come.
+//! A command that is executed after its caller has given it up.
 
 use crate::store::processor::{AcquireRequest, ExtendRequest, Gap, PollRequest, ProbeRequest, ReleaseRequest, Request};
 use std::time::Duration;
 
-/// A command that outlives its asker.
+/// A command that outlives its caller.
 pub(super) struct Command {
     key: String,
     locker: String,

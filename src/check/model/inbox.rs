@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Messages in order, each as late as it likes; some are lost, and all with a broken subscription.
+/// Delivers messages in order, each as late as the scheduler likes. Some are lost; a broken subscription loses all.
 pub(super) struct ModelInbox {
     network: Network,
     inbox: Box<dyn Inbox>,
     cut: Arc<AtomicBool>,
-    /// What the client is taking in; when it asks for the next one, it has.
+    /// The message that the client is processing. It is done with it when it asks for the next one.
     last: Option<Message>,
 }
 

@@ -1,7 +1,7 @@
-//! What the threads of an execution believed, and whether they could all be right.
+//! Records what the threads of an execution believed, and checks whether all of them could be right.
 //!
-//! Nobody can look into all guards at one moment. But what was once found invalid stays so; so a guard that says "valid" was valid from
-//! its beginning until it was asked, and two guards must not have been valid over the same time.
+//! No thread can check all guards at one moment. But a guard that was once found invalid stays invalid. So a guard that says "valid"
+//! was valid from its beginning until it was asked, and the times for which this is known of two guards must not overlap.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ struct Belief {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal(Arc<Mutex<Book>>);
 
-/// A hold's entry.
+/// The entry of a hold.
 #[derive(Debug)]
 pub(crate) struct Entry {
     journal: Journal,
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 }
 
 impl Journal {
-    /// Notes that something is not as it must be.
+    /// Records that a property does not hold.
     pub(crate) fn object(&self, what: impl Into<String>) {
         self.with(|book| book.faults.push(what.into()));
     }
@@ -61,13 +61,13 @@ impl Journal {
 }
 
 impl Entry {
-    /// Asks whether the hold is valid, and looks whether it can be. Only what the question was asked *after* counts: the
-    /// answer may be older than its arrival.
+    /// Asks whether the hold is valid, and checks whether the answer is possible. The answer counts for the moment *before* the
+    /// question, because it may be out of date when it arrives.
     pub(crate) fn ask(&self, is_valid: impl FnOnce() -> bool) -> bool {
         self.ask_with(|| is_valid().then_some(())).is_some()
     }
 
-    /// As [`ask`](Self::ask), of a call whose success says that the hold was valid when it began.
+    /// Does as [`ask`](Self::ask) for a call whose success says that the hold was valid when the call began.
     pub(crate) fn ask_with<R>(&self, question: impl FnOnce() -> Option<R>) -> Option<R> {
         let at = self.journal.with(|book| {
             book.time += 1;

@@ -1,59 +1,59 @@
-//! The schedules of a client, explored: the crate's own code, not a copy, under a scheduler that chooses who runs next.
+//! Explores the schedules of a client. It runs the crate's own code, not a copy, under a scheduler that chooses which thread runs next.
 //!
-//! The model of `tests/model` tests the protocol between processes, and knows no threads. This one tests what happens inside a
-//! client: who asks, who waits, who is woken, and what a late answer, a message and the end of a lease do to them.
+//! The model of `tests/model` checks the protocol between processes, and has no threads. This one checks what happens inside a client:
+//! which thread asks, waits and is woken, and what a late reply, a message and the end of a lease do to them.
 //!
 //! # What is explored
 //!
-//! [`shuttle`] runs the threads of an execution one at a time, and at each use of a mutex, a condition variable, an atomic or a thread
-//! it chooses who goes on. The middle layer takes these from [`sync`](crate::sync), whole: locks, guards, keys, turns, the
-//! passing on, the lingering, the clean-up list, closing, and the three threads of a client with their
-//! real loops. Beside them there are
+//! [`shuttle`] runs the threads of an execution one at a time. At each use of a mutex, a condition variable, an atomic or a thread it
+//! chooses the thread that continues. The whole middle layer takes these types from [`sync`](crate::sync): locks, guards, keys, turns,
+//! passing on, lingering, the clean-up list, closing, and the three threads of a client with their real loops. Around it there are
 //!
 //! | part | is | in |
 //! |---|---|---|
-//! | the program | a few threads a client, each with a short script: lock, try, give up, cancel, close | `visitor`, `scenarios` |
+//! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close | `visitor`, `scenarios` |
 //! | the store | the embedded one; an operation is one step | `store` |
-//! | the network | between question and operation, and between operation and answer, all others may act and time may pass. At most two commands of an execution are refused, lost before or after they were executed, or executed when their asker has gone | `store`, `command` |
-//! | messages | heard in order, each as late as the scheduler likes; at most one is lost, and one subscription broken or refused, with what was in it | `inbox` |
-//! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two, which leaves everybody behind as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
+//! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left | `store`, `command` |
+//! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages | `inbox` |
+//! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two leases, which makes every thread late as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
 //!
-//! A thread is never woken without a reason, and whoever sleeps for 30 s, the longest that the crate ever sleeps, sleeps for good. So a lost
-//! wake-up is a deadlock, which shuttle reports, and not a delay.
+//! A thread is never woken without a reason, and a thread that sleeps for 30 s, the longest time that the crate ever sleeps, sleeps for
+//! ever. So a lost wake-up is not a delay but a deadlock, which shuttle reports.
 //!
 //! # What must hold
 //!
-//! 1. At most one guard of all clients is valid at a time (`journal`). What was invalid is never valid again. Unlocking without an
-//!    error means that the guard was valid until then; a loss is told to whoever watches, and nothing else is.
-//! 2. Tokens rise in the order of the holds, and none comes twice.
-//! 3. No thread is forgotten: every call returns. Who gives up was cancelled, or its time was over.
-//! 4. Keys are not deleted here. So a lease can only be lost by its deadline, and never by "somebody else has the key".
-//! 5. A client that has heard that others wait passes the lock on among its threads as often as it may and no more, and takes no
-//!    lingering tenure up again.
-//! 6. At any moment: the invariants of [`state`](crate::state::machine), as far as they can be seen; and no client waits for what it has heard it
-//!    was given.
-//! 7. In the end all keys are idle with an empty queue, the clean-up list comes to its end, a closed client's threads have ended and the client
-//!    is gone with its last handle; and nothing is left in the store, without waiting for a lease to end (but for a command that came
-//!    after its client had gone, or a lease after its sending, and for what a client closes on in the middle of faults).
+//! 1. At most one guard of all clients is valid at a time (`journal`). A guard that was invalid is never valid again. Unlocking
+//!    without an error means that the guard was valid until then. A loss is reported to the threads that watch, and nothing else is.
+//! 2. Tokens rise in the order of the holds, and no token is issued twice.
+//! 3. No thread is forgotten: every call returns. A call that gives up was cancelled, or its time was over.
+//! 4. Keys are not deleted here. So a lease is lost only by its deadline, and never because another locker has the key.
+//! 5. A client that has heard that others wait passes the lock on among its threads as often as it may and no more, and does not
+//!    take up a lingering tenure again.
+//! 6. At any moment the invariants of [`state`](crate::state::machine) hold, as far as they can be seen, and no client waits for a
+//!    grant that it has already heard of.
+//! 7. In the end all keys are idle with an empty queue, the clean-up list has become empty, a closed client's threads have ended, and
+//!    the client is gone with its last handle. Nothing is left in the store, without waiting for a lease to end. (Exceptions: a
+//!    command executed after its client had gone, or a lease after it was sent, and what a client that is closed amid faults leaves.)
 //! 8. Reentry counts, and is the same hold.
 //!
 //! # Bounds
 //!
-//! One key; one or two clients with one to three threads each, and up to three calls a thread; all leases alike. Schedules are
-//! drawn by chance and by random priorities (PCT), 2000 by each for each scenario, fresh ones in each run:
-//! `DLOCK_MODEL_ITERATIONS` sets how many. An execution has some hundred steps, far too many for all orders; only who ends a closed
-//! client is explored completely (`closing`). So this finds mistakes, and shows by [`mutants`] which it would find, but proves nothing.
+//! One key; one or two clients with one to three threads each, and up to three calls a thread; all leases have the same length.
+//! Schedules are drawn at random and by random priorities (PCT), 2000 of each kind for each scenario, new ones in each run:
+//! `DLOCK_MODEL_ITERATIONS` sets how many. An execution has some hundred steps, far too many for all orders; only the end of a closed
+//! client is explored completely (`closing`). So this finds mistakes, and [`mutants`] shows which ones it would find, but it proves
+//! nothing.
 //!
-//! A failure is told with its seed. `SHUTTLE_RANDOM_SEED={seed}` repeats it (the schedule is the same: `replays` tests that); one that
-//! was found by priorities shows the execution's end only. `RUST_LOG=trace` tells what happens.
+//! A failure is printed with its seed. `SHUTTLE_RANDOM_SEED={seed}` repeats it (the schedule is then the same: `replays` tests that).
+//! A failure that was found by priorities shows only the end of the execution. `RUST_LOG=trace` logs what happens.
 //!
 //! # What is not modelled
 //!
 //! * Weak memory: all atomics are sequentially consistent here.
-//! * `redis/`: its transport is another matter, with its own tests.
+//! * `redis/`: its transport has tests of its own.
 //! * Several keys in one batch, leases of different lengths, gaps for pollers, tokens that run out, the JVM's lock and unlock, guards
 //!   that other threads look at.
-//! * Deleted and overwritten keys, refusals that do not pass.
+//! * Deleted and overwritten keys, and refusals that do not end.
 //! * A panic: it ends the execution.
 
 pub(crate) mod mutants;

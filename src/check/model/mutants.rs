@@ -1,4 +1,4 @@
-//! Mistakes, each built into the crate: the scenarios must find what it breaks.
+//! Mistakes that can be built into the crate. For each, a scenario must find what it breaks.
 
 use super::scenarios::{self, explore};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -8,122 +8,122 @@ use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// A grant that comes between the reading of an answer and the settling in `Waiting` is not looked at.
+    /// A grant that arrives between reading a reply and entering `Waiting` is ignored.
     SettlesWithoutLook,
-    /// A thread whose time ends as it gets its turn leaves with the turn.
+    /// A thread whose time ends as it gets its turn keeps the turn and leaves.
     GivesUpWithTurn,
-    /// A thread whose time ends as it gets the hold leaves without it.
+    /// A thread whose time ends as it is granted the hold leaves without it.
     GivesUpWithHold,
-    /// A thread is woken without the mutex.
+    /// A thread is woken without taking the mutex.
     NudgesWithoutMutex,
-    /// The lease counts from when the client heard of it.
+    /// The lease counts from when the client heard of the grant.
     CountsFromHearing,
     /// The lease counts from the reply.
     CountsFromReply,
-    /// An extension counts for whatever tenure there is.
+    /// An extension is credited to whatever tenure there is.
     ExtendsAnyTenure,
-    /// A locker is forgotten when it is given up: its place in the store's queue, or its acquire that had no answer.
+    /// A locker that is given up is forgotten, with its place in the store's queue or its unanswered acquire.
     ForgetsGivenUp,
-    /// An acquire without an answer that is given up is released once.
+    /// An unanswered acquire that is given up is released only once.
     CleansUpOnce,
-    /// A tenure is passed on or lingers whether it is lost or not.
+    /// A lost tenure is passed on, or lingers.
     KeepsWhatIsLost,
-    /// A tenure lingers, and nobody looks at its end.
+    /// A tenure lingers, and nothing checks when that ends.
     LingersUnwatched,
-    /// A lingering tenure is taken up though others want it.
+    /// A lingering tenure is taken up although others want it.
     TakesUpRecalled,
-    /// A lingering tenure is kept though others want it.
+    /// A lingering tenure is kept although others want it.
     IgnoresRecall,
-    /// A turn that leads to nothing is not passed on.
+    /// A turn that leads to nothing is not passed on to the next thread.
     DropsTurn,
-    /// The lock is passed on in the process whoever waits outside.
+    /// The lock is passed on within the process without limit, although others wait.
     PassesWithoutEnd,
-    /// A grant is taken for the locker that waits, whichever it names.
+    /// Any grant is taken as meant for the locker that waits.
     TakesAnyGrant,
-    /// A grant is not heard while a question is under way.
+    /// A grant that arrives during a request is ignored.
     DeafWhileAsking,
-    /// A release is repeated, for a grant that was heard late, before it is answered.
+    /// After a late grant message a release is repeated at once, before its reply has come.
     RepeatsAtOnce,
-    /// A tenure that came when all had given up is not released.
+    /// A tenure that arrives after all threads have given up is not released.
     KeepsUnwanted,
-    /// The next locker of a release without an answer is forgotten.
+    /// The next locker of an unanswered release is forgotten.
     ForgetsNextLocker,
-    /// The last waiter leaves the book when another may have entered it.
+    /// The last waiter cancels the key's retry when another waiter may already have scheduled its own.
     ForgetsRetryLate,
-    /// A worker that is rung for in its round does not hear it.
+    /// A worker misses a ring that comes during its round.
     OverhearsBell,
-    /// A thread leaves a closing client without the gate.
+    /// A thread leaves a closing client without taking the gate's mutex.
     LeavesWithoutGate,
-    /// A thread enters without looking again whether the client is closed.
+    /// A thread enters without checking a second time whether the client is closed.
     EntersWithoutSecondLook,
-    /// The last hold ends the client, whoever has come to hold since.
+    /// The last hold ends the client, even if another hold has begun since.
     EndsByOldCount,
     /// A thread that has no place in the store's queue waits for a message.
     WaitsUnqueued,
-    /// A waiting thread is unknown to its token.
+    /// A waiting thread is not registered with its cancel token.
     ParksUnregistered,
-    /// A sleeper is unknown to the clock that is moved by hand.
+    /// A sleeper is not registered with the clock that is moved by hand.
     SleepsUnregistered,
-    /// A worker is rung for without the mutex when the clock is moved.
+    /// Moving the clock rings for a worker without taking the mutex.
     RingsWithoutMutex,
-    /// A pause counts from the answer, though the clock was moved since the question.
+    /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
-    // Of the transport: redis/transport/model.
-    /// Who stops reading appoints nobody.
+    // Mistakes of the transport: see redis/transport/model.
+    /// A thread that stops reading appoints no reader.
     ReaderLeavesAlone,
-    /// Who stops writing appoints nobody.
+    /// A thread that stops writing appoints no writer.
     WriterLeavesAlone,
-    /// A caller that goes keeps the duty to write.
+    /// A caller that leaves keeps the duty to write.
     DepartsWithDuty,
-    /// The calls that were written to a broken connection are not told.
+    /// Calls that were written to a connection that broke are not failed.
     FailsNobody,
-    /// What a full connection did not take is forgotten.
+    /// Bytes that a full connection did not take are forgotten.
     ForgetsBacklog,
-    /// A caller that goes takes its place in the order with it.
+    /// A caller that leaves removes its place from the order of replies.
     LeavesTheOrder,
-    /// Later calls of a key may take another way as soon as the caller has gone.
+    /// As soon as a caller has left, later calls of its key may use another connection.
     GivesPassageBackEarly,
-    /// Posted calls that were not sent are not told of the closing.
+    /// Posted calls that were not sent are not failed when the connection is closed.
     ForgetsPostedAtClose,
     /// Posted calls that a writer left behind wait for the next caller.
     LeavesPostedBehind,
-    /// Who posts leaves those whose calls it wrote without a reader.
+    /// A poster leaves the calls that it wrote for others without a reader.
     PostsUnread,
-    /// Who has written calls of others, but has none itself on that connection, leaves them without a reader.
+    /// A thread that wrote calls of others, and waits for none of its own on that connection, leaves them without a reader.
     WritesUnread,
-    /// Who reads does not look whether it has to write.
+    /// A reader does not check whether it has to write.
     ReadsOnInDuty,
-    /// Who waits on one connection is appointed on another.
+    /// A thread that waits on one connection is appointed on another.
     WaitsTwice,
-    /// Who has to write when its time is over appoints itself.
+    /// A thread that has to write when its time is over appoints itself.
     AppointsItself,
-    /// Who takes the role of writing over from one that gives way does not write.
+    /// A thread that takes the role of writer over from one that gives way does not write.
     TakesOverAndLeaves,
-    /// Who takes the role over because a posted call was left for long does not write.
+    /// A thread that takes the role over because a posted call was left for too long does not write.
     TakesLeftAndLeaves,
-    /// Who looks for its answer in vain does not give the role of reading back.
+    /// A thread that spins in vain for its reply does not give the role of reader back.
     KeepsTheRole,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
-    /// Who posts leaves the writing to whoever writes, and goes on.
+    /// A poster leaves its call to the current writer without making sure that it is sent.
     PostsAndLeaves,
-    /// Who writes goes when its own answer is there, although only calls are queued that their posters have left.
+    /// A writer leaves when it has its own reply, although the only calls in the queue are ones that their posters have left.
     LeavesLeftCalls,
-    /// Who posts leaves its call to a writer that goes after one write.
+    /// A poster leaves its call to a writer that writes only once.
     LeavesToOneWrite,
-    /// A posted script that turns out unknown is queued again after those were woken whose answers came behind it.
+    /// A posted call of an unknown script is queued again only after the callers of later replies were woken.
     RepeatsLate,
-    /// A panic of a connection keeps the role of writing.
+    /// When a connection panics, the role of writer is kept.
     KeepsRoleInPanic,
-    /// A caller connects within its own time, and throws a half-made connection away.
+    /// A caller connects within its own time, and throws an unfinished connect away.
     ThrowsConnectsAway,
-    /// A caller that goes takes the connect with it that it has waited for.
+    /// A caller that leaves takes along the connect for which it waited.
     TakesConnectAlong,
-    /// Callers that wait for a connect are not told of its end.
+    /// Callers that wait for a connect are not woken when it ends.
     ConnectsUnheard,
-    /// Nobody waits for the callbacks that a thread runs whose connect has ended.
+    /// No thread waits for the callbacks that run on a thread whose connect has ended.
     LeavesTellersBehind,
-    // Of the tests with real servers: tests/faults/mutants.rs.
+    // Mistakes for the tests with real servers: see tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
@@ -141,15 +141,15 @@ pub(crate) fn is(mutant: Mutant) -> bool {
     BUILT_IN.get() == Some(mutant)
 }
 
-/// Neither a lost thread nor time that goes on without end is an error of shuttle's own: what it says of them.
+/// The words by which shuttle, or the model, reports a forgotten thread or time that never ends.
 pub(crate) const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
 
-/// Expects that executions fail with the mistake, and with some of these words.
+/// Checks that executions fail with this mistake, and with one of these words.
 pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) {
     const ROUND: usize = 500;
     let begin = Instant::now();
     BUILT_IN.set(Some(mutant));
-    // Some mistakes show by chance sooner, some by priorities. The slowest takes some 40 rounds, by chance up to 160.
+    // Some mistakes show sooner at random, some by priorities. The slowest takes about 40 rounds, in unlucky runs up to 160.
     let found = (0..1000).find_map(|round| {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
             0 => explore(PctScheduler::new(4, ROUND), play),
@@ -169,7 +169,7 @@ pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'sta
     );
 }
 
-/// A test for each mistake: which one, the scenario (of the `scenarios` in scope) that finds it, and by which words.
+/// Defines a test for each mistake: its name, the scenario (of the `scenarios` in scope) that finds it, and the words to expect.
 macro_rules! caught {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
@@ -185,7 +185,7 @@ macro_rules! caught {
 
 pub(crate) use caught as caught_each;
 
-/// Two inside, or about to be.
+/// The words that report two threads inside at once, or about to be.
 const TWO_INSIDE: &[&str] = &["inside at once", "has token", "cause: TakenOver", "cause: Deleted"];
 
 const LEFT: &[&str] = &["left in the store", "closed in", "never at rest"];

@@ -1,4 +1,4 @@
-//! What is explored.
+//! The scenarios that are explored.
 
 use super::store::Faults;
 use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
@@ -14,7 +14,7 @@ const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1 };
 /// Shorter than some stays.
 const SHORT: Duration = Duration::from_millis(10);
 
-/// Threads of one client that asks.
+/// Threads of one client that polls.
 pub(crate) const THREADS: Scenario = Scenario {
     clients: &[&[&[Lock, Lock], &[Lock], &[Lock]]],
     listener: false,
@@ -28,10 +28,10 @@ pub(crate) const THREADS: Scenario = Scenario {
 
 pub(crate) const THREADS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..THREADS };
 
-/// Leases are extended and probed as tenures end and begin.
+/// Leases are extended and probed while tenures end and begin.
 pub(crate) const PROBING: Scenario = Scenario { clients: &[&[&[Lock, Lock, Lock], &[Lock]]], probe: true, ..THREADS };
 
-/// They pass the lock on.
+/// The threads pass the lock on.
 pub(crate) const PASSING: Scenario = Scenario { listener: true, probe: true, ..THREADS };
 
 pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..PASSING };
@@ -40,7 +40,7 @@ pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 pub(crate) const TWO: Scenario =
     Scenario { clients: &[&[&[Lock], &[Lock]], &[&[Lock], &[Lock]]], listener: true, ..THREADS };
 
-/// Two clients with one thread each: the fewest in which a client hears late of a hold that it has asked for and released.
+/// Two clients with one thread each: the fewest with which a client can hear late of a hold that it has asked for and released.
 pub(crate) const PAIR: Scenario = Scenario { clients: &[&[&[Lock]], &[&[Lock]]], ..TWO };
 
 pub(crate) const TWO_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO };
@@ -49,18 +49,18 @@ pub(crate) const TWO_ASKING: Scenario = Scenario { listener: false, ..TWO };
 
 pub(crate) const TWO_ASKING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO_ASKING };
 
-/// A client that goes on by itself while another waits.
+/// A client passes the lock on among its threads while another client waits.
 pub(crate) const CONTENDED: Scenario = Scenario {
     clients: &[&[&[Lock, Lock, Lock], &[Lock, Lock, Lock], &[Lock, Lock]], &[&[Lock]]],
     counts_passes: true,
     ..TWO
 };
 
-/// Threads give up while another holds the lock until they have.
+/// Threads give up while another thread holds the lock until they have.
 pub(crate) const GUESTS: Scenario =
     Scenario { clients: &[&[&[Host], &[Cancellable], &[For(SHORT)], &[Cancel]]], ..THREADS };
 
-/// A thread is cancelled while another holds the lock until it has gone.
+/// A thread is cancelled while another thread holds the lock until the first has left.
 pub(crate) const CANCELLING: Scenario = Scenario { clients: &[&[&[Host], &[Cancellable], &[Cancel]]], ..THREADS };
 
 /// Threads of two clients give up.
@@ -73,7 +73,7 @@ pub(crate) const GIVE_UPS_ASKING: Scenario = Scenario { listener: false, ..GIVE_
 
 pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, ..GIVE_UPS_FAULTY };
 
-/// The only waiter of a client gives up, and another comes.
+/// The only waiter of a client gives up, and another comes afterwards.
 pub(crate) const RETURNING: Scenario =
     Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
 
@@ -83,7 +83,7 @@ pub(crate) const CROSSING: Scenario =
 
 pub(crate) const CROSSING_HEARING: Scenario = Scenario { listener: true, ..CROSSING };
 
-/// The lock is kept for whoever comes next, for ever.
+/// The lock lingers for the next thread, for ever.
 pub(crate) const LINGERING: Scenario = Scenario {
     clients: &[&[&[Lock, Lock, Lock], &[Lock]], &[&[Lock], &[Lock]]],
     linger: Duration::from_secs(3600),
@@ -91,7 +91,7 @@ pub(crate) const LINGERING: Scenario = Scenario {
     ..TWO
 };
 
-/// It is kept for a while.
+/// The lock lingers for a while.
 pub(crate) const LINGERING_FAULTY: Scenario = Scenario {
     clients: &[&[&[Lock, Lock], &[For(SHORT), Lock]], &[&[Try, Lock]]],
     linger: Duration::from_millis(60),
@@ -100,16 +100,16 @@ pub(crate) const LINGERING_FAULTY: Scenario = Scenario {
     ..TWO
 };
 
-/// A client is closed meanwhile.
+/// A client is closed while its threads use the lock.
 pub(crate) const CLOSING: Scenario =
     Scenario { clients: &[&[&[Lock, Lock], &[Lock], &[Close]], &[&[Lock]]], linger: LEASE, ..TWO };
 
 pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..CLOSING };
 
-/// A client is closed as a thread comes.
+/// A client is closed as a thread enters.
 pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
 
-/// One that asks.
+/// A client that polls is closed.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
 
 fn config() -> Config {
@@ -125,7 +125,7 @@ fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
     explore(scheduler, move || scenario.play())
 }
 
-/// Plays one execution for each schedule; how many there were.
+/// Plays one execution for each schedule. Returns how many there were.
 pub(crate) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
     let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
     Runner::new(scheduler, config()).run(play)
@@ -140,7 +140,7 @@ fn holds(scenario: Scenario) {
     explore_both(move || scenario.play());
 }
 
-/// Plays executions by schedules of both kinds.
+/// Plays executions with schedules of both kinds.
 pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
     let n = iterations();
     let begin = std::time::Instant::now();
@@ -150,7 +150,7 @@ pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
     eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
 }
 
-/// Without this a seed would be worth nothing.
+/// Without this property a seed would be worthless.
 #[test]
 fn replays() {
     for scenario in [TWO_FAULTY, LINGERING_FAULTY, CLOSING_FAULTY] {

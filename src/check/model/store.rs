@@ -1,7 +1,8 @@
-//! The store of the model: the embedded one behind a network that delays, loses and repeats nothing by itself, but draws
-//! what becomes of each command and each message.
+//! The store of the model: the embedded store behind a network. The network does not delay, lose or repeat anything by itself; what
+//! becomes of each command and each message is drawn at random.
 //!
-//! An operation is one step. Between it and its question, and between it and its answer, everybody else may act and time may pass.
+//! An operation is one step. Between request and operation, and between operation and reply, all other threads may act and time may
+//! pass.
 
 use super::command::Command;
 use super::inbox::ModelInbox;
@@ -21,10 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How many faults of a kind an execution may have at most.
+/// How many faults of each kind an execution may have at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Commands without an answer, or refused.
+    /// Commands that are refused or not answered.
     pub(crate) commands: u32,
     /// Messages that never arrive.
     pub(crate) messages: u32,
@@ -32,29 +33,29 @@ pub(crate) struct Faults {
     pub(crate) breaks: u32,
 }
 
-/// What becomes of a command.
+/// What happens to a command.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,
     Refused,
     /// It never arrives.
     Lost,
-    /// It is executed, but nobody hears the answer.
+    /// It is executed, but its reply is lost.
     Unanswered,
-    /// It is executed after its asker has given it up.
+    /// It is executed after its caller has given it up.
     Late,
 }
 
-/// What clients have taken in.
+/// The messages that clients have processed.
 #[derive(Default)]
 struct Heard {
     /// The lockers that were given the key.
     granted: HashSet<String>,
-    /// The lockers that hold what others wait for, and how many holds they had since.
+    /// The lockers whose key others wait for, and how many holds each has had since.
     contended: HashMap<String, u32>,
 }
 
-/// One store and a client's way to it.
+/// One store, and a client's connection to it.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(super) shared: Arc<Shared>,
@@ -65,14 +66,14 @@ pub(super) struct Shared {
     store: MemoryLockProcessor,
     faults: std::sync::Mutex<Faults>,
     lease: Duration,
-    /// Changes with everything that may have sent a message.
+    /// Changes whenever a message may have been sent.
     pub(super) news: Mutex<u64>,
     pub(super) changed: Condvar,
-    /// The commands that are still to come.
+    /// The commands that are still to be executed.
     late: std::sync::Mutex<Vec<thread::JoinHandle<()>>>,
     /// Whether a command came so late that a client may have forgotten it.
     too_late: AtomicBool,
-    /// Whether a command had no answer.
+    /// Whether a command was not answered.
     faulty: AtomicBool,
     heard: std::sync::Mutex<Heard>,
 }
@@ -93,17 +94,17 @@ impl Network {
         Self { shared, closed: Arc::default() }
     }
 
-    /// The way of another client.
+    /// A connection for another client.
     pub(crate) fn another(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), closed: Arc::default() }
     }
 
-    /// The store itself, to look at.
+    /// The store itself, for inspection.
     pub(crate) fn store(&self) -> &MemoryLockProcessor {
         &self.shared.store
     }
 
-    /// Ends the faults, and waits for the commands that are still to come.
+    /// Ends the faults, and waits until all late commands have been executed.
     pub(crate) fn calm(&self) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = Faults::default();
         let late = std::mem::take(&mut *self.shared.late.lock().unwrap_or_else(PoisonError::into_inner));
@@ -112,7 +113,7 @@ impl Network {
         }
     }
 
-    /// Whether what a late command left behind has to go by the end of its lease.
+    /// Whether a late command may have left something behind that only the end of its lease removes.
     pub(crate) fn was_too_late(&self) -> bool {
         self.shared.too_late.load(Ordering::Relaxed)
     }
@@ -122,17 +123,17 @@ impl Network {
         self.shared.faulty.load(Ordering::Relaxed)
     }
 
-    /// Whether a client has taken in that this locker was given the key.
+    /// Whether a client has processed the grant of the key to this locker.
     pub(crate) fn has_heard_grant(&self, locker: &str) -> bool {
         self.memory().granted.contains(locker)
     }
 
-    /// Whether a client has taken in that others wait for what this locker holds.
+    /// Whether a client has processed the message that others wait for this locker's key.
     pub(crate) fn has_heard_contention(&self, locker: &str) -> bool {
         self.memory().contended.contains_key(locker)
     }
 
-    /// Counts a hold of this locker, if it has; how many there were since.
+    /// Counts a hold of this locker, if others are known to wait for it. Returns how many holds there were since.
     pub(crate) fn count_hold(&self, locker: &str) -> Option<u32> {
         let mut memory = self.memory();
         let holds = memory.contended.get_mut(locker)?;
@@ -144,7 +145,7 @@ impl Network {
         self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client has taken in a message.
+    /// Records that a client has processed a message.
     pub(super) fn heard(&self, message: Message) {
         log::trace!("{:?}: taken in: {message:?}", time::now());
         match message {
@@ -157,7 +158,7 @@ impl Network {
         }
     }
 
-    /// Takes one fault of the kind, now and then, if there is one left.
+    /// Uses up a fault of the kind, with a certain probability, if there is one left.
     pub(super) fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
         let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let left = kind(&mut faults);
@@ -196,7 +197,7 @@ impl Network {
                 if let (Request::Extend(request), Ok(Outcome::Extend(ExtendOutcome::Extended { waiting: 0, .. }))) =
                     (request, &outcome)
                 {
-                    // Who waited was so slow that the store has forgotten it.
+                    // The waiter was so slow that the store has forgotten it.
                     self.memory().contended.remove(request.locker);
                 }
                 time::step();
@@ -213,7 +214,7 @@ impl Network {
                 self.shared.late.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
             }
         }
-        // A time-out, or the end of the connection.
+        // Either the caller's time runs out, or the connection breaks.
         if thread_rng().gen_bool(0.5) {
             thread::sleep(limit);
         }
@@ -252,7 +253,7 @@ impl LockProcessor for Network {
         if !request.wait || thread_rng().gen_ratio(2, 3) {
             return outcome!(self, request, limit, Acquire);
         }
-        // As a store that looks at nothing but the key at first.
+        // Acts like a store that first checks only the key.
         let look = &AcquireRequest { wait: false, ..*request };
         let busy = match outcome!(self, look, limit, Acquire)? {
             AcquireOutcome::Busy(busy) => busy,

@@ -1,7 +1,7 @@
-//! Virtual time: it stands still until a thread of the model moves it on, to the end of somebody's sleep or further.
+//! Virtual time. It stands still until a thread of the model moves it on, to the end of the next sleep or further.
 //!
-//! All threads of an execution run on one thread of the operating system, so what they share without a scheduling
-//! point is a thread-local of that one.
+//! All threads of an execution run on one thread of the operating system. So state that they share without a scheduling point is a
+//! thread-local of that thread.
 
 use crate::clock::{Clock, Moment};
 use once_cell::sync::Lazy;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Who sleeps as long as this sleeps for good: all that needs a look sooner or later has a wake-up of its own, and a
-/// lost one is to be found, not slept over.
+/// A thread that sleeps this long sleeps for ever. Whatever must be checked sooner or later has a wake-up of its own, and a lost
+/// wake-up must be found, not slept through.
 pub(crate) const FOR_GOOD: Duration = Duration::from_secs(30);
 
 struct Time {
@@ -30,7 +30,7 @@ std::thread_local! {
 
 const START: Moment = Moment::from_nanos(1_000_000_000);
 
-/// The clock of the clients: each reading is a step of its own.
+/// The clock of the clients. Each reading is a step of its own.
 #[derive(Debug)]
 pub(crate) struct ClientClock;
 
@@ -41,7 +41,7 @@ impl Clock for ClientClock {
     }
 }
 
-/// The clock of the store, whose operations are one step.
+/// The clock of the store. Reading it is no step, because an operation of the store is one step.
 #[derive(Debug)]
 pub(crate) struct StoreClock;
 
@@ -53,7 +53,7 @@ impl Clock for StoreClock {
 
 /// A scheduling point.
 pub(crate) fn step() {
-    // Shuttle has no such call that is not also a request to run others first.
+    // Shuttle's yield would also ask it to run other threads first; it has no call that is only a scheduling point.
     shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn now() -> Moment {
     TIME.with_borrow(|time| time.now)
 }
 
-/// The virtual time on the other clock.
+/// The virtual time as an `Instant`.
 pub(crate) fn instant() -> Instant {
     static BEGIN: Lazy<Instant> = Lazy::new(Instant::now);
     *BEGIN + now().since(START)
@@ -75,10 +75,10 @@ pub(crate) fn reset() {
     });
 }
 
-/// An entry among the sleepers, for as long as it sleeps.
+/// An entry in the list of sleepers, removed when it is dropped.
 pub(crate) struct Sleeper(Option<(Moment, u64)>);
 
-/// Has the condition variable notified when this time is over.
+/// Has the condition variable notified when `limit` has passed.
 pub(crate) fn wake_after(condvar: &Arc<shuttle::sync::Condvar>, limit: Duration) -> Sleeper {
     if limit >= FOR_GOOD {
         return Sleeper(None);
@@ -109,13 +109,13 @@ impl Drop for Sleeper {
 pub(crate) struct Pace {
     /// How many steps the timer lets pass between two moves.
     pub(crate) steps: u32,
-    /// How often it may leap, which leaves everybody behind as if the process had been stopped.
+    /// How often it may leap, which makes every thread late as if the process had been stopped.
     pub(crate) leaps: u32,
-    /// How far.
+    /// The unit of a leap: each leap is from half of it to twice as long.
     pub(crate) leap: Duration,
 }
 
-/// Moves the time on until [`stop`] is called, on the calling thread; looks before each move.
+/// Moves the time on until [`stop`] is called, on the calling thread. Calls `look` before each move.
 pub(crate) fn run(pace: Pace, mut look: impl FnMut()) {
     use shuttle::rand::Rng;
     let mut rng = shuttle::rand::thread_rng();
@@ -143,7 +143,7 @@ pub(crate) fn run(pace: Pace, mut look: impl FnMut()) {
             time.now = time.now.max(to);
             time.sleepers.range(..=(time.now, u64::MAX)).map(|(_, condvar)| Arc::clone(condvar)).collect()
         });
-        // One that is about to wait does not hear this, but it is still due next time.
+        // A thread that is about to wait misses this, but it is still due at the next move.
         for condvar in due {
             condvar.notify_all();
         }

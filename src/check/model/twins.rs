@@ -1,7 +1,7 @@
-//! Twins of `parking_lot`'s and `std`'s types, with the same methods, under the scheduler and the virtual clock.
+//! Twins of `parking_lot`'s and `std`'s types, with the same methods, that use the scheduler and the virtual clock.
 //!
-//! The mutex is unfair, so that threads may overtake one another wherever those of `parking_lot` may. A thread is never woken
-//! without a reason: one that nobody wakes sleeps for ever, and shuttle reports that.
+//! The mutex is unfair, so threads may overtake one another wherever they may with `parking_lot`. A thread is never woken without a
+//! reason: a thread that nobody wakes sleeps for ever, and shuttle reports that.
 
 use super::time;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-/// `None` only while it is parked.
+/// `None` only while the thread is parked.
 pub(crate) struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Condvar {
         guard.0 = Some(self.0.wait(parked).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Waits until it is notified, or until the virtual clock has moved on by `limit`.
+    /// Waits until notified, or until the virtual clock has moved on by `limit`.
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) {
         let _sleeper = time::wake_after(&self.0, limit);
         self.wait(guard);
@@ -100,20 +100,20 @@ pub(crate) mod thread {
     }
 }
 
-/// The virtual time, as limits and time-outs count it.
+/// The virtual time, for limits and time-outs.
 pub(crate) fn now() -> Instant {
     time::instant()
 }
 
-/// A panic fails the test, wherever it comes from.
+/// Runs `work`. Here a panic fails the test, wherever it comes from.
 pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
     Ok(work())
 }
 
-/// A panic that a scenario asks for, and that is not told of.
+/// A panic that a scenario injects, and that is not reported.
 pub(crate) struct Injected;
 
-/// Runs a step of a connection. A panic of it that the scenario asked for is an error.
+/// Runs a step of a connection. A panic that the scenario injected becomes an error.
 pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {

@@ -1,4 +1,4 @@
-//! One thread of an execution: what it does with its lock, and what it must find.
+//! One thread of an execution: what it does with its lock, and what it checks.
 
 use super::time;
 use super::twins::thread;
@@ -13,29 +13,29 @@ use shuttle::rand::{Rng, thread_rng};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a thread does.
+/// One action of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// Locks, stays a while, unlocks.
     Lock,
-    /// The same, but stays until all calls that end by themselves have ended.
+    /// Does as `Lock`, but stays until all calls that end by themselves have ended.
     Host,
-    /// The same as `Lock` if the lock is free.
+    /// Does as `Lock` if the lock is free.
     Try,
-    /// The same if it is got in this time.
+    /// Does as `Lock` if the lock is acquired within this time.
     For(Duration),
-    /// The same unless it is cancelled.
+    /// Does as `Lock` unless it is cancelled.
     Cancellable,
-    /// Cancels all of these.
+    /// Cancels all calls of `Cancellable`.
     Cancel,
     /// Closes the thread's client.
     Close,
-    /// Does nothing for so long.
+    /// Does nothing for this long.
     Nap(Duration),
 }
 
 impl Act {
-    /// Whether it ends by itself, whoever holds the lock.
+    /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
         matches!(self, Self::For(_) | Self::Cancellable)
     }
@@ -115,7 +115,7 @@ impl Visitor {
         }
         log::trace!("{:?}: {} unlocks", time::now(), self.name);
         let mut ended = None;
-        // Unlocked without a complaint: it was valid until then.
+        // Unlocking without an error says that the guard was valid until then.
         entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
         match (ended, lost.try_recv()) {
             (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
@@ -139,22 +139,22 @@ impl Visitor {
         }
     }
 
-    /// Counts the hold, if its client has heard that others wait for the key.
+    /// Counts the hold if its client has heard that others wait for the key.
     fn count_pass(&self) {
         let Some(most) = self.world.passes else { return };
         let holds = self.locker().and_then(|locker| self.world.network.count_hold(&locker));
-        // One more may have begun before that was heard.
+        // One more hold may have begun before that was heard.
         if holds.is_some_and(|holds| holds > most + 1) {
             self.object("the lock is passed on without end");
         }
     }
 
-    /// The locker of the tenure that is kept.
+    /// The locker of the tenure that the client keeps.
     fn locker(&self) -> Option<Arc<str>> {
         self.lock.local_key().state().kept().map(|tenure| Arc::clone(&tenure.locker))
     }
 
-    /// The locker of the tenure that lingers, if the client has heard that others wait for it and will wait on.
+    /// The locker of the lingering tenure, if the client has heard of waiters that will not give up.
     fn recalled(&self) -> Option<Arc<str>> {
         self.world.passes?;
         let state = self.lock.local_key().state();

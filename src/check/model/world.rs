@@ -1,4 +1,4 @@
-//! One execution: clients, the threads that use them, time, and what must be true at any moment and in the end.
+//! One execution: its clients, the threads that use them, time, and the properties that must hold at any moment and in the end.
 
 use super::journal::Journal;
 use super::store::{Faults, Network};
@@ -21,16 +21,16 @@ use std::time::Duration;
 /// All leases of the model.
 pub(crate) const LEASE: Duration = Duration::from_millis(120);
 
-/// Far more time than any execution needs.
+/// Far later than any execution should end.
 const END: Moment = Moment::from_nanos(13_000_000_000);
 
-/// How often the end is looked for, a sixth of a lease apart.
+/// How often `rest` checks, at intervals of a sixth of a lease.
 const PATIENCE: u32 = 200;
 
-/// Who does what in an execution.
+/// What the clients and threads of an execution do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
-    /// For each client, its threads.
+    /// For each client, the scripts of its threads.
     pub(crate) clients: &'static [&'static [&'static [Act]]],
     pub(crate) listener: bool,
     pub(crate) probe: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Scenario {
     pub(crate) leaps: bool,
     pub(crate) local_passes: u32,
     pub(crate) linger: Duration,
-    /// Whether it is counted how often a client goes on by itself once it has heard that others wait. Only where those
-    /// others go on waiting.
+    /// Whether to count how often a client passes the lock on by itself after it has heard that others wait. Only for scenarios in
+    /// which those others continue to wait.
     pub(crate) counts_passes: bool,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct World {
     pub(crate) journal: Journal,
     pub(crate) cancel: CancelToken,
     pub(crate) passes: Option<u32>,
-    /// How many calls that end by themselves have not ended yet.
+    /// How many of the calls that end by themselves have not ended yet.
     guests: Mutex<usize>,
     gone: Condvar,
 }
 
-/// A client of an execution.
+/// A client of an execution, with its lock.
 type Party = (Arc<DLockGenerator>, DistributedReentrantLock);
 
 impl Scenario {
@@ -81,7 +81,7 @@ impl Scenario {
             time::run(pace, || {
                 let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core)));
                 let keys: Vec<_> = keys.collect();
-                // Only where it matters: while it looks, the core lives.
+                // Called only where it matters, because the upgrade keeps the core alive during the check.
                 let is_closed = |core: &Weak<Core>| core.upgrade().is_none_or(|core| core.is_closed());
                 keys.iter().for_each(|(key, core)| seen.look(key, || is_closed(core)));
                 let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state()));
@@ -128,13 +128,13 @@ impl Scenario {
 }
 
 impl World {
-    /// A call that ends by itself has ended.
+    /// Records that a call that ends by itself has ended.
     pub(crate) fn guest_leaves(&self) {
         *self.guests.lock() -= 1;
         self.gone.notify_all();
     }
 
-    /// Waits for all calls that end by themselves.
+    /// Waits until all calls that end by themselves have ended.
     pub(crate) fn outstay_guests(&self) {
         let mut guests = self.guests.lock();
         while *guests > 0 {
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Looks at the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
+    /// Checks the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
     pub(crate) fn look(&self, key: &Key, is_closed: impl FnOnce() -> bool) {
         let state = key.state();
         let wrong = match &state.phase {
@@ -162,13 +162,13 @@ impl World {
         }
     }
 
-    /// Nobody uses the lock any more: looks that nothing is left, here and in the store.
+    /// Runs when no thread uses the lock any more. Checks that nothing is left, here and in the store.
     fn end(&self, parties: Vec<Party>, lingers: bool) {
-        // Who closes in the middle of faults releases once what is left, answered or not.
+        // A client that is closed amid faults releases what is left only once, whether or not that is answered.
         let closed = parties.iter().any(|(_, lock)| lock.client().is_closed());
         let excused = closed && self.network.was_faulty();
         self.network.calm();
-        // Either all comes to rest by itself, or closing cuts it short.
+        // Either everything comes to rest by itself, or closing cuts it short.
         if thread_rng().gen_bool(0.5) {
             parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
         }
@@ -180,7 +180,7 @@ impl World {
                 self.journal.object(format!("closed in {:?}", *state));
             }
         }
-        // Of workers that had begun before the first time.
+        // Late commands may remain from workers that had begun before the first call.
         self.network.calm();
         let name = parties[0].1.key().to_owned();
         drop(parties);

@@ -1,31 +1,31 @@
 //! Fence numbers: one rising sequence for all stores of this process.
 //!
-//! The rule is that of the Redis store: the counter plus one, moved up to the wall clock in microseconds when it is
-//! more than [`SLACK`] behind it. So the first number of a process is the time, and above all that an earlier process
-//! issued, as long as no process issues numbers faster than the clock counts. Redis is too slow for that; a memory
-//! store is not, and therefore waits for the microsecond to pass.
+//! The rule is that of the Redis store: a number is the counter plus one, moved up to the wall clock in microseconds when it is more
+//! than [`SLACK`] behind it. So the first number of a process is the time, and exceeds all numbers of an earlier process, as long as no
+//! process issues numbers faster than the clock counts. Redis is too slow for that; a memory store is not, and therefore waits for the
+//! microsecond to pass.
 //!
-//! The sequence is of the process, not of a store: two stores that protect one resource one after the other must not
-//! confuse it, even when the wall clock was stepped back between them.
+//! The sequence belongs to the process, not to a store: two stores that protect one resource one after the other must not issue falling
+//! numbers for it, even when the wall clock was stepped back between them.
 
 use std::hint;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How far, in microseconds, the counter may be behind the clock before it is moved up; and how long a range of
-/// unissued numbers may be, for the same reason.
+/// How far, in microseconds, the counter may be behind the clock before it is moved up. For the same reason it limits the length of a
+/// range of unissued numbers.
 const SLACK: u64 = 10_000;
 
-/// How often the clock is read at most while waiting for it: some microseconds. A clock that was stepped back, or
-/// that ticks in milliseconds, is not waited for; then numbers rise all the same, only ahead of the clock.
+/// How often the clock is read at most while waiting for it to pass the last number, which takes some microseconds. A clock that was
+/// stepped back, or that ticks in milliseconds, is not waited for; the numbers still rise, but ahead of the clock.
 const READINGS: u32 = 100;
 
-/// The last number issued. Relaxed suffices: all that matters is the order of changes to this one value, and what is
-/// ordered by the store's mutex, or by whatever passes between two stores, is ordered here as well.
+/// The last number issued. Relaxed suffices: only the order of changes to this one value matters, and events that are ordered by the
+/// store's mutex, or by whatever passes between two stores, are ordered here as well.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// A number greater than every number before it.
+/// Issues a number greater than every number before it.
 pub(super) fn issue() -> u64 {
     loop {
         let last = LAST.load(Ordering::Relaxed);
@@ -36,7 +36,7 @@ pub(super) fn issue() -> u64 {
     }
 }
 
-/// A range of numbers that were and will not be issued otherwise, up to the clock; `None` when the clock is behind.
+/// Reserves a range of numbers, up to the clock, that are issued nowhere else. Returns `None` when the clock is behind.
 pub(super) fn issue_range() -> Option<RangeInclusive<u64>> {
     loop {
         let last = LAST.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ fn range_after(last: u64, clock: u64) -> Option<RangeInclusive<u64>> {
     (last < clock).then(|| last.max(clock.saturating_sub(SLACK)) + 1..=clock)
 }
 
-/// The wall clock, once it is greater than `last`; or as it is after enough readings.
+/// Waits until the wall clock is greater than `last`, and returns it. After enough readings returns the clock as it is.
 fn clock_beyond(last: u64) -> u64 {
     for _ in 1..READINGS {
         let clock = wall_clock();
@@ -68,7 +68,7 @@ fn clock_beyond(last: u64) -> u64 {
     wall_clock()
 }
 
-/// Microseconds since 1970; zero before. Not beyond the year 2255, so that a token fits a signed 64-bit column.
+/// Microseconds since 1970; zero before. Limited to the year 2255, so that a token fits a signed 64-bit column.
 fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX).min((1 << 53) - 1)
@@ -129,7 +129,7 @@ mod tests {
         for _ in 0..20_000 {
             last = issue();
         }
-        // Other tests of this process issue numbers, too, and as slowly; one microsecond each, no clock step in between.
+        // Other tests of this process also issue numbers, no faster than one a microsecond. The clock is not stepped in between.
         assert!(last <= wall_clock() + 1 && last >= start, "{start} {last}");
     }
 }

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How many messages an inbox holds for a client that does not read. Redis cuts such a subscriber off, too.
+/// How many messages an inbox keeps for a client that does not read. Redis cuts such a subscriber off, too.
 const CAPACITY: usize = 65_536;
 
-/// All open inboxes, by client. A client may have several, as a channel may have several subscribers: while it replaces
-/// one, say.
+/// All open inboxes, by client. A client may have several, as a channel may have several subscribers: for example, while it replaces
+/// one.
 #[derive(Default)]
 pub(super) struct Inboxes {
     by_client: HashMap<String, Vec<Subscription>>,
@@ -53,7 +53,7 @@ impl Inboxes {
         self.retain(client, |subscription| subscription.number != number);
     }
 
-    /// Keeps the subscriptions of a client that `wanted` says, and no entry of a client without any.
+    /// Keeps only the wanted subscriptions of a client, and removes a client that has none left.
     fn retain(&mut self, client: &str, wanted: impl FnMut(&Subscription) -> bool) {
         if let Some(subscriptions) = self.by_client.get_mut(client) {
             subscriptions.retain(wanted);
@@ -63,14 +63,14 @@ impl Inboxes {
         }
     }
 
-    /// Whether the client of this locker listens. A locker without a client has no inbox.
+    /// Whether the client of this locker has an inbox. A locker without a client has none.
     pub(super) fn hears(&self, locker: &str) -> bool {
         client_of(locker).is_some_and(|client| self.by_client.contains_key(client))
     }
 
-    /// Sends a message to the client of this locker, if it listens; never blocks.
+    /// Sends a message to the client of this locker, if it has an inbox. Never blocks.
     ///
-    /// A subscriber with a full inbox loses its subscription, and is told so once it has read what is there.
+    /// A subscriber with a full inbox loses its subscription. It learns that after it has read the messages that are there.
     pub(super) fn tell(&mut self, locker: &str, message: impl Fn() -> Message) {
         if let Some(client) = client_of(locker) {
             self.retain(client, |Subscription { sender, .. }| {
@@ -80,7 +80,7 @@ impl Inboxes {
     }
 }
 
-/// The client id in a locker: all before its last `-`. Lockers of the JVM may have any shape, so perhaps none.
+/// The client id in a locker: everything before its last `-`. Lockers of the JVM may have any shape, so there may be none.
 fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client)
 }
@@ -127,7 +127,7 @@ impl Inbox for MemoryInbox {
     }
 }
 
-/// Ends a subscription from another thread: its receiver is disconnected.
+/// Ends a subscription from another thread, by disconnecting its receiver.
 struct MemoryBreaker {
     shared: Weak<Shared>,
     client: String,
@@ -144,7 +144,7 @@ impl InboxBreaker for MemoryBreaker {
 
 impl Drop for MemoryInbox {
     fn drop(&mut self) {
-        // Inboxes are owned by clients, never by the store: no drop happens under the mutex.
+        // Clients own inboxes, and the store never does, so no inbox is dropped under the mutex.
         self.shared.store.lock().inboxes.unsubscribe(&self.client, self.number);
     }
 }

@@ -1,12 +1,12 @@
-//! A way to the store, as a connection is to a server: it may be cut and come back.
+//! A connection to the store. Like one to a server, it may be cut and come back.
 
 use crate::error::{BackendFailure, Error};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A way to the store, shared by the clones of one processor.
+/// A connection to the store, shared by the clones of one processor.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// Written with the store's mutex, and read with it by every request: none is executed after the cut.
+    /// Written under the store's mutex, and read under it by every request. So no request is executed after the cut.
     cut: AtomicBool,
 }
 

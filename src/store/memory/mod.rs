@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `mod.rs` | the processor: one mutex around everything |
 //! | `state.rs` | one key: its holder, its queue, and the rules of every operation |
-//! | `inbox.rs` | who listens, and how a message reaches them |
-//! | `link.rs` | a client's way to the store, which may be cut |
-//! | `fence.rs` | the numbers, one sequence for the whole process |
+//! | `inbox.rs` | which clients have an inbox, and how a message reaches them |
+//! | `link.rs` | a client's connection to the store, which may be cut |
+//! | `fence.rs` | the fence numbers, one sequence for the whole process |
 //! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
-//! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs
-//! on both. One mutex makes each operation as atomic as a script is. Nothing under it blocks: messages go into
-//! unbounded channels, and they are sent before the mutex opens so that they arrive in the order of what they report.
+//! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. One
+//! mutex makes each operation as atomic as a script. Nothing blocks under it: messages go into unbounded channels. They are sent before
+//! the mutex is released, so that they arrive in the order of the events that they report.
 
 mod fence;
 mod inbox;
@@ -35,29 +35,30 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// With fewer keys than this the store does not bother to look for those whose leases ended.
+/// The store does not sweep keys whose leases ended while it has fewer keys than this.
 const SWEEP_FROM: usize = 64;
 
 /// A store of locks inside this process, with the rules of the Redis store: leases, queue, hand-over, fencing.
 ///
-/// For programs that run as a single process for now, and for tests of programs that use locks: what holds on this
-/// store holds on Redis. It excludes the clients of one process from one another, never another process.
+/// Use it for programs that run as a single process for now, and for tests of programs that use locks: what holds on this store holds
+/// on Redis. It excludes the clients of one process from one another, but never another process.
 ///
-/// Clones share one store. Make one [`DLockGenerator`](crate::DLockGenerator) for each clone to have several clients;
-/// what one of them closes does not touch the others: [`close`](LockProcessor::close) does nothing here, for the store
-/// has no socket or thread to give back. It lives as long as its last clone or inbox.
+/// Clones share one store. To have several clients, make one [`DLockGenerator`](crate::DLockGenerator) for each clone. Closing one
+/// client does not affect the others: [`close`](LockProcessor::close) does nothing here, because the store has no socket or thread to
+/// give back. The store lives as long as its last clone or inbox.
 ///
-/// Leases end by the [`Clock`] that the store was made with, without a thread: a key whose lease ended is found free by
-/// the next operation on it. Fence numbers are one rising sequence for all stores of the process, never behind the
-/// wall clock, so they also rise over a restart unless the wall clock was stepped back meanwhile.
-/// Memory does not grow with the number of lock names in use over time: a free key for which nobody waits leaves
-/// nothing behind, once the time between its [gaps](crate::store::processor::Gap), if it had one, is over.
+/// Leases end by the [`Clock`] that the store was made with, and need no thread: the next operation on a key whose lease has ended
+/// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do not outrun
+/// it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of
+/// lock names used over time: a free key for which nobody waits leaves nothing behind, once the time between its
+/// [gaps](crate::store::processor::Gap), if it had one, is over.
 ///
-/// No operation waits, so the limits that callers give are not looked at; none fails unless the store was
+/// No operation waits, so the limits that callers give are ignored. No operation fails unless the store was
 /// [set unreachable](Self::set_reachable).
 ///
-/// With the feature `test-util` a test may also play the operator, and cut a client off: [`delete`](Self::delete), [`overwrite`](Self::overwrite),
-/// [`flush`](Self::flush), [`keys`](Self::keys), [`set_reachable`](Self::set_reachable), [`another_connection`](Self::another_connection).
+/// With the feature `test-util` a test may also act as the operator, or cut a client off: [`delete`](Self::delete),
+/// [`overwrite`](Self::overwrite), [`flush`](Self::flush), [`keys`](Self::keys), [`set_reachable`](Self::set_reachable),
+/// [`another_connection`](Self::another_connection).
 ///
 /// # Examples
 ///
@@ -81,7 +82,7 @@ pub struct MemoryLockProcessor {
     link: Arc<Link>,
 }
 
-/// What the clones of one processor and their inboxes share.
+/// The state that the clones of one processor and their inboxes share.
 struct Shared {
     clock: Arc<dyn Clock>,
     store: Mutex<Store>,
@@ -89,13 +90,13 @@ struct Shared {
 
 /// Everything behind the mutex.
 struct Store {
-    /// Only keys that are held, waited for or remembered for a gap, and those for which that ended since the last sweep.
+    /// The keys that are held, waited for or remembered for a gap, and those for which all of this ended after the last sweep.
     keys: HashMap<String, KeyState>,
-    /// How many keys it takes for the next sweep: twice those that the last one left, so that sweeping costs every
-    /// new key a constant time, and the ended leases of dead clients at most double the memory.
+    /// The number of keys that starts the next sweep: twice as many as the last one left. So sweeping costs constant time for each new
+    /// key, and the ended leases of dead clients at most double the memory.
     sweep_at: usize,
     inboxes: Inboxes,
-    /// What is denied, in Redis's names.
+    /// The operations that are denied, by their Redis commands.
     denied: Vec<&'static str>,
 }
 
@@ -106,7 +107,8 @@ impl MemoryLockProcessor {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// Makes an empty store whose leases end by `clock`: with a [`ManualClock`](crate::ManualClock) (feature `test-util`), when a test says so.
+    /// Makes an empty store whose leases end by `clock`. With a [`ManualClock`](crate::ManualClock) (feature `test-util`) they end when
+    /// a test says so.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let store =
@@ -118,17 +120,17 @@ impl MemoryLockProcessor {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] while the store is unreachable: then nothing is done.
+    /// [`Error::Backend`] while the store is unreachable; the operation is then not executed.
     fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
-        // Read under the mutex: operations see the time in the order in which they happen.
+        // The clock is read under the mutex, so that operations see the time in the order in which they happen.
         Ok(store.on_key(self.shared.clock.now(), key, act))
     }
 }
 
 impl Store {
-    /// Runs one atomic operation on one key: expires what has ended, acts, and leaves no empty entry.
+    /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.
     fn on_key<R>(&mut self, now: Moment, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
         let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
         if let Some(state) = self.keys.get_mut(key) {
@@ -155,7 +157,7 @@ impl Store {
         self.keys.insert(key.to_owned(), state);
     }
 
-    /// Drops every key of which all has ended, and gives back the memory of a map that has become too large.
+    /// Drops every key for which everything has ended, and shrinks a map that has become too large.
     fn sweep(&mut self, now: Moment) {
         self.keys.retain(|_, state| {
             state.expire(now);
@@ -212,7 +214,7 @@ impl Default for MemoryLockProcessor {
 
 impl fmt::Debug for MemoryLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never waits: it may be called by a thread that is being debugged.
+        // Does not wait for the mutex: a thread that is being debugged may call this.
         let keys = self.shared.store.try_lock().map(|store| store.keys.len());
         f.debug_struct("MemoryLockProcessor").field("keys", &keys).finish_non_exhaustive()
     }
@@ -254,7 +256,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let processor = MemoryLockProcessor::with_clock(clock.clone());
         for n in 0..100_000 {
-            // A thousand are alive at any time.
+            // A thousand keys are alive at any time.
             clock.advance(LEASE / 1000);
             take(&processor, &format!("DLOCK_T_{n}"), "a-1");
             assert!(entries(&processor) <= 2001, "{}", entries(&processor));
@@ -270,7 +272,7 @@ mod tests {
         let processor = MemoryLockProcessor::with_clock(clock.clone());
         let gap = Some(Gap { length: LEASE / 6, every: LEASE });
         for n in 0..100_000 {
-            // A thousand are remembered at any time.
+            // A thousand keys are remembered at any time.
             clock.advance(LEASE / 1000);
             let key = format!("DLOCK_T_{n}");
             take(&processor, &key, "a-1");

@@ -1,4 +1,4 @@
-//! One lock key: its holder, its queue, and what every operation does to them.
+//! One lock key: its holder, its queue, and what each operation does to them.
 //!
 //! | holder | queue | means |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
 //! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
 //!
-//! Invariants: a locker stands in the queue only because it was sent with `wait` or as a next locker, and leaves it by
-//! a grant, a release, or with the queue's life; the holder changes only in [`KeyState::hold`] and by administrators.
+//! Invariants: a locker is in the queue only because it was sent with `wait` or as a next locker. It leaves the queue by a grant, by a
+//! release, or when the queue ends. The holder changes only in [`KeyState::hold`] and by administrators.
 
 use super::fence;
 use super::inbox::Inboxes;
@@ -22,20 +22,20 @@ use crate::store::processor::{
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What an operation needs to know beside the key's state.
+/// What an operation needs to know in addition to the key's state.
 pub(super) struct Scene<'a> {
     /// The lock's unique key.
     pub(super) key: &'a str,
     /// The time of the operation.
     pub(super) now: Moment,
-    /// Who is alive, and how to tell them.
+    /// Which clients are alive, and how to reach them.
     pub(super) inboxes: &'a mut Inboxes,
-    /// What is denied, in Redis's names: only tests deny something.
+    /// The operations that are denied, by their Redis commands. Only tests deny any.
     pub(super) denied: &'a [&'static str],
 }
 
 impl Scene<'_> {
-    /// Asks for the right to change something, before it is changed.
+    /// Checks the right to change something. Call it before the change.
     ///
     /// # Errors
     ///
@@ -48,23 +48,23 @@ impl Scene<'_> {
     }
 }
 
-/// The state of one key; empty when it is free, nobody waits, and it was not left to pollers of late.
+/// The state of one key. It is empty when the key is free, nobody waits, and no gap is remembered.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     holder: Option<Holder>,
     queue: VecDeque<Waiter>,
-    /// When the queue ends unless somebody in it asks again; set while it is not empty.
+    /// When the queue ends, unless one of its waiters asks again before. Set while the queue is not empty.
     queue_until: Option<Moment>,
-    /// Until when the key, if nobody holds it, is for pollers alone.
+    /// Until when the key, if nobody holds it, is reserved for pollers.
     gap_until: Option<Moment>,
-    /// Until when there is no further gap.
+    /// Until when there is no other gap.
     gapped_until: Option<Moment>,
 }
 
 #[derive(Debug)]
 struct Holder {
     locker: String,
-    /// `None`: without a lease, as only an administrator leaves a key.
+    /// `None` for a key without a lease: only an administrator leaves such a key.
     until: Option<Moment>,
 }
 
@@ -74,7 +74,7 @@ struct Waiter {
     lease: Duration,
 }
 
-/// Who was given the key by a hand-over.
+/// The waiter that a hand-over gave the key to.
 struct Winner {
     locker: String,
     lease: Duration,
@@ -86,7 +86,7 @@ impl KeyState {
         self.holder.is_none() && self.queue.is_empty() && self.gap_until.is_none() && self.gapped_until.is_none()
     }
 
-    /// Forgets what has ended. Every operation begins with it, so the rest of this file knows no time-outs.
+    /// Forgets everything that has expired. Every operation begins with it, so the rest of this file need not check time-outs.
     pub(super) fn expire(&mut self, now: Moment) {
         let over = |until: Option<Moment>| until.is_some_and(|until| until <= now);
         if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
@@ -94,7 +94,7 @@ impl KeyState {
         }
         self.gap_until = self.gap_until.filter(|until| *until > now);
         self.gapped_until = self.gapped_until.filter(|until| *until > now);
-        // In Redis the queue is where a gap is kept.
+        // Redis keeps a gap in the queue, so the queue lasts at least as long.
         if over(self.queue_until) && self.gap_until.is_none() {
             self.queue.clear();
         }
@@ -129,7 +129,7 @@ impl KeyState {
         if request.wait && refused.is_ok() {
             self.enqueue(scene.now, locker, request.lease);
         }
-        // The winner is told whatever becomes of the asker.
+        // The winner is told even if the caller's place in the queue is denied.
         let busy = self.announce(scene, winner);
         refused.map(|()| AcquireOutcome::Busy(busy))
     }
@@ -152,7 +152,7 @@ impl KeyState {
             }
             return Ok(PollOutcome::Waiting(busy));
         }
-        // The asker itself is in the queue and counts as alive, so somebody wins.
+        // The caller itself is in the queue and counts as alive, so somebody wins.
         Ok(match self.hand_over(scene, Some(locker), None)? {
             Some(winner) if winner.locker != locker => {
                 self.prolong_queue(scene.now, request.lease);
@@ -238,28 +238,28 @@ impl KeyState {
         Inspection { holder: self.busy(now), waiting: self.waiting() }
     }
 
-    /// An administrator's `DEL`.
+    /// Does what an administrator's `DEL` does.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn delete(&mut self) -> bool {
         self.holder.take().is_some()
     }
 
-    /// An administrator's `SET`.
+    /// Does what an administrator's `SET` does.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn overwrite(&mut self, now: Moment, locker: &str, lease: Option<Duration>) {
         self.holder = Some(Holder { locker: locker.to_owned(), until: lease.map(|lease| now + lease) });
     }
 
-    /// Gives the key to the first waiter that is alive, and drops the dead ones before it. Only called when the key may
-    /// be given away. `asker` counts as alive without an inbox: it hears of its luck in its reply.
+    /// Gives the key to the first waiter that is alive, and drops the dead ones before it. Call it only when the key may be given away.
+    /// `asker` counts as alive without an inbox, because its reply tells it that it won.
     ///
-    /// The locker that is being released, `ended`, is not given the key, whoever left it in the queue.
+    /// Never gives the key to `ended`, the locker that is being released, whoever left it in the queue.
     ///
-    /// The winner is told by [`announce`](Self::announce), once it is known how many wait behind it.
+    /// [`announce`](Self::announce) tells the winner, once it is known how many wait behind it.
     ///
     /// # Errors
     ///
-    /// [`Error::Denied`]: only dead waiters have left the queue.
+    /// [`Error::Denied`]; then only dead waiters have left the queue.
     fn hand_over(
         &mut self,
         scene: &mut Scene<'_>,
@@ -282,7 +282,7 @@ impl KeyState {
         Ok(None)
     }
 
-    /// Tells the winner of a hand-over; answers what those who did not win need to know.
+    /// Tells the winner of a hand-over. Returns what the other waiters need to know.
     fn announce(&self, scene: &mut Scene<'_>, winner: Winner) -> Busy {
         let Winner { locker, lease, number } = winner;
         let grant = Grant { number, waiting: self.waiting() };
@@ -290,7 +290,7 @@ impl KeyState {
         Busy { holder: locker, remaining: Some(lease) }
     }
 
-    /// Lets a locker hold the key from now, with a new number.
+    /// Makes a locker the holder from now on, with a new number.
     fn give(&mut self, now: Moment, locker: &str, lease: Duration) -> Grant {
         self.hold(now, locker, lease);
         Grant { number: fence::issue(), waiting: self.waiting() }
@@ -312,14 +312,14 @@ impl KeyState {
         self.prolong_queue(now, lease);
     }
 
-    /// Puts the next locker of a released tenure into the queue. If that is denied, the locker is gone, which its poll tells.
+    /// Puts the next locker of a released tenure into the queue. If that is denied, the locker is gone, and its next poll says so.
     fn enqueue_next(&mut self, scene: &Scene<'_>, locker: &str, lease: Duration) {
         if scene.ask("RPUSH").is_ok() {
             self.enqueue(scene.now, locker, lease);
         }
     }
 
-    /// Lets the queue live twice this lease from now, or longer if a longer lease waits.
+    /// Lets the queue live for twice this lease from now, or longer if a waiter has a longer lease.
     fn prolong_queue(&mut self, now: Moment, lease: Duration) {
         self.queue_until = self.queue_until.max(Some(now + lease.saturating_mul(2)));
     }
@@ -333,13 +333,13 @@ impl KeyState {
         Some(Busy { holder: locker.clone(), remaining: until.map(|until| until.since(now)) })
     }
 
-    /// What is left of a gap.
+    /// The key as busy during a gap, with the time that is left of it.
     fn closed(&self, now: Moment) -> Option<Busy> {
         let remaining = Some(self.gap_until?.since(now));
         Some(Busy { holder: POLLERS.to_owned(), remaining })
     }
 
-    /// Why the key may not be given away.
+    /// The reason why the key may not be given away, if there is one.
     fn busy_or_closed(&self, now: Moment) -> Option<Busy> {
         self.busy(now).or_else(|| self.closed(now))
     }
@@ -354,7 +354,7 @@ impl KeyState {
 }
 
 impl Waiter {
-    /// Both are compared, as in Redis, where an entry is found by its whole text.
+    /// Compares both, as in Redis, where an entry is found by its whole text.
     fn is(&self, locker: &str, lease: Duration) -> bool {
         self.locker == locker && self.lease == lease
     }

@@ -1,4 +1,4 @@
-//! What a test may do to the store: an operator's meddling, and a server that cannot be reached.
+//! What a test may do to the store: act as an operator, and make it unreachable.
 
 use super::state::{KeyState, Scene};
 use super::{MemoryLockProcessor, SWEEP_FROM};
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// With the feature `test-util`, for tests.
+/// Methods for tests, with the feature `test-util`.
 impl MemoryLockProcessor {
-    /// Makes another connection to the same store: [`set_reachable`](Self::set_reachable) on one of them does not touch the
-    /// other, as when one process is cut off from the server and another is not. Clones of a processor share its connection.
+    /// Makes another connection to the same store. [`set_reachable`](Self::set_reachable) on one of them does not affect the other, as
+    /// when one process is cut off from the server and another is not. Clones of a processor share its connection.
     ///
     /// ```
     /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -28,13 +28,13 @@ impl MemoryLockProcessor {
         Self { shared: Arc::clone(&self.shared), link: Arc::default() }
     }
 
-    /// Sets whether the clients of this connection reach the store, as if a server went down or came back. Reachable at first.
+    /// Sets whether the clients of this connection reach the store, as if a server went down or came back. They reach it at first.
     ///
-    /// While it is unreachable, every request fails with [`Error::Backend`](crate::Error::Backend) and
-    /// [`BackendFailure::NotExecuted`](crate::BackendFailure::NotExecuted), and open inboxes break; when this returns, no request is
-    /// executed any more. The store keeps what it holds, and leases go on ending. Whoever has waited meanwhile asks again
-    /// after a pause of at most a second by the generator's clock. [`delete`](Self::delete),
-    /// [`overwrite`](Self::overwrite), [`flush`](Self::flush) and [`keys`](Self::keys) work all the same.
+    /// While the store is unreachable, every request fails with [`Error::Backend`](crate::Error::Backend) and
+    /// [`BackendFailure::NotExecuted`](crate::BackendFailure::NotExecuted), and open inboxes break. Once this returns, no further
+    /// request is executed. The store keeps its contents, and leases continue to end. After the store is reachable again, a client that
+    /// waits asks again after a pause of at most a second by the generator's clock. [`delete`](Self::delete),
+    /// [`overwrite`](Self::overwrite), [`flush`](Self::flush) and [`keys`](Self::keys) work in either case.
     pub fn set_reachable(&self, reachable: bool) {
         let mut store = self.shared.store.lock();
         self.link.set_reachable(reachable);
@@ -43,32 +43,32 @@ impl MemoryLockProcessor {
         }
     }
 
-    /// Deletes a lock's key whoever holds it, as an administrator's `DEL` does; tells whether it was held.
+    /// Deletes a lock's key whoever holds it, as an administrator's `DEL` does. Returns whether it was held.
     ///
-    /// The queue stays: the next operation of a waiter gives the key to the first live one.
+    /// The queue stays: the next operation of a waiter gives the key to the first live waiter.
     #[expect(clippy::must_use_candidate, reason = "often only the effect is wanted")]
     pub fn delete(&self, key: &str) -> bool {
         self.on_key(key, |state, _| state.delete())
     }
 
-    /// Gives a lock's key to `locker` whoever holds it, as an administrator's `SET` does; without a lease, for ever.
+    /// Gives a lock's key to `locker` whoever holds it, as an administrator's `SET` does. Without a lease the key is held for ever.
     ///
-    /// Issues no fence number and tells nobody.
+    /// Issues no fence number, and notifies nobody.
     pub fn overwrite(&self, key: &str, locker: &str, lease: Option<Duration>) {
         self.on_key(key, |state, scene| state.overwrite(scene.now, locker, lease));
     }
 
     /// Forgets all holders and queues, as an administrator's `FLUSHALL` does. Inboxes stay open.
     ///
-    /// Fence numbers go on rising: the Redis store finds a lost fence again by the clock, this one does not lose it.
+    /// Fence numbers continue to rise: the Redis store recovers a lost fence from the clock, and this store does not lose it.
     pub fn flush(&self) {
         let mut store = self.shared.store.lock();
         store.keys = HashMap::new();
         store.sweep_at = SWEEP_FROM;
     }
 
-    /// Lists the keys that are held or waited for, or remembered for a [gap](crate::store::processor::Gap), in no order, as an administrator's
-    /// `KEYS` does.
+    /// Lists the keys that are held, waited for, or remembered for a [gap](crate::store::processor::Gap), in no particular order, as an
+    /// administrator's `KEYS` does.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut store = self.shared.store.lock();
@@ -76,17 +76,17 @@ impl MemoryLockProcessor {
         store.keys.keys().cloned().collect()
     }
 
-    /// Denies what these commands do in a script, in capital letters, until told otherwise: the conformance suite looks at what
-    /// an operation leaves that is denied in its middle.
+    /// Denies the operations of these commands in a script (in capital letters) until it is called again. The conformance suite uses it to
+    /// check what an operation leaves behind when it is denied halfway.
     #[doc(hidden)]
     pub fn deny(&self, commands: &[&'static str]) {
         self.shared.store.lock().denied = commands.to_vec();
     }
 
-    /// Runs one atomic operation on one key, whether clients reach the store or not.
+    /// Runs one atomic operation on one key, even while the store is unreachable.
     fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
         let mut store = self.shared.store.lock();
-        // Read under the mutex: operations see the time in the order in which they happen.
+        // The clock is read under the mutex, so that operations see the time in the order in which they happen.
         store.on_key(self.shared.clock.now(), key, act)
     }
 }

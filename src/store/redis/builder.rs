@@ -10,7 +10,7 @@ use super::processor::RedisLockProcessor;
 use crate::error::Error;
 use std::time::Duration;
 
-/// How to reach a Redis server: [`RedisLockProcessor::builder`].
+/// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
 #[derive(Clone, Debug)]
 pub struct RedisBuilder {
     address: Address,
@@ -31,27 +31,29 @@ impl RedisBuilder {
         })
     }
 
-    /// How long a connect may take in all: name, all addresses, TLS, login. From 1 ms to one day; defaults to two seconds.
+    /// Sets how long a connect may take in all: name lookup, all addresses, TLS and login. From 1 ms to one day; defaults to two
+    /// seconds.
     ///
-    /// A connect has this time whoever needs it. A call with a shorter limit (`try_lock_for(1 ms)`, or any call when
-    /// [`io_timeout`](Self::io_timeout) is shorter) waits until its limit ends and fails, not executed; the connect goes on, on a thread
-    /// `dlock-connect`, for the calls that follow. [`DLockGenerator::close`](crate::DLockGenerator::close) waits at most this time and
-    /// `io_timeout` for a subscription that is being made.
+    /// A connect may take this long even when the call that needs it has a shorter limit (`try_lock_for(1 ms)`, or any call when
+    /// [`io_timeout`](Self::io_timeout) is shorter). Such a call waits until its limit ends and then fails without having been
+    /// executed; the connect goes on, on a thread named `dlock-connect`, for the calls that follow.
+    /// [`DLockGenerator::close`](crate::DLockGenerator::close) waits at most this time plus `io_timeout` for a subscription that is
+    /// being made.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long a reply may take before the connection is given up, and how long a command may take when nobody sets
-    /// another limit. From 1 ms to one day; defaults to one second. It may be shorter than a connect.
+    /// Sets how long a reply may take before the connection is given up, and how long a command may take when the caller sets no other
+    /// limit. From 1 ms to one day; defaults to one second. It may be shorter than a connect.
     #[must_use]
     pub fn io_timeout(mut self, timeout: Duration) -> Self {
         self.io_timeout = timeout;
         self
     }
 
-    /// The root certificates that a `rediss://` server is checked against, as PEM text. Defaults to the platform's.
+    /// Sets the root certificates, as PEM text, that a `rediss://` server is checked against. Defaults to the platform's.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -59,7 +61,7 @@ impl RedisBuilder {
         self
     }
 
-    /// A certificate chain and its private key, as PEM texts, that this client shows to a `rediss://` server. Defaults to
+    /// Sets the certificate chain and its private key, as PEM texts, that this client presents to a `rediss://` server. Defaults to
     /// none.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -68,7 +70,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Makes a processor that connects with its first command.
+    /// Makes a processor that connects when it sends its first command.
     ///
     /// # Errors
     ///
@@ -76,7 +78,7 @@ impl RedisBuilder {
     /// together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
-            // A day keeps every sum of moments in range.
+            // The limit of one day keeps every sum of moments in range.
             if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(86_400) {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
             }
@@ -108,7 +110,7 @@ impl RedisBuilder {
     pub fn connect(self) -> Result<RedisLockProcessor, Error> {
         let (connect_timeout, io_timeout) = (self.connect_timeout, self.io_timeout);
         let processor = self.build()?;
-        // Both were checked: the sum is two days at most.
+        // `build` has checked both: the sum is at most two days.
         let limit = connect_timeout + io_timeout;
         processor.greet(limit)?;
         Ok(processor)

@@ -1,4 +1,4 @@
-//! The targets that read what comes from a server, or leads to one: see [`crate::check::fuzz`].
+//! The fuzz targets for whatever comes from a server, or leads to one: see [`crate::check::fuzz`].
 
 use super::builder::RedisBuilder;
 use super::inbox::payload;
@@ -119,10 +119,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "hello", check: hello, words: RESP },
 ];
 
-/// Stands where a password stands, and must not be seen then.
+/// Stands in the place of a password, where it must never be shown.
 const SECRET: &str = "s3crt";
 
-/// What is read can be written down again, and shows no password. Of what cannot be read nothing is shown but a scheme that means Redis.
+/// A URL that can be read can be written down again, and shows no password. Of any other URL only a scheme that means Redis is shown.
 fn url(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Address::parse(&text) {
@@ -149,7 +149,7 @@ fn url(data: &[u8]) {
     }
 }
 
-/// A URL that says the same, all but letters, digits and the slashes of a path percent-encoded.
+/// Writes an equivalent URL. Everything is percent-encoded except letters, digits and the slashes of a path.
 fn printed(address: &Address) -> String {
     let encoded = |bytes: &[u8], plain: &[u8]| -> String {
         let one = |b: &u8| match b {
@@ -178,7 +178,7 @@ fn printed(address: &Address) -> String {
     }
 }
 
-/// What is read is what was written, but for zeros before a number.
+/// A message that is read equals the one that was written, except for leading zeros of a number.
 fn published(data: &[u8]) {
     let Some(message) = message::parse(data) else { return };
     let written = match &message {
@@ -210,12 +210,13 @@ fn requests() -> [Request<'static>; 5] {
     ]
 }
 
-/// A tree of values, as the reply to each script in turn.
+/// Grows a tree of values, and reads it as the reply to each script in turn.
 fn reply(mut data: &[u8]) {
     read(&grow(&mut data));
 }
 
-/// A reply is read as all kinds of outcome. What is accepted is what a script writes; what is refused shows its shape alone.
+/// Reads a reply as each kind of outcome. A reply is accepted only if a script could write it; the error of a refused one shows only
+/// its shape.
 fn read(reply: &Value) {
     let refused = |error: Error| {
         assert_plain_error(&error);
@@ -239,7 +240,7 @@ fn read(reply: &Value) {
     }
 }
 
-/// The reply that a script gives to say this, as the header of each script has it.
+/// The reply by which a script reports this outcome, as documented in the header of each script.
 fn written(outcome: &Outcome) -> Value {
     let int = |n: u64| Value::Int(i64::try_from(n).expect("came from an integer"));
     let number = |n: u64| {
@@ -274,7 +275,7 @@ fn written(outcome: &Outcome) -> Value {
     }
 }
 
-/// Bytes from a server make the same replies however they are cut, and each reply is one for all that read replies.
+/// Bytes from a server yield the same replies however they are cut into pieces, and all readers of replies agree on each.
 fn resp(data: &[u8]) {
     let cut = data.first().map_or(1, |b| usize::from(b % 7) + 1);
     let whole = frames(data, data.len().max(1));
@@ -296,7 +297,7 @@ fn resp(data: &[u8]) {
     }
 }
 
-/// Where the frames in these bytes end, when they come in pieces, and whether what follows is no frame.
+/// Where the frames in these bytes end when they arrive in pieces, and whether what follows is no frame.
 fn frames(data: &[u8], piece: usize) -> (Vec<usize>, bool) {
     let (mut framer, mut start, mut ends) = (Framer::default(), 0, Vec::new());
     for come in (0..data.len()).step_by(piece).map(|from| (from + piece).min(data.len())) {
@@ -315,8 +316,8 @@ fn frames(data: &[u8], piece: usize) -> (Vec<usize>, bool) {
     (ends, false)
 }
 
-/// An error that is known stays that error whatever follows its words, unless they end in the position at which a script raised it:
-/// then the outcome is unknown. What the error says is shown, on one line.
+/// A known error stays that error whatever text follows its words, unless they end in the position at which a script raised it: then
+/// the outcome is unknown. The server's words are shown, on one line.
 fn error(data: &[u8]) {
     let line = String::from_utf8_lossy(data).replace("\r\n", " ");
     let parsed = |line: &str| match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
@@ -365,7 +366,7 @@ fn hello(data: &[u8]) {
     }
 }
 
-/// Who answers `HELLO` with this is a server that can carry locks, or refused on one line; never with an unknown outcome.
+/// A server that answers `HELLO` with this reply can carry locks, or is refused with a one-line error; the outcome is never unknown.
 fn judged(reply: &Value) {
     let place = Place::Tcp { host: "host".to_owned(), port: 6379, tls: false };
     let address = Address { place, user: None, password: Some(SECRET.to_owned()), db: 0 };

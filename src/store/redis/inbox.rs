@@ -1,4 +1,4 @@
-//! A client's inbox: a connection of its own that has subscribed to one channel.
+//! A client's inbox: a connection of its own that is subscribed to one channel.
 
 use super::net::classify::classify;
 use super::net::endpoint::Endpoint;
@@ -15,22 +15,22 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See the module. Ends, for the server too, when it is dropped.
+/// The inbox of the Redis store. Dropping it ends the subscription, on the server too.
 pub(crate) struct RedisInbox {
     channel: String,
     place: String,
     /// `None` once the connection has failed.
     link: Option<Link>,
-    /// The connection, for who breaks it.
+    /// The same connection, for the thread that breaks it.
     breaker: Arc<Socket>,
-    /// When the server was last heard.
+    /// When the server last sent something.
     heard: Instant,
-    /// Whether a PING is under way.
+    /// Whether a PING is unanswered.
     pinged: bool,
     io_timeout: Duration,
 }
 
-/// After so long a silence the server is asked for a sign of life: a half-open connection stays silent for ever.
+/// After this long without a byte from the server the inbox sends a PING: a half-open connection would stay silent for ever.
 const SILENCE: Duration = Duration::from_secs(5);
 
 impl InboxBreaker for Arc<Socket> {
@@ -41,11 +41,11 @@ impl InboxBreaker for Arc<Socket> {
 
 impl RedisInbox {
     /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`.
-    /// Returns when the server has confirmed the subscription.
+    /// Returns once the server has confirmed the subscription.
     ///
     /// # Errors
     ///
-    /// Those of a connect; [`Error::Denied`] when the user may not hear the channel.
+    /// Those of a connect; [`Error::Denied`] when the user may not subscribe to the channel.
     pub(crate) fn open(
         endpoint: &Endpoint,
         client: &str,
@@ -79,7 +79,7 @@ impl RedisInbox {
         }
     }
 
-    /// The next message, until the deadline. Asks for a sign of life when it is silent for long.
+    /// Waits for the next message until the deadline. Sends a PING after a long silence.
     fn hear(&mut self, deadline: Instant) -> std::io::Result<Option<Message>> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::NotConnected.into()) };
         loop {
@@ -107,7 +107,7 @@ impl RedisInbox {
     }
 }
 
-/// What was published, if the reply is a published message.
+/// The published text, if the reply is a published message.
 pub(crate) fn payload(reply: &Value) -> Option<&[u8]> {
     match reply {
         Value::Array(items) => match items.as_slice() {

@@ -1,24 +1,24 @@
-//! The store on a Redis server. It knows nothing of locks, only of the [`LockProcessor`](crate::LockProcessor) contract.
+//! The store on a Redis server. It implements the [`LockProcessor`](crate::LockProcessor) contract, and knows nothing else of locks.
 //!
 //! ```text
 //!   builder ─▶ processor ─▶ plain, inbox        requests in, outcomes out
 //!                  │          │     │
 //!                  ▼          ▼     ▼
-//!              transport    script             who waits for what; what is asked, and what the answer says
+//!              transport    script             calls and their replies; requests as calls, replies as outcomes
 //!                  │          │
 //!                  ▼          ▼
 //!                     net                      one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. Two pairs of files name each other, because one type is in both: `builder.rs` and `processor.rs`
-//! (the store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
+//! No room names one above it. Two pairs of files name each other because a type belongs to both: `builder.rs` and `processor.rs` (the
+//! store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
 //!
 //! | room | holds |
 //! |---|---|
 //! | `net/` | a URL, sockets, TLS, the handshake, RESP, the classes of errors |
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
-//! | `transport/` | calls of many threads on a few connections, each with a deadline |
-//! | `plain/` | the first question about a key that is likely to be free, without a script; when a number may be believed |
+//! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
+//! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `processor.rs`, `builder.rs`, `inbox.rs` | the store, its settings, its messages |
 //! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!

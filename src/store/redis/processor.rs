@@ -1,6 +1,6 @@
-//! [`RedisLockProcessor`]: requests become script calls, replies become outcomes.
+//! [`RedisLockProcessor`]: turns requests into script calls, and replies into outcomes.
 //!
-//! An acquire of a key that is likely to be free is tried in plain commands first, see `plain`.
+//! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 use super::builder::RedisBuilder;
 use super::inbox::RedisInbox;
@@ -26,19 +26,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Locks kept by one Redis server, 7.0 or newer.
+/// Keeps locks on one Redis server, 7.0 or newer.
 ///
-/// All threads share up to four connections: what gathers goes out in one write, while replies to earlier commands come in.
-/// Renewals of leases have one more for themselves. A connection is opened when it is first needed, and again whenever it was
-/// lost.
+/// All threads share up to four connections. Commands that gather while a connection is busy go out in one write, while replies to
+/// earlier commands come in. Renewals of leases use a separate connection. A connection is opened when it is first needed, and again
+/// after it was lost.
 pub struct RedisLockProcessor {
     pub(super) transport: Transport,
-    /// What is not shown of the server's words.
+    /// Knows which words must be hidden when an error of the server is shown.
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
-    /// Whether the server knows the script of release, by what was last heard.
+    /// Whether the server knows the release script, as far as the last replies tell.
     pub(super) knows_release: Arc<AtomicBool>,
-    /// Whether the answer to a posted release said that the server is no master.
+    /// Whether the reply to a posted release said that the server is no master.
     pub(super) is_demoted: Arc<AtomicBool>,
     pub(super) proofs: Proofs,
     pub(super) calm: Arc<Calm>,
@@ -46,18 +46,17 @@ pub struct RedisLockProcessor {
 }
 
 impl RedisLockProcessor {
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (`rediss://` with the feature `tls`, `unix:///path`).
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be
-    /// reached, [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster
-    /// node or a Sentinel.
+    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
+    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
     pub fn connect(url: &str) -> Result<Self, Error> {
         RedisBuilder::new(url)?.connect()
     }
 
-    /// Settings for a connection to the server at `url`.
+    /// Returns the settings for a connection to the server at `url`.
     ///
     /// # Errors
     ///
@@ -67,7 +66,7 @@ impl RedisLockProcessor {
     }
 
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
-        // Makes the table of hash tags now, which takes milliseconds (many, unoptimised), and not in the first lock.
+        // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
         Self {
@@ -82,12 +81,12 @@ impl RedisLockProcessor {
         }
     }
 
-    /// Connects, and waits for one answer. `HELLO` is the one command that no access rule can forbid.
+    /// Connects, and waits for one reply. `HELLO` is the only command that no access rule can forbid.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
         self.say(&["HELLO"], limit).map(drop)
     }
 
-    /// Sends one command that is about no key.
+    /// Sends one command that concerns no key.
     fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push_any(&self.transport, |packed| packed.words(words));
@@ -95,8 +94,8 @@ impl RedisLockProcessor {
         reply.map(|(value, _)| value)
     }
 
-    /// Runs calls in one go, and those again, with their full text, whose script the server does not know: they were not
-    /// executed.
+    /// Runs calls in one batch. The calls whose script the server does not know were not executed; they are repeated with the script's
+    /// full text.
     fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, keeping: bool) -> Vec<Reply> {
         let start = Instant::now();
         let mut replies = self.send(calls.iter(), false, limit, or_break, keeping);
@@ -104,7 +103,7 @@ impl RedisLockProcessor {
         if !replies.iter().any(unknown) {
             return replies;
         }
-        // Another server, or a flushed one: it knows none of them.
+        // This is another server, or its scripts were flushed: it knows none of them.
         self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
@@ -140,7 +139,7 @@ impl RedisLockProcessor {
         self.run_scripts(requests, limit, or_break)
     }
 
-    /// As [`run_requests`](Self::run_requests), with a release in place of each poll of a locker that must not come to hold.
+    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of each poll of a locker that was given up.
     fn run_requests_about_given_up(
         &self,
         requests: &[Request<'_>],
@@ -173,7 +172,7 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
-        // A caller's own extension stays off the connection of the renewals.
+        // An extension that a caller asks for does not use the connection of the renewals.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let keeping = or_break && requests.iter().all(is_renewal);
         let replies = self.run(&calls, limit, or_break, keeping);
@@ -202,7 +201,7 @@ impl RedisLockProcessor {
         self.read(&request, reply, sent_at)
     }
 
-    /// Reads the reply to a request that was sent at that moment, and notes what it says about its connection and its key.
+    /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key.
     fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
         let (value, epoch) = reply?;
         if is_no_master(&value) {
@@ -219,7 +218,7 @@ impl RedisLockProcessor {
 
 /// Reads the answer to a posted release.
 fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
-    // How a reply is read depends on nothing but the kind of request.
+    // How a reply is read depends only on the kind of request.
     let any = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
     match (answer.values.first(), answer.failure) {
         (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
@@ -230,7 +229,7 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// Requests and outcomes are paired by `reply::outcome`; so this is never seen.
+/// The error for an outcome of another kind than its request. It is never seen, because `reply::outcome` pairs the two.
 pub(super) fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
 }
@@ -287,7 +286,7 @@ impl LockProcessor for RedisLockProcessor {
 
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
         if !self.knows_release.load(Ordering::Relaxed) {
-            // Nobody would repeat it at once with the script's text.
+            // The server may not know the script. A synchronous release is repeated with the script's text at once.
             done(self.release(request, limit));
             return false;
         }
@@ -305,7 +304,7 @@ impl LockProcessor for RedisLockProcessor {
             let answer = released(answer).map_err(|e| address.hide(e));
             match &answer {
                 Ok(outcome) => calm.note_release(mark, outcome),
-                // It may not know the script any more, or be another server.
+                // The server may have lost the script, or be another server.
                 Err(_) => knows_release.store(false, Ordering::Relaxed),
             }
             done(answer);
@@ -331,7 +330,7 @@ impl LockProcessor for RedisLockProcessor {
 
     fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
         let channel = inbox_channel(client);
-        // A word that no version of the inbox takes for a message.
+        // A word that no version of the inbox reads as a message.
         match self.say(&["PUBLISH", &channel, "hello"], limit)? {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             _ => Ok(()),

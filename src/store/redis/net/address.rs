@@ -1,6 +1,7 @@
-//! Where the server is and who we are there, read from a URL. Nothing here shows a user or a password.
+//! The server's place and our login, read from a URL. Nothing here shows a user or a password.
 //!
-//! A URL that cannot be used is not shown at all: where its password stands would be a guess. Its error gives one of a few fixed reasons.
+//! A URL that cannot be used is not shown at all, because we could only guess where its password is. Its error gives one of a few fixed
+//! reasons.
 
 use super::classify::HIDDEN;
 use crate::error::Error;
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 /// The schemes that mean Redis: an error may show them.
 pub(crate) const SCHEMES: &[&str] = &["redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix", "unix"];
 
-/// Stands in an error in place of a URL.
+/// What an error shows instead of a URL.
 pub(crate) const NOT_SHOWN: &str = "(not shown: it may contain a password)";
 
-/// The words of the crate `redis` about a URL, and ours. Its own are not passed on: some quote a part of the URL.
+/// The messages of the crate `redis` about a URL, and ours. Its own are not passed on, because some quote a part of the URL.
 const REASONS: &[(&str, &str)] = &[
     ("Missing hostname", "missing host"),
     ("Missing path", "missing path of the socket"),
@@ -35,7 +36,7 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
-/// A server and a login.
+/// A server, and the login for it.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) place: Place,
@@ -45,11 +46,11 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads a URL as the crate `redis` understands them.
+    /// Reads a URL as the crate `redis` does.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], which shows nothing of the URL but a scheme that means Redis.
+    /// [`Error::InvalidConfig`], which shows nothing of the URL except a scheme that means Redis.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let invalid = |hint: &str| Error::invalid_config("URL", not_shown(url), hint);
         let tls = matches!(scheme_of(url), Some("rediss" | "valkeys"));
@@ -114,13 +115,13 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
 /// Why a URL that can be read cannot be used.
 fn fault(url: &str, place: &Place) -> Option<&'static str> {
     let (_, settings) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
-    // The crate `redis` drops a setting that it does not know without a word.
+    // The crate `redis` silently drops a setting that it does not know.
     let has_only = |known: &[&str]| {
         let name = |setting: &str| setting.split('=').next().unwrap_or_default().to_owned();
         let is_known = |name: &String| name.is_empty() || known.contains(&name.as_str());
         !settings.contains('#') && settings.trim_start_matches('?').split('&').map(name).all(|name| is_known(&name))
     };
-    // What is not refused is shown whenever the server cannot be reached.
+    // Whatever is not refused here is shown when the server cannot be reached.
     match place {
         Place::Tcp { .. } if settings.contains('@') => {
             Some("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password")
@@ -147,7 +148,7 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
     }
 }
 
-/// Whether a text has a setting in it that names a password.
+/// Whether a text contains a setting that names a password.
 fn names_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     ["pass=", "passwd=", "password="].iter().any(|name| text.contains(name))
@@ -162,8 +163,8 @@ fn is_socket_path(path: &Path) -> bool {
 }
 
 impl Address {
-    /// The server's words without our user's name, wherever it stands as a word: other servers than those that `classify` knows may
-    /// name the user in words of their own. `default` is nobody's secret.
+    /// Returns the server's words with our user's name hidden wherever it is a word of its own: servers that `classify` does not know
+    /// may name the user in other words than it expects. `default` is not hidden.
     pub(crate) fn hide_user(&self, words: &str) -> String {
         let Some(user) = self.user.as_deref().filter(|user| !user.is_empty() && *user != "default") else {
             return words.to_owned();
@@ -181,7 +182,7 @@ impl Address {
         shown + rest
     }
 
-    /// As [`hide_user`](Self::hide_user), of an error that a reply stands for.
+    /// Does as [`hide_user`](Self::hide_user) for an error made from a reply.
     pub(crate) fn hide(&self, mut error: Error) -> Error {
         if let Error::Backend { message, .. } | Error::Denied { message } | Error::Unsupported { message } = &mut error
         {
@@ -251,7 +252,7 @@ mod tests {
             ("unix:///run/r.sock?db=x&pass=s3crt&user=a", "unix", "not a number"),
             ("unix://s3crt/run", "unix", "missing path"),
             ("rediss://ann:s3crt@host/#insecure", "rediss", "tls"),
-            // Such as could be used, but not as they were meant.
+            // These could be used, but not as they were meant.
             ("redis://ann:1?s3crt@host", "redis", "%3F"),
             ("redis://ann:1#s3crt@host", "redis", "%23"),
             ("redis://ann%3As3crt%40host", "redis", "plain `@`"),

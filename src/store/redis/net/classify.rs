@@ -1,17 +1,17 @@
-//! Which error each error reply of the server becomes.
+//! Decides which error each error reply of the server becomes.
 //!
-//! The code is the reply's first word. Where Redis 7.0 says `ERR` for something that has a name of its own (inside
-//! scripts, and before it has read anything), the words after it decide; only their beginning is compared.
+//! The code is the reply's first word. Redis 7.0 says `ERR` for some errors that have a code of their own elsewhere (inside scripts,
+//! and before it has read anything); for these the words after it decide, and only their beginning is compared.
 //!
-//! An error that a script raised stopped it between its calls. The server then adds a position to the words. Nobody knows what was
-//! written before, so the outcome is unknown, whatever the code is. A script answers an error that left nothing behind
-//! as its reply, without a position.
+//! An error raised by a script stopped it between its calls, and the server adds a position to the words. Nobody knows what the script
+//! had written before, so the outcome is unknown, whatever the code is. A script returns an error that left nothing behind as its
+//! reply, which carries no position.
 
 use crate::error::{BackendFailure, Error};
 use ::redis::{ServerError, Value};
 use std::borrow::Cow;
 
-/// Stands in place of what is not shown.
+/// Stands for a text that is not shown.
 pub(super) const HIDDEN: &str = "***";
 
 /// What kind of error a reply stands for.
@@ -24,8 +24,8 @@ enum Class {
     Unsupported,
 }
 
-/// The whole table: code, beginning of the text after it (any when empty), class. The first line that fits counts;
-/// what fits none has an unknown outcome.
+/// The whole table: code, beginning of the text after it (an empty one matches any text), class. The first matching line counts; a
+/// reply that matches none has an unknown outcome.
 const TABLE: &[(&str, &str, Class)] = &[
     ("LOADING", "", Class::NotExecuted),
     ("BUSY", "", Class::NotExecuted),
@@ -50,17 +50,17 @@ const TABLE: &[(&str, &str, Class)] = &[
     ("MOVED", "", Class::Unsupported),
     ("ASK", "", Class::Unsupported),
     ("CROSSSLOT", "", Class::Unsupported),
-    // A command renamed away, or a server that calls itself Redis and is none.
+    // The command was renamed, or the server only claims to be Redis.
     ("ERR", "unknown command", Class::Unsupported),
     ("ERR", "Unknown Redis command", Class::Unsupported),
     // Valkey inside scripts.
     ("ERR", "Unknown command", Class::Unsupported),
 ];
 
-/// What the server adds to the words of an error that a script raised, before the number of the line.
+/// What the server appends to the words of an error that a script raised, followed by the line number.
 const RAISED: &str = ", on @user_script:";
 
-/// The error that an error reply to a command about `key` stands for.
+/// Returns the error that an error reply to a command about `key` stands for.
 pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
@@ -87,19 +87,19 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     }
 }
 
-/// Hides the name in "User {name} has no permissions …", as Redis 7.2 and newer and Valkey say it. These servers take no names with
-/// white space; a name with white space is hidden as well.
+/// Hides the name in "User {name} has no permissions …", the words of Redis 7.2 and newer and of Valkey. These servers accept no names
+/// with white space; a name with white space is hidden as well.
 pub(super) fn without_user(words: &str) -> Cow<'_, str> {
     let (before, after) = ("User ", " has no permissions");
     let start = words.find(before).map(|at| at + before.len());
-    // The last one: a name may have these words in it.
+    // The last match, because a name may contain these words.
     match start.and_then(|start| Some((start, start + words[start..].rfind(after)?))) {
         Some((start, end)) => Cow::Owned([&words[..start], HIDDEN, &words[end..]].concat()),
         None => Cow::Borrowed(words),
     }
 }
 
-/// Whether a reply says that the server is no master, or has just been started.
+/// Whether a reply says that the server is no master, or has just started.
 pub(crate) fn is_no_master(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING"))
 }
@@ -137,7 +137,7 @@ mod tests {
             ("ERR wrong number of arguments for 'evalsha' command", Unknown),
             ("SOMETHING new", Unknown),
             ("BARE", Unknown),
-            // Raised inside a script: by a missing right (7.0; newer), by another type, by a fault of the script.
+            // Raised inside a script: by a missing right (7.0; newer), by another type, by a bug in the script.
             (
                 "ERR The user executing the script can't run this command or subcommand script: 5e3e, on @user_script:2.",
                 Unknown,
@@ -166,7 +166,7 @@ mod tests {
         ] {
             assert!(matches!(of(line), Error::Denied { message } if message == line), "{line}");
         }
-        // 7.2 and newer, and Valkey, name the user: as these servers say it, and with names that no server takes.
+        // 7.2 and newer, and Valkey, name the user: once in their words, and with names that no server accepts.
         for (line, shown) in [
             (
                 "NOPERM User alice has no permissions to run the 'set' command",

@@ -1,4 +1,4 @@
-//! Connecting a socket before a deadline, by TCP or on this machine.
+//! Connects a socket before a deadline, by TCP or locally.
 
 use super::address::{Address, Place};
 use super::handshake::failed;
@@ -11,18 +11,18 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// After so long a silence the system asks whether the other side is still there: an inbox may hear nothing for days.
+/// After this long without traffic the operating system probes the connection: an inbox may receive nothing for days.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// The pauses between two tries to get into a local server's full queue of connections: from the first to the longest.
+/// The pauses between two attempts while a local server's queue of connections is full: the first and the longest.
 #[cfg(unix)]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// Connects.
+/// Connects a socket to the server's address.
 ///
 /// # Errors
 ///
-/// [`Error::Backend`], not executed, with the address and the words of the operating system.
+/// [`Error::Backend`], not executed, with the address and the operating system's words.
 pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error> {
     let failed = |cause| failed(address, cause);
     match &address.place {
@@ -39,9 +39,9 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
     }
 }
 
-/// Connects to a local socket. `UnixStream::connect` knows no deadline, and blocks while the server's queue of connections is full.
-/// Without blocking, Linux answers `EAGAIN` then, and has no event for a free place; so it is tried again. (`socket2`'s `connect_timeout`
-/// takes that answer for the beginning of a connect, and fails.)
+/// Connects to a local socket. `UnixStream::connect` has no deadline, and blocks while the server's queue of connections is full. In
+/// that case a non-blocking connect on Linux returns `EAGAIN`, and no event reports a free place, so the connect is repeated.
+/// (`socket2`'s `connect_timeout` mistakes that reply for the beginning of a connect, and fails.)
 #[cfg(unix)]
 fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net::UnixStream> {
     use rustix::io::Errno;
@@ -67,7 +67,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net
     Ok(std::os::fd::OwnedFd::from(socket).into())
 }
 
-/// Tries every address of a host until the deadline.
+/// Tries every address of a host, one after the other, until the deadline.
 fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for address in resolve(host, port, deadline)? {
@@ -83,7 +83,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
     Err(last)
 }
 
-/// Resolves a name on a thread of its own: the system's resolver knows no deadline.
+/// Resolves a name on a thread of its own, because the system's resolver has no deadline.
 fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
@@ -91,7 +91,7 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
     std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
-        // Nobody listens any more after the deadline.
+        // After the deadline nobody receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     })?;
     receive
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use socket2::{Domain, SockAddr, Type};
 
-    /// Longer than anything takes.
+    /// Longer than any test takes.
     const HANG: Duration = Duration::from_secs(20);
 
     #[test]

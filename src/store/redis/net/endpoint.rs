@@ -13,18 +13,18 @@ use super::tls_session::TlsSession;
 use crate::error::Error;
 use std::time::{Duration, Instant};
 
-/// Everything a link is made from.
+/// Everything that is needed to make a link.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: Address,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
-    /// For connect, TLS and handshake together.
+    /// Limits connect, TLS and handshake together.
     pub(crate) connect_timeout: Duration,
 }
 
 impl Endpoint {
-    /// Connects and shakes hands.
+    /// Connects, and does the handshake.
     ///
     /// # Errors
     ///

@@ -1,34 +1,34 @@
-//! Finds the end of one complete RESP2 reply in the bytes that have come so far, without starting over when more come.
+//! Finds the end of one complete RESP2 reply in the bytes received so far, without starting over when more arrive.
 //!
-//! Decoding is for `link` and `::redis::parse_redis_value`, which are only ever shown one complete frame of the five RESP2 types.
+//! Decoding is done by `resp` and `::redis::parse_redis_value`, which only ever see one complete frame of the five RESP2 types.
 
-/// How deep arrays may nest; our deepest reply is `HELLO`'s, two.
+/// How deep arrays may nest. The deepest reply that we expect is `HELLO`'s, with two levels.
 const MAX_DEPTH: usize = 8;
-/// How long a simple line may be: an error message with a long script text in it.
+/// How long a simple line may be: room for an error message that contains a long script.
 const MAX_LINE: usize = 64 * 1024;
 /// How long a bulk string may be: Redis itself stops at 512 MB.
 const MAX_BULK: usize = 512 * 1024 * 1024;
 /// How many elements an array may have.
 const MAX_ELEMENTS: usize = 1024 * 1024;
 
-/// The bytes are no RESP2: the connection is out of step and must be dropped.
+/// The bytes are not RESP2: the connection is out of step and must be dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// Where the search for the end of one frame stands.
+/// The progress of the search for the end of one frame.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
-    /// All before this offset was looked at.
+    /// The bytes before this offset have been examined.
     at: usize,
-    /// How many elements each open array still lacks.
+    /// How many elements each open array still lacks, outermost first.
     open: Vec<usize>,
-    /// How many bytes of a bulk string, its CRLF included, are still to be skipped.
+    /// How many bytes of a bulk string, including its CRLF, must still be skipped.
     skip: usize,
 }
 
 impl Framer {
-    /// The length of the first frame in `bytes`, or `None` when it is not complete. `bytes` must start with what the last
-    /// call that returned `None` was given; after a frame the search starts anew.
+    /// Returns the length of the first frame in `bytes`, or `None` if it is not complete. After `None`, the next call's `bytes` must
+    /// start with the same bytes; after a frame the search starts anew.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         loop {
             if self.skip > 0 {
@@ -69,7 +69,7 @@ impl Framer {
         }
     }
 
-    /// Takes in the line that starts an element; `true` when more of this element follows.
+    /// Handles the line that starts an element. Returns `true` if more of this element follows.
     fn header(&mut self, line: &[u8]) -> Result<bool, Malformed> {
         match line[0] {
             b'+' | b'-' => Ok(false),
@@ -91,7 +91,7 @@ impl Framer {
         }
     }
 
-    /// Counts one element that is complete; `true` when the frame is, too.
+    /// Counts one complete element. Returns `true` if it completes the frame.
     fn element_done(&mut self) -> bool {
         while let Some(lacking) = self.open.last_mut() {
             *lacking -= 1;

@@ -1,4 +1,4 @@
-//! The first words on a connection: login, name, database, and whether the server can carry locks at all.
+//! The first commands on a connection: login, client name, database, and a check that the server can carry locks.
 
 use super::address::Address;
 use super::classify::{classify, without_user};
@@ -11,10 +11,10 @@ use std::time::Instant;
 
 /// The name that `CLIENT LIST` shows.
 const CLIENT_NAME: &str = "redis-dlock";
-/// The oldest server whose scripts know the flags that we need.
+/// The oldest server whose scripts accept the flags that we need.
 const OLDEST_MAJOR: u64 = 7;
 
-/// Says who we are, and looks who answers.
+/// Introduces the client, and checks which server answers.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     Ok(())
 }
 
-/// One reply, while nothing was executed that matters.
+/// Waits for one reply. Nothing that matters has been executed so far.
 fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value, Error> {
     link.reply(deadline).map_err(|e| failed(address, e))?.ok_or_else(|| {
         let message = format!("{address} took the connection and did not answer in time");
@@ -55,13 +55,13 @@ fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value,
     })
 }
 
-/// The error for a connection that could not be opened, or broke before it was used.
+/// The error for a connection that could not be opened, or that broke before it was used.
 pub(crate) fn failed(address: &Address, cause: io::Error) -> Error {
     let message = format!("cannot connect to {address}: {cause}");
     Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
 }
 
-/// Whether who answers `HELLO` so can carry locks.
+/// Checks whether a server that answers `HELLO` with this reply can carry locks.
 pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
     let fields = match reply {
         Value::Array(fields) => fields,
@@ -88,7 +88,7 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error>
     Ok(())
 }
 
-/// What an error in place of `HELLO`'s answer means.
+/// Interprets an error reply to `HELLO`.
 fn refusal(reply: &ServerError, address: &Address) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if repeats_login(detail, address) {
@@ -102,13 +102,13 @@ fn refusal(reply: &ServerError, address: &Address) -> Error {
         }
         Error::Denied { .. } => Error::Denied { message: words },
         Error::Backend { failure: BackendFailure::Refused, .. } => Error::backend(BackendFailure::Refused, words),
-        // Nothing of a lock was sent.
+        // No command about a lock was sent.
         _ => Error::backend(BackendFailure::NotExecuted, words),
     }
 }
 
-/// Whether an error's words may have our login in them: who does not know `HELLO` quotes it with its arguments, Redis too, some
-/// of them cut off.
+/// Whether an error's words may contain our login: a server that does not know `HELLO` quotes it with its arguments. Redis does so too,
+/// and cuts some of them off.
 fn repeats_login(words: &str, address: &Address) -> bool {
     address.password.as_deref().is_some_and(|password| {
         let start: String = password.chars().take(6).collect();

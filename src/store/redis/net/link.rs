@@ -1,7 +1,7 @@
 //! One connection to the server: bytes out, whole replies in.
 //!
-//! It has two halves, so that one thread can write while another reads; whoever has a half owns it. A [`Link`] is both
-//! in one hand, as the handshake and the inbox use them.
+//! It has two halves, so that one thread can write while another reads. Each half has one owner at a time. A [`Link`] keeps both halves
+//! together, for the handshake and the inbox.
 
 use super::frame::Framer;
 use super::resp::decode;
@@ -13,39 +13,39 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How much is read in one go.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// How much room for bytes a connection keeps.
+/// How much buffer capacity a connection keeps.
 pub(crate) const KEPT: usize = 64 * 1024;
 
-/// A connection that is in step: every byte read belongs to a reply that was asked for.
+/// A connection that is in step: every byte read belongs to a reply that was requested.
 pub(crate) struct Link {
     pub(crate) outbound: Outbound,
     pub(crate) inbound: Inbound,
 }
 
-/// What both halves share.
+/// What the two halves share.
 struct Ends {
     socket: Arc<Socket>,
     #[cfg(feature = "tls")]
     tls: Option<TlsSession>,
 }
 
-/// The half that is written to.
+/// The writing half.
 pub(crate) struct Outbound {
     ends: Arc<Ends>,
     timeout: Timeout,
-    /// Handed to this half and not yet to the system, from `sent` on.
+    /// Bytes passed to this half; those from `sent` on have not been passed to the system yet.
     unsent: Vec<u8>,
     sent: usize,
 }
 
-/// The half that is read from.
+/// The reading half.
 pub(crate) struct Inbound {
     ends: Arc<Ends>,
     timeout: Timeout,
-    /// Bytes read, from `start` to `end` not yet taken as replies; behind that only room.
+    /// The bytes from `start` to `end` were read and not yet taken as replies; behind them is only room.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -53,11 +53,11 @@ pub(crate) struct Inbound {
 }
 
 impl Link {
-    /// A link over a connected socket.
+    /// Makes a link over a connected socket.
     ///
     /// # Errors
     ///
-    /// Of TLS.
+    /// Those of TLS.
     pub(crate) fn new(socket: Socket, #[cfg(feature = "tls")] tls: Option<TlsSession>) -> io::Result<Self> {
         let ends = Arc::new(Ends {
             socket: Arc::new(socket),
@@ -82,18 +82,18 @@ impl Link {
         Ok(Self { outbound, inbound })
     }
 
-    /// The socket, by which another thread can break this link.
+    /// The socket. Another thread can use it to break this link.
     pub(crate) fn socket(&self) -> Arc<Socket> {
         Arc::clone(&self.inbound.ends.socket)
     }
 
-    /// Sends, and waits for one reply; `None` when there is none until the deadline.
+    /// Sends, and waits for one reply. Returns `None` if there is none by the deadline.
     pub(crate) fn ask(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<Option<Value>> {
         self.outbound.send(bytes, deadline)?;
         self.reply(deadline)
     }
 
-    /// Waits for one more reply; `None` when there is none until the deadline.
+    /// Waits for one more reply. Returns `None` if there is none by the deadline.
     pub(crate) fn reply(&mut self, deadline: Instant) -> io::Result<Option<Value>> {
         loop {
             self.outbound.flush(deadline)?;
@@ -108,8 +108,8 @@ impl Link {
 }
 
 impl Outbound {
-    /// Takes bytes to be sent, and sends what it can until the deadline; the rest goes with the next
-    /// [`flush`](Self::flush). Whether nothing is left.
+    /// Queues bytes, and sends as many as it can until the deadline. The next [`flush`](Self::flush) sends the remainder. Returns
+    /// whether everything was sent.
     pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
@@ -128,7 +128,7 @@ impl Outbound {
         Ok(self.unsent.is_empty())
     }
 
-    /// Sends what is left over; whether nothing is left then.
+    /// Sends the remainder. Returns whether everything was sent.
     pub(crate) fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
         if !self.unsent.is_empty()
             && let Progress::Bytes(n) =
@@ -146,7 +146,7 @@ impl Outbound {
 }
 
 impl Inbound {
-    /// The next reply that was read completely.
+    /// Takes the next reply that was read completely.
     pub(crate) fn take_reply(&mut self) -> io::Result<Option<Value>> {
         let garbage = |what: &str| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}"));
         let unread = &self.buffer[self.start..self.end];
@@ -164,12 +164,12 @@ impl Inbound {
         }
     }
 
-    /// Reads more bytes; `false` when none came until the deadline.
+    /// Reads more bytes. Returns `false` if none arrived by the deadline.
     pub(crate) fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
         self.read(|socket, buffer, timeout| socket.read(buffer, timeout, deadline))
     }
 
-    /// Reads what is there, without waiting; `false` when there is nothing.
+    /// Reads the bytes that have arrived, without waiting. Returns `false` if there are none.
     pub(crate) fn fill_now(&mut self) -> io::Result<bool> {
         self.read(|socket, buffer, _| socket.read_now(buffer))
     }
@@ -188,7 +188,7 @@ impl Inbound {
         if let Some(tls) = &self.ends.tls {
             let mut plain = Vec::new();
             let read = tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain);
-            // What was said before the end is heard; the end comes again.
+            // The text before the end of the stream is delivered first; the next read reports the end again.
             if plain.is_empty() {
                 read?;
             }

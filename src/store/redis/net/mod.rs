@@ -1,12 +1,12 @@
-//! One connection to a server, from its URL to the values that are read from it. It knows nothing of scripts, or of who shares it.
+//! One connection to a server, from its URL to the values read from it. It knows nothing of scripts, nor of the threads that share it.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `address.rs` | where the server is and who we are there, from a URL |
+//! | `address.rs` | the server's place and our login, from a URL |
 //! | `endpoint.rs` | how a link is made: dial, TLS, handshake |
 //! | `dial.rs`, `socket.rs` | a socket, with a deadline for each connect, read and write |
-//! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session between two halves |
-//! | `handshake.rs` | the first words, and whether the server can carry locks |
+//! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
+//! | `handshake.rs` | the first commands, and whether the server can carry locks |
 //! | `link.rs` | the connection, with a half to write and a half to read |
 //! | `resp.rs`, `frame.rs` | commands as bytes; where a reply ends, and what it says |
 //! | `classify.rs` | which error each error reply becomes |

@@ -3,28 +3,28 @@
 use ::redis::Value;
 use std::ops::Range;
 
-/// The placeholder of the fence's slack, whatever it will be: five digits, so that it can be patched in place.
+/// Holds the place of the fence's slack: five digits, so that any slack can be patched in place.
 const SLACK_PLACEHOLDER: &str = "00000";
 
-/// Packed commands, back to back.
+/// Packed commands, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
-    /// How many replies they will have.
+    /// How many replies these commands will have.
     pub(crate) replies: usize,
-    /// Where the five digits of a slack stand in `bytes`.
+    /// The offsets in `bytes` of each slack's five digits.
     pub(crate) slack_at: Vec<usize>,
-    /// The text of the last script that was added by its hash, and where the hash stands in `bytes` with its command's name.
+    /// The text of the last script that was added by its hash, and the range in `bytes` that holds its command's name and hash.
     hashed: Option<(&'static str, Range<usize>)>,
 }
 
 impl Packed {
-    /// Room for one call.
+    /// An empty buffer with capacity for one call.
     pub(crate) fn for_one() -> Self {
         Self { bytes: Vec::with_capacity(320), ..Self::default() }
     }
 
-    /// Begins a script call with the name and hash of the script. The text is kept for [`spell_out`](Self::spell_out).
+    /// Begins a script call by the script's hash. The text is kept for [`spell_out`](Self::spell_out).
     pub(crate) fn hash(&mut self, sha: &str, text: &'static str) {
         let start = self.bytes.len();
         self.bulk("EVALSHA");
@@ -32,13 +32,13 @@ impl Packed {
         self.hashed = Some((text, start..self.bytes.len()));
     }
 
-    /// Begins a script call with the whole text of the script.
+    /// Begins a script call with the script's full text.
     pub(crate) fn full_text(&mut self, text: &str) {
         self.bulk("EVAL");
         self.bulk(text);
     }
 
-    /// Puts the full text in the place of the hash of a call that is alone here.
+    /// Replaces the hash by the full text. The call must be the only one here.
     pub(crate) fn spell_out(&mut self) {
         let Some((text, hash)) = self.hashed.take() else { return };
         let mut spelt = Self { bytes: self.bytes[..hash.start].to_vec(), ..Self::default() };
@@ -55,7 +55,7 @@ impl Packed {
         words.iter().for_each(|word| self.bulk(word));
     }
 
-    /// Begins a command of so many words.
+    /// Begins a command of this many words.
     pub(crate) fn command(&mut self, elements: usize) {
         self.replies += 1;
         self.header(b'*', elements);
@@ -68,7 +68,7 @@ impl Packed {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A text, a mark, and the slack, whose place is noted.
+    /// Adds one word: a text, a separator, and the slack, whose offset is recorded.
     pub(crate) fn bulk_with_slack(&mut self, text: &str, mark: &str) {
         self.header(b'$', text.len() + mark.len() + SLACK_PLACEHOLDER.len());
         [text, mark].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
@@ -85,7 +85,7 @@ impl Packed {
     }
 }
 
-/// Reads one complete frame, as the framer has found it. The parser takes ten times as long; it is left what is rare, and errors.
+/// Reads one complete frame, as found by the framer. Falls back to the `redis` parser (ten times slower) for errors and rare types.
 pub(crate) fn decode(frame: &[u8]) -> Option<Value> {
     let mut rest = frame;
     element(&mut rest).filter(|_| rest.is_empty()).or_else(|| ::redis::parse_redis_value(frame).ok())
@@ -123,7 +123,8 @@ fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A reply's types, without its contents. Deeper than ours are, an array is just that: what a stranger nests would fill the log.
+/// Describes a reply's types, without its contents. An array nested deeper than ours is described only as an array: what a stranger
+/// nests would fill the log.
 pub(crate) fn shape(value: &Value) -> String {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! One socket to the server, plain or local: read and written with deadlines, by two threads at once if need be.
+//! One socket to the server, TCP or local. Reads and writes have deadlines, and two threads may do them at the same time.
 
 use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The shortest socket time-out that is set; zero would mean "none".
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// A connected socket. It is shared: one thread may read, another write, and any thread cut it.
+/// A connected socket. It is shared: one thread may read, another may write, and any thread may cut it.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -18,26 +18,26 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
-/// The time-out that a socket has for one direction; setting one costs a system call. It belongs to the one thread that
+/// The time-out that the socket currently has for one direction; setting one costs a system call. It belongs to the one thread that
 /// reads, or writes.
 #[derive(Debug, Default)]
 pub(crate) struct Timeout(Duration);
 
-/// What one attempt to read or write brought.
+/// The result of one attempt to read or write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// So many bytes; never zero.
+    /// This many bytes; never zero.
     Bytes(usize),
-    /// Nothing until the deadline.
+    /// No byte until the deadline.
     TimedOut,
 }
 
 impl Socket {
-    /// Reads what is there, waiting for the first byte until `deadline`.
+    /// Reads the bytes that have arrived, waiting for the first one until `deadline`.
     ///
     /// # Errors
     ///
-    /// Of the socket; [`ErrorKind::UnexpectedEof`] when the server closed it.
+    /// Those of the socket; [`ErrorKind::UnexpectedEof`] when the server closed it.
     pub(crate) fn read(&self, buffer: &mut [u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
         loop {
             if let Some(new) = timeout.renew(deadline) {
@@ -61,11 +61,11 @@ impl Socket {
         }
     }
 
-    /// Reads what is there, without waiting.
+    /// Reads the bytes that have arrived, without waiting.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<Progress> {
         match self.read_once_now(buffer) {
             Ok(0) => Err(closed()),
@@ -79,12 +79,12 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Of the socket.
+    /// Those of the socket.
     pub(crate) fn write(&self, bytes: &[u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
-        // Mostly there is room: then the time-out is not needed.
+        // Usually there is room, and no time-out is needed.
         let mut written = self.write_now(bytes)?;
         while written < bytes.len() {
-            // A time-out is a tick of the system at least. Who has no time at all does not wait for one.
+            // A time-out lasts at least one tick of the system's timer. A caller without any time left must not wait for one.
             if cfg!(unix) && Instant::now() >= deadline {
                 break;
             }
@@ -115,12 +115,12 @@ impl Socket {
         Ok(if written > 0 { Progress::Bytes(written) } else { Progress::TimedOut })
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for, without waiting.
     #[cfg(unix)]
     fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         use rustix::net::{SendFlags, send};
         let flags = SendFlags::DONTWAIT;
-        // There the standard library has set it on the socket.
+        // On Apple's systems the standard library has set this option on the socket.
         #[cfg(not(target_vendor = "apple"))]
         let flags = flags | SendFlags::NOSIGNAL;
         let written = match self {
@@ -138,11 +138,11 @@ impl Socket {
         Ok(0)
     }
 
-    /// Wakes whoever reads or writes, with the end of the stream. What was written and not sent yet is thrown away when
-    /// the socket is closed: the server must not run it later.
+    /// Wakes all threads that read or write: they see the end of the stream. Bytes that were written but not yet sent are thrown away
+    /// when the socket is closed, because the server must not execute them later.
     pub(crate) fn cut(&self) {
         self.no_linger();
-        // An error means that the connection is gone already.
+        // An error means that the connection is already gone.
         let _ = match self {
             Self::Tcp(s) => s.shutdown(Shutdown::Both),
             #[cfg(unix)]
@@ -150,7 +150,7 @@ impl Socket {
         };
     }
 
-    /// Makes the close throw away what was written and not sent yet.
+    /// Makes the close throw away bytes that were written but not yet sent.
     pub(crate) fn no_linger(&self) {
         if let Self::Tcp(s) = self {
             let _ = SockRef::from(s).set_linger(Some(Duration::ZERO));
@@ -175,7 +175,7 @@ impl Socket {
         Ok(read.map(|(n, _)| n)?)
     }
 
-    /// A thread that writes meanwhile takes this for a time-out, and tries again until its deadline.
+    /// A thread that writes meanwhile sees this as a time-out, and tries again until its deadline.
     #[cfg(not(unix))]
     fn read_once_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Self::Tcp(s) = self;
@@ -187,10 +187,10 @@ impl Socket {
 }
 
 impl Timeout {
-    /// The time-out that the socket is to be given, if the one it has would be too long, or far too short.
+    /// The time-out to set on the socket, if its present one is too long, or far too short.
     fn renew(&mut self, deadline: Instant) -> Option<Option<Duration>> {
         let left = deadline.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
-        // Between the half and the whole of what is left needs no call; an early end is a turn of the caller's loop.
+        // A time-out between half of the time left and all of it can stay: if it ends early, the caller's loop goes round once more.
         if self.0 <= left && self.0 >= left / 2 {
             return None;
         }
@@ -203,7 +203,7 @@ fn closed() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
-/// A socket time-out is `WouldBlock` on Unix and `TimedOut` elsewhere.
+/// A socket time-out is reported as `WouldBlock` on Unix and as `TimedOut` elsewhere.
 fn is_timeout(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

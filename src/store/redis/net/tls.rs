@@ -1,6 +1,6 @@
-//! TLS by rustls: the platform's root certificates or given ones, and a client certificate.
+//! TLS by rustls, with the platform's root certificates or given ones, and with a client certificate.
 //!
-//! The crypto provider is named here, so that nothing depends on one installed for the process (rustls panics without).
+//! The crypto provider is named here, so that nothing depends on one installed for the process (without which rustls panics).
 
 use crate::error::Error;
 use rustls::pki_types::pem::PemObject;
@@ -10,10 +10,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What the builder was told about TLS.
+/// The TLS settings of the builder.
 #[derive(Clone, Default)]
 pub(crate) struct TlsSettings {
-    /// PEM text of root certificates, in place of the platform's.
+    /// PEM text of root certificates that replace the platform's.
     pub(crate) roots: Option<Vec<u8>>,
     /// PEM texts of our certificate chain and its private key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
@@ -36,7 +36,7 @@ impl fmt::Debug for TlsSettings {
     }
 }
 
-/// Everything that a TLS session starts from.
+/// What TLS sessions are made from.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
@@ -105,7 +105,7 @@ fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
     }
 }
 
-/// Of the value only the length is shown: it may be a key.
+/// Shows only the length of the value, because it may be a key.
 fn invalid(what: &'static str, pem: &[u8], cause: impl fmt::Display) -> Error {
     let value = format!("(PEM text of {} bytes)", pem.len());
     Error::invalid_config(

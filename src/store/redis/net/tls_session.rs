@@ -1,7 +1,7 @@
-//! A TLS session between two halves of a connection: one thread may read while another writes.
+//! A TLS session shared by the two halves of a connection: one thread may read while another writes.
 //!
-//! rustls keeps the session apart from the socket, so its mutex is only held while bytes are turned into bytes, never
-//! while a thread waits for the socket. Records leave in the order in which they were made, because one thread writes.
+//! rustls keeps the session apart from the socket. So the session's mutex is held only while bytes are converted, never while a thread
+//! waits for the socket. Records leave in the order in which they were made, because only one thread writes.
 
 use super::socket::{Progress, Socket, Timeout};
 use super::tls::Tls;
@@ -10,7 +10,7 @@ use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Instant;
 
-/// See the module.
+/// A session, from its handshake on.
 pub(crate) struct TlsSession(Mutex<ClientConnection>);
 
 impl TlsSession {
@@ -18,10 +18,10 @@ impl TlsSession {
     ///
     /// # Errors
     ///
-    /// Of the socket and of TLS: a certificate that does not fit, for one.
+    /// Those of the socket and of TLS, such as a certificate that does not fit.
     pub(crate) fn start(tls: &Tls, host: &str, socket: &Socket, deadline: Instant) -> io::Result<Self> {
         let mut session = tls.session(host)?;
-        // Batches of renewals are as long as they are.
+        // A batch of renewals may have any length.
         session.set_buffer_limit(None);
         let (mut read, mut write) = (Timeout::default(), Timeout::default());
         let (mut buffer, mut out) = ([0u8; 4096], Vec::new());
@@ -48,7 +48,7 @@ impl TlsSession {
         }
     }
 
-    /// Turns what is to be said into what is to be written.
+    /// Encrypts `plain` into records to be written.
     pub(crate) fn encrypt(&self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
         session.writer().write_all(plain)?;
@@ -58,7 +58,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Turns what was read into what was said; there may be nothing yet.
+    /// Decrypts the records that were read. They may yield no text yet.
     pub(crate) fn decrypt(&self, mut read: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
         while !read.is_empty() {
@@ -72,7 +72,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// What was said together with the end of the handshake.
+    /// Takes the text that arrived together with the end of the handshake.
     pub(crate) fn first_words(&self, out: &mut Vec<u8>) -> io::Result<()> {
         drain(&mut self.0.lock(), out)
     }

@@ -1,4 +1,4 @@
-//! A plain attempt from beginning to end, and what follows when it fails.
+//! A plain attempt from beginning to end, including what follows when it fails.
 
 use super::{Found, pack, read};
 use crate::error::{BackendFailure, Error};
@@ -11,11 +11,11 @@ use crate::store::redis::transport::Mark;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A second question is sent in the same call where so many round trips of the first one fit into what is left of its limit.
+/// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
 const ROOM: u32 = 4;
 
 impl RedisLockProcessor {
-    /// Tries to take a key in plain commands, where that is likely to succeed. `None` when the locker is not in the store, and
+    /// Tries to take a key in plain commands, where that is likely to succeed. Returns `None` when the locker is not in the store and
     /// the script must be asked.
     pub(in crate::store::redis) fn acquire_plainly(
         &self,
@@ -50,8 +50,8 @@ impl RedisLockProcessor {
         self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
     }
 
-    /// Asks for a place in the queue of a key that a plain attempt found busy, if the asker waits and its limit leaves time for
-    /// the answer. That the key is busy is known in any case.
+    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller waits and its limit leaves time for the
+    /// reply. If that request fails with [`Error::Backend`], the key is still reported as busy.
     fn acquire_place(
         &self,
         request: &AcquireRequest<'_>,
@@ -76,20 +76,20 @@ impl RedisLockProcessor {
         }
     }
 
-    /// Makes sure that nothing of a plain attempt stays in the store.
+    /// Removes whatever a plain attempt may have left in the store.
     fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
         let AcquireRequest { key, locker, lease, .. } = *request;
         let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
-            // There is no queue to look into, nobody to hand over to. A lease that ends at once frees the key.
+            // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
             result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
         }
         match result {
             Ok(()) => Ok(()),
             Err(Error::ShutDown) => Err(Error::ShutDown),
-            // Whatever it was, the key may be the locker's, and a release may come late.
+            // Whatever the error is, the locker may hold the key, and a release may still be executed late.
             Err(error) => {
                 self.given_up.add(locker);
                 Err(error.into_unknown())

@@ -1,4 +1,4 @@
-//! The lockers of plain attempts whose release has no answer.
+//! The lockers of plain attempts whose release has not been answered.
 
 use crate::log;
 use crate::sync::Mutex;
@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// As many lockers of which a release is unanswered as the clean-up list takes.
+/// The most lockers with an unanswered release that are kept: as many as the clean-up list takes.
 const MOST: usize = 65_536;
 
-/// Lockers that must not come to hold any more. When there are too many, the oldest is forgotten.
+/// Lockers that must not hold the key any more. When there are too many, the oldest is forgotten.
 #[derive(Debug, Default)]
 pub(in crate::store::redis) struct GivenUp {
     lockers: Mutex<Lockers>,
-    /// Whether there are any. Every call asks this first, without the mutex.
+    /// Whether there are any. Every call reads this first, without the mutex.
     any: AtomicBool,
 }
 
-/// The same lockers twice: each poll looks for one, and the oldest must be found.
+/// The same lockers in two orders: each poll looks one up by name, and the oldest must be found by age.
 #[derive(Debug, Default)]
 struct Lockers {
     by_name: HashMap<Arc<str>, u64>,
@@ -38,14 +38,14 @@ impl GivenUp {
         let mut lockers = self.lockers.lock();
         let forgotten = lockers.add(locker, MOST);
         self.any.store(true, Ordering::Release);
-        // The program's logger runs without the mutex.
+        // The program's logger must run without the mutex.
         drop(lockers);
         if let Some(oldest) = forgotten {
             log::warn!(RELEASE, "too many lockers wait for the answer to their release; {oldest:?} is forgotten");
         }
     }
 
-    /// A release of the locker was answered.
+    /// Removes a locker whose release was answered.
     pub(in crate::store::redis) fn remove(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         lockers.remove(locker);
@@ -54,7 +54,7 @@ impl GivenUp {
 }
 
 impl Lockers {
-    /// Adds a locker as the youngest, in the place of the oldest when there are `most` others.
+    /// Adds a locker as the youngest. Removes and returns the oldest if there are already `most` others.
     fn add(&mut self, locker: &str, most: usize) -> Option<Arc<str>> {
         self.remove(locker);
         let forgotten = if self.by_name.len() < most { None } else { self.by_age.pop_first() };
@@ -104,7 +104,7 @@ mod tests {
             ("l-2", None),
             ("l-3", None),
             ("l-4", Some("l-1")),
-            // The youngest from now on: it is given up once more.
+            // It is given up once more, so it is the youngest from now on.
             ("l-2", None),
             ("l-5", Some("l-3")),
             ("l-6", Some("l-4")),
@@ -112,7 +112,7 @@ mod tests {
         ] {
             assert_eq!(add(locker).as_deref(), forgotten, "{locker}");
         }
-        // Room that a removal has made is used before anything is forgotten.
+        // The room that a removal made is used before anything is forgotten.
         lockers.remove("l-6");
         assert_eq!(lockers.add("l-8", 3), None);
         assert_eq!(lockers.add("l-9", 3).as_deref(), Some("l-5"));

@@ -1,40 +1,40 @@
-//! A first question about a key that is likely to be free, in plain commands: less work for the server than a script.
+//! The first attempt at a key that is likely to be free, in plain commands: they cost the server less than a script.
 //!
 //! ```text
 //!   SET key locker NX PX lease     takes it, if it is free
 //!   LLEN queue                     whether others come first
 //!   INCR fence                     the number
-//!   GET key                        that it was ours all along
+//!   GET key                        whether it was ours all along
 //! ```
 //!
-//! They go out in one write, and nothing else of this connection comes between; but they are four steps, and a connection
-//! that is cut among them leaves the first ones done. Why that is right:
+//! They go out in one write, and no other command of this connection comes between them. But they are four separate steps: a connection
+//! that is cut in the middle leaves the first ones executed. Why this is safe:
 //!
-//! * *The locker is in the key at the `SET`, and at the `GET`; so it was in between*, for a locker comes into a free key once.
-//!   So the number was issued within the tenure: after those of all tenures before it, before those of all after it. An
-//!   `INCR` that comes late, after the key was lost, is followed by a `GET` that tells so, and its number is never shown. (In
-//!   `MULTI` and `EXEC` the three would need no `GET`, and cost the server more, and two more rights.)
-//! * *The number is believed under a proof alone* (`trust.rs`); else a script issues one.
-//! * *A success in a queue's presence is none*: the key was free because a lease had ended, or for pollers. The locker is
-//!   released, which hands the key over, and asks by the script, which puts it at the queue's end.
-//! * *Whatever else is not as it should be* (a `SET` that was executed, with an error after it) is released, too, and the
-//!   script speaks: it names what is wrong. A locker that is nowhere, and nowhere under way, may be sent once more.
-//! * *When the answer to that release is lost, the locker is given up.* It may be executed late, and would end a tenure that a poll
-//!   has found meanwhile. So a poll of such a locker is another release, and answers `Gone`.
-//! * *No answer is no answer*: an unknown outcome, as with the script. What is late can take a free key for the locker, as a late
-//!   script can, and the same polls and releases deal with it.
+//! * *The locker was in the key all the time between the `SET` and the `GET`*, because it is there at both, and a locker enters a free
+//!   key only once. So the number was issued within the tenure: after the numbers of all earlier tenures, before those of all later
+//!   ones. If the key is lost before a late `INCR`, the `GET` after it shows that, and the number is never used. (With `MULTI` and
+//!   `EXEC` the three would need no `GET`, but would cost the server more, and need two more rights.)
+//! * *The number is trusted only under a proof* (`trust.rs`); otherwise a script issues one.
+//! * *A `SET` that succeeds while a queue exists does not count*: the key was free because a lease had ended, or for pollers. The
+//!   locker is released, which hands the key over, and then asks by the script, which puts it at the end of the queue.
+//! * *Every other irregular outcome* (a `SET` that was executed, followed by an error) is released, too. Then the script is asked: its
+//!   reply names what is wrong. A locker that is neither stored nor in flight may be sent again.
+//! * *When the reply to that release is lost, the locker is given up.* The release may be executed late, and would then end a tenure
+//!   that a poll found in the meantime. So a poll of such a locker is sent as another release, and returns `Gone`.
+//! * *A lost reply is an unknown outcome*, exactly as for the script. A command that arrives late can take a free key for the locker,
+//!   as a late script can, and the same polls and releases deal with it.
 //!
-//! A busy key is an answer: a single attempt needs no more than these four replies. They do not say how long the holder's lease
-//! lasts. For an asker that waits, the script is asked next, to give it a place in the queue, but only where the limit leaves
-//! time for that; and without an answer the key is busy all the same. Where a key was busy of late, the script asks at once,
-//! and no second round trip is necessary.
+//! A single attempt that finds the key busy needs no more than these four replies. They do not say how long the holder's lease lasts.
+//! If the caller waits, the script is asked next, to give it a place in the queue, but only if the limit leaves time for that; without
+//! its reply, the attempt still reports the key as busy. A key that was recently busy is tried by script at once, which saves the
+//! second round trip.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | the commands, what their replies mean, which keys are likely to be free |
 //! | `attempt.rs` | an attempt from beginning to end |
-//! | `trust.rs` | when a number may be believed that no script has compared with the clock |
-//! | `given_up.rs` | the lockers whose release has no answer |
+//! | `trust.rs` | when to trust a number that no script has compared with the clock |
+//! | `given_up.rs` | the lockers whose release has not been answered |
 
 mod attempt;
 mod given_up;
@@ -54,26 +54,27 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use given_up::GivenUp;
 pub(super) use trust::Proofs;
 
-/// So many successes of the script make a key calm again: one that is busy every other time never is.
+/// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
+/// never tried in plain commands.
 const RESTLESS: u8 = 4;
 
-/// The holder of a key that was busy when it was to be taken, and free when its holder was asked for.
+/// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.
 const GONE: &str = "(released meanwhile)";
 
 /// What the four commands found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The key is the locker's, nobody waits, and this is its number.
+    /// The locker holds the key, nobody waits, and this is the fence number.
     Taken(u64),
-    /// The key is somebody else's, and the locker is not in the store. The holder.
+    /// Another locker, this one, holds the key. The caller's locker is not in the store.
     Busy(String),
     /// The server refused to take the key for the locker, which is not in the store.
     Refused,
-    /// The locker may have the key, and must not keep it.
+    /// The locker may hold the key, and must not keep it.
     Doubtful,
 }
 
-/// Which keys are likely to be free, by what was last heard of them.
+/// Which keys are likely to be free, according to the latest outcomes.
 #[derive(Debug)]
 pub(super) struct Calm(Vec<AtomicU8>);
 
@@ -88,19 +89,19 @@ pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
     packed
 }
 
-/// What their replies mean.
+/// Interprets the replies to the four commands.
 ///
 /// # Errors
 ///
 /// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
 pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Found, Error> {
     match replies {
-        // What came after it has changed nothing but the fence.
+        // The key was not taken. The commands after the `SET` have changed nothing but the fence.
         [Value::Nil, _, _, holder] => match holder {
             Value::BulkString(holder) => Ok(Found::Busy(String::from_utf8_lossy(holder).into_owned())),
-            // The holder has ended between the two commands.
+            // The holder ended between the `SET` and the `GET`.
             Value::Nil => Ok(Found::Busy(GONE.to_owned())),
-            // A key of another type: the script says so.
+            // The key has another type: the script reports it.
             _ => Ok(Found::Refused),
         },
         [Value::ServerError(refusal), _, _, _] => match classify(refusal, request.key) {
@@ -128,7 +129,7 @@ impl Calm {
         self.of(key).load(Ordering::Relaxed) == 0
     }
 
-    /// Takes in what a script found.
+    /// Notes the outcome of a script.
     pub(super) fn note(&self, key: Mark, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
@@ -143,12 +144,12 @@ impl Calm {
         }
     }
 
-    /// A plain attempt found the key busy.
+    /// Notes that a plain attempt found the key busy.
     pub(super) fn note_busy(&self, key: Mark) {
         self.of(key).store(RESTLESS, Ordering::Relaxed);
     }
 
-    /// Takes in what a release found.
+    /// Notes the outcome of a release.
     pub(super) fn note_release(&self, key: Mark, outcome: &ReleaseOutcome) {
         let restless = match outcome {
             ReleaseOutcome::Released { waiting } => *waiting > 0,

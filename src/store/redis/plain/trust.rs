@@ -1,52 +1,53 @@
-//! Which connections may be believed a fence number that no script has compared with the server's clock.
+//! Decides when a fence number from an unchecked `INCR` on a connection may be trusted: one that no script has compared with the
+//! server's clock.
 //!
-//! A *proof* is a number that a script issued: it was, at that moment, at the server's clock or at most the slack behind.
-//! For a second after it the counter alone is good enough. Whatever loses the fence leaves it far below the last number,
-//! so the next count is not above that; a number above it was counted up from it. Only what throws the fence back by less
-//! than about two seconds (as old as a proof may be when its number is read) goes unseen, and nothing does while the connection
-//! stays and the server stays master.
+//! A *proof* is a number that a script issued: at that moment it was at the server's clock, or behind it by at most the slack. For one
+//! second after it, counting up is good enough. Whatever loses the fence leaves it far below the last number, so the next count is not
+//! above that number; a number that is above it was counted up from it. Only an event that throws the fence back by less than about two
+//! seconds (the greatest age of a proof when its number is read) goes unnoticed, and no such event happens while the connection stays
+//! open and the server stays master.
 //!
-//! A server can stop being a master, let another one issue numbers, and be a master again, without closing a connection. It
-//! refuses every command in between, and a refusal ends the proof. Where no command was sent in between, nobody sees it. So a
-//! proof holds for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`),
-//! and with a refusal, also one that is answered to a caller that has left. The first number of the next epoch is a script's,
-//! without slack. What stays unseen is a server that is no master for less than that and the time of a command's way.
+//! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
+//! every command in between, and a refusal ends the proof. But if no command was sent in between, nobody notices. So a proof holds for
+//! one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`), and with a
+//! refusal, even one that answers a caller that has left. The first number of the next epoch comes from a script, without slack. One
+//! case stays unnoticed: a server that is no master for less than 100 ms plus the time that a command takes to reach it.
 //!
-//! A proof ends with its second, with its epoch, when the server says that it is, or was, no master, and with a
-//! number that is not above those before it. Numbers sent for before such an end, by a script or not, begin no new one.
+//! A proof ends after its second, with its epoch, when the server says that it is or was no master, and with a number that is not above
+//! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::store::redis::transport::{LANES, Mark, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
 
-/// How old a proof may be when a number is asked for.
+/// How old a proof may be when a number is requested under it.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How old the last one may be when the number is read.
+/// How old the latest proof may be when the number is read.
 const STALE: Duration = Duration::from_secs(2);
 
-/// What is known of the numbers of a connection.
+/// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     /// The epoch of the connection.
     epoch: u64,
-    /// The highest number that was read in it.
+    /// The highest number read in this epoch.
     highest: u64,
-    /// When the last proved one was sent for.
+    /// When the last number that a script issued was requested.
     at: Moment,
     /// How often all proofs had been ended before.
     ends: u64,
 }
 
-/// What a number is worth.
+/// The verdict on a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worth {
-    /// It may be shown.
+    /// The number may be used.
     Believed,
-    /// Its proof is over.
+    /// The proof has ended.
     Unproved,
-    /// It is not above those before it: the fence was lost.
+    /// The number is not above the earlier ones: the fence was lost.
     Fallen,
 }
 
@@ -57,7 +58,7 @@ pub(in crate::store::redis) struct Proofs(Mutex<State>);
 #[derive(Debug)]
 struct State {
     lanes: [Option<Proof>; LANES],
-    /// When all proofs were ended the last time, and how often they were.
+    /// When all proofs were last ended, and how often that has happened.
     ended: Option<Moment>,
     ends: u64,
 }
@@ -67,27 +68,27 @@ impl Proofs {
         Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
     }
 
-    /// Remembers that a script issued a number on the connection, which was sent for at that moment: from now on the fence may
-    /// lag a little, and for a while numbers that no script has looked at may be believed.
+    /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
+    /// little, and for a while unchecked numbers may be trusted.
     pub(in crate::store::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
         self.prove(epoch, number, sent_at, || transport.mark_numbered(epoch));
     }
 
-    /// Forgets that connections had fence numbers: the server says that it is, or was, no master, so others may have
-    /// issued numbers since; or the fence was lost.
+    /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
+    /// have issued numbers since), or because the fence was lost.
     pub(in crate::store::redis) fn end_all(&self, transport: &Transport) {
         self.end(|| transport.mark_unnumbered());
     }
 
-    /// A way for commands about a key whose numbers may be believed, if there is one.
+    /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
     pub(super) fn way(&self, transport: &Transport, mark: Mark, limit: Duration) -> Option<(WarmWay, Proof)> {
         let way = transport.warm_way(mark, limit)?;
         let proof = self.of(way.lane, way.epoch)?;
         Some((way, proof))
     }
 
-    /// Whether a number that no script has looked at, asked for under a proof and read on the connection with that epoch, may
-    /// be shown. One that is not above those before it ends all proofs.
+    /// Whether an unchecked number may be used that was requested under a proof and read on the connection with that epoch. A number
+    /// that is not above the earlier ones ends all proofs.
     pub(super) fn believe(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
         if transport.is_deposed(epoch) {
             return false;
@@ -99,8 +100,8 @@ impl Proofs {
         worth == Worth::Believed
     }
 
-    /// Takes in a number that a script issued, sent for at that moment, and does what follows from it, unless it was sent for
-    /// before all proofs were ended: then it proves nothing. An [`end`](Self::end) comes before both or after both.
+    /// Records a number that a script issued, requested at `sent_at`, and then runs `then`. Does nothing if the number was requested
+    /// before all proofs were last ended: then it proves nothing. An [`end`](Self::end) comes before both steps or after both.
     fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
@@ -119,7 +120,7 @@ impl Proofs {
         then();
     }
 
-    /// The proof of a lane, if a number may be asked for under it in this epoch.
+    /// The proof of a lane, if a number may be requested under it in this epoch.
     fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
         self.of_at(lane, epoch, SystemClock.now())
     }
@@ -127,12 +128,12 @@ impl Proofs {
     fn of_at(&self, lane: usize, epoch: u64, now: Moment) -> Option<Proof> {
         let state = self.0.lock();
         let proof = state.lanes[lane].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
-        // All connections are to one server, which has counted up from every number that was read on any of them.
+        // All connections lead to one server, which has counted up from every number that was read on any of them.
         let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
         Some(Proof { highest, ..proof })
     }
 
-    /// Judges a number that was asked for under a proof, and whose call was written in that epoch.
+    /// Judges a number that was requested under a proof, and whose call was written in that epoch.
     fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
         self.judge_at(asked, epoch, number, SystemClock.now())
     }
@@ -142,8 +143,8 @@ impl Proofs {
         if epoch != asked.epoch || state.ends != asked.ends {
             return Worth::Unproved;
         }
-        // Above those before the question, and not above all that were read by now: answers are looked at by the threads
-        // that asked, in any order.
+        // The number must be above those read before the request, but not above all that were read since: each thread looks at its own
+        // reply, in any order.
         if number <= asked.highest {
             return Worth::Fallen;
         }
@@ -156,7 +157,7 @@ impl Proofs {
         }
     }
 
-    /// Ends all proofs, and what followed from them.
+    /// Ends all proofs, and runs `then` to undo what followed from them.
     fn end(&self, then: impl FnOnce()) {
         self.end_at(SystemClock.now(), then);
     }
@@ -176,7 +177,7 @@ fn lane_of(epoch: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Lane 2's connections.
+    /// Two connections of lane 2, one after the other.
     const FIRST: u64 = LANES as u64 + 2;
     const SECOND: u64 = FIRST + LANES as u64;
 
@@ -196,7 +197,7 @@ mod tests {
         let (proofs, proof) = proved();
         assert_eq!(proofs.judge_at(proof, FIRST, 103, at(20)), Worth::Believed);
         assert_eq!(proofs.judge_at(proof, FIRST, 102, at(20)), Worth::Believed);
-        // Who asks later has to be above what was read before.
+        // A later request must yield a number above those read before it.
         let later = proofs.of_at(2, FIRST, at(30)).expect("fresh");
         assert_eq!(proofs.judge_at(later, FIRST, 103, at(40)), Worth::Fallen);
         assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
         proofs.prove(SECOND, 50, at(20), || ());
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        // A late answer of the first one changes nothing.
+        // A late reply from the first connection changes nothing.
         proofs.prove(FIRST, 60, at(30), || ());
         assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(proofs.of_at(2, FIRST, at(30)), None);
         proofs.prove(FIRST, 103, at(21), || ());
         assert!(proofs.of_at(2, FIRST, at(30)).is_some());
-        // Nor does a new proof bring back what was asked for under an old one, be it high or low.
+        // A new proof does not make a number valid that was requested under an old one, whether it is high or low.
         assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
         assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
     }

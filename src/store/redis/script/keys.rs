@@ -1,18 +1,18 @@
-//! The names of everything that a lock has in Redis beside its own key. They carry a format version.
+//! The names of everything that a lock has in Redis besides its own key. They carry a format version.
 
 use super::slot::tag_for;
 
-/// The fence of a whole server.
+/// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
 
-/// The queue of a lock key; it falls into the lock key's slot.
+/// The queue of a lock key, in the lock key's slot.
 pub(crate) fn queue_key(key: &str) -> String {
-    // Needed at every lock: `format!` takes several times as long.
+    // Every lock calls this, and `format!` takes several times as long.
     let mut digits = itoa::Buffer::new();
     ["DLOCK:1:{", digits.format(tag_for(key)), "}:queue:", key].concat()
 }
 
-/// What keeps the time since a lock key was last left free for pollers; it falls into the lock key's slot.
+/// The key that records when a lock key was last left free for pollers, in the lock key's slot.
 pub(crate) fn gapped_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:gapped:{key}", tag_for(key))
 }
@@ -23,7 +23,7 @@ pub(crate) fn slot_fence_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:fence", tag_for(key))
 }
 
-/// The inbox of a client, which the scripts find from its lockers.
+/// The inbox channel of a client. The scripts derive it from the client's lockers.
 pub(crate) fn inbox_channel(client: &str) -> String {
     format!("DLOCK:1:inbox:{client}")
 }

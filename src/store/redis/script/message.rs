@@ -1,10 +1,10 @@
-//! What the scripts publish: `granted {number} {waiting} {locker} {key}` and `contended {locker} {key}`, fields parted by
-//! one blank, the key being all the rest.
+//! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}` and `contended {locker} {key}`. One space
+//! separates the fields; the key is everything after the last of them.
 
 use super::reply::HIGHEST_NUMBER;
 use crate::store::processor::{Grant, Message};
 
-/// Reads a message; `None` for anything that no script of this version publishes.
+/// Reads a message. Returns `None` for anything that no script of this version publishes.
 pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
     let text = std::str::from_utf8(payload).ok()?;
     let (verb, rest) = text.split_once(' ')?;
@@ -12,7 +12,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
         "granted" => {
             let (number, rest) = rest.split_once(' ')?;
             let (waiting, rest) = rest.split_once(' ')?;
-            // Anybody may publish, and who believes a higher number has no next one.
+            // Anybody may publish, and a client that believed a number above the highest could never be issued a greater one.
             let number = count(number).filter(|number| *number <= HIGHEST_NUMBER)?;
             let grant = Grant { number, waiting: count(waiting)? };
             let (locker, key) = locker_and_key(rest)?;
@@ -26,7 +26,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
     }
 }
 
-/// A number in plain decimal digits (`str::parse` alone would take a sign).
+/// Reads a number in plain decimal digits (`str::parse` alone would accept a sign).
 fn count(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }

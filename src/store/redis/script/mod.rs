@@ -1,4 +1,4 @@
-//! What the server is asked by scripts, and what they say: texts, names of keys, replies, messages. It sends nothing.
+//! The scripts: their texts, the requests to them, their replies and messages, and the names of keys. Nothing here sends anything.
 //!
 //! | file | holds |
 //! |---|---|

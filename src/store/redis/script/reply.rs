@@ -1,5 +1,5 @@
-//! The scripts' replies as outcomes: a plain integer for a success, which costs the server least, and arrays for all else.
-//! Anything but exactly the shapes that the scripts document is an error.
+//! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
+//! that the scripts do not document is an error.
 
 use super::request::key_of;
 use crate::error::{BackendFailure, Error};
@@ -12,14 +12,14 @@ use crate::store::redis::net::resp::shape;
 use ::redis::Value;
 use std::time::Duration;
 
-/// The highest fence number that a script issues: beyond it Lua's numbers are not exact, nor do tokens fit a signed column.
+/// The highest fence number that a script issues: beyond it Lua's numbers are not exact, and tokens do not fit a signed column.
 pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
 
 /// Reads the reply to a request.
 ///
 /// # Errors
 ///
-/// What the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
+/// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
     if let Value::ServerError(e) = reply {
         return Err(classify(e, key_of(request)));
@@ -156,7 +156,7 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
     }
 }
 
-/// A holder may be any bytes: another program's value.
+/// A holder may be any bytes, because another program may have written the key.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

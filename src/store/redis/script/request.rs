@@ -1,11 +1,11 @@
-//! Requests as calls of the scripts.
+//! Turns requests into calls of the scripts.
 
 use super::keys::{FENCE, gapped_key, queue_key};
 use super::scripts::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
 use crate::store::processor::{ReleaseRequest, Request};
 use std::time::Duration;
 
-/// The texts that a request's call borrows beside those of the request; empty where it needs none.
+/// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     queue: String,
@@ -38,12 +38,12 @@ impl Texts {
                 }),
                 ..of_queue(r.key, r.lease)
             },
-            // The only one that needs no queue.
+            // The only request that needs no queue.
             Request::Probe(_) => Self::default(),
         }
     }
 
-    /// The call that carries out the request these texts are of.
+    /// The call that carries out the request from which these texts were made.
     pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
         let keys = |key| [key, self.queue.as_str(), FENCE, ""];
         let lease = self.lease.as_str();
@@ -84,12 +84,12 @@ impl Texts {
     }
 }
 
-/// The call that looks at a key.
+/// The call that inspects a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
     Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: Slack::None }
 }
 
-/// The lock key that a request is about.
+/// The lock key that a request concerns.
 pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
     match request {
         Request::Acquire(r) => r.key,
@@ -100,7 +100,7 @@ pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
     }
 }
 
-/// A time in whole milliseconds, as Redis wants it.
+/// A time in whole milliseconds, as Redis expects it.
 pub(crate) fn millis(time: Duration) -> String {
     itoa::Buffer::new().format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).to_owned()
 }

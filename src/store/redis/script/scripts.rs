@@ -1,4 +1,4 @@
-//! The Lua scripts, with their shared chunks spliced in, and how a call of one is packed into bytes.
+//! The Lua scripts, with their shared chunks spliced in, and how a call of a script is packed into bytes.
 
 use crate::store::redis::net::resp::Packed;
 use crate::sync::mutant;
@@ -9,11 +9,11 @@ const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 
-/// What the scripts check before they change a key, and mutants do not.
+/// The comparison that the scripts make before they change a key. Mutants replace it.
 const COMPARE: &str = "if holder == ARGV[1] then";
 const COMPARE_ARGS: &str = "if holder == args[1] then";
 
-/// A script as the server gets it.
+/// A script as the server receives it.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: String,
@@ -48,7 +48,7 @@ impl Script {
     }
 }
 
-/// Puts the chunks in the place of their `-- #include name` lines.
+/// Replaces the `-- #include name` lines by the chunks that they name.
 fn splice(source: &str) -> String {
     let mut text = String::with_capacity(2 * source.len());
     for line in source.lines() {
@@ -76,27 +76,27 @@ fn code_of(chunk: &'static str) -> &'static str {
 pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
     pub(crate) keys: [&'a str; 4],
-    /// How many of the keys the script is given.
+    /// How many of the keys are passed to the script.
     pub(crate) key_count: usize,
     pub(crate) args: [&'a str; 6],
-    /// How many of the arguments the script is given, not counting a slack of its own.
+    /// How many of the arguments are passed to the script, not counting a separate slack argument.
     pub(crate) arg_count: usize,
     pub(crate) slack: Slack,
 }
 
-/// How a script is given the fence's slack.
+/// How a script receives the fence's slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slack {
-    /// Not at all.
+    /// It receives none.
     None,
-    /// As its last argument.
+    /// As an additional last argument.
     Last,
-    /// Behind a blank, in the argument with that index.
+    /// After a space, at the end of the argument with this index.
     In(usize),
 }
 
 impl Call<'_> {
-    /// Adds the call to `packed`, as `EVALSHA`, or with the script's full text.
+    /// Adds the call to `packed`, as `EVALSHA`, or as `EVAL` with the script's full text.
     pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
         if full_text {

@@ -1,19 +1,19 @@
 //! Redis Cluster's slot arithmetic: helper keys must fall into the slot of their lock key, whatever its name is.
 //!
-//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key when there is none. Helper keys
-//! carry a short hash tag of our own that falls into the slot of the lock key, so lock names need no escaping.
+//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key if there is none. Helper keys carry a short
+//! hash tag of our own that falls into the lock key's slot, so lock names need no escaping.
 
 use once_cell::sync::Lazy;
 
 /// How many slots Redis Cluster has.
 const SLOTS: usize = 16_384;
 
-/// The CRC16 of XMODEM: polynomial 0x1021, start 0, nothing reflected.
+/// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// What each byte alone makes of the CRC16.
+/// The CRC16 of each single byte.
 static CRC_OF_BYTE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -34,7 +34,7 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS as u16
 }
 
-/// What stands between the first `{` and the first `}` after it, if that is not empty.
+/// The text between the first `{` and the first `}` after it, if it is not empty.
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let rest = &key[key.iter().position(|b| *b == b'{')? + 1..];
     match rest.iter().position(|b| *b == b'}')? {
@@ -43,7 +43,7 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The smallest decimal number whose text falls into each slot.
+/// For each slot, the smallest decimal number whose text falls into it.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![u32::MAX; SLOTS];
     let mut missing = SLOTS;
