@@ -142,9 +142,9 @@ impl DLockConfig {
     }
 
     /// Lets processes that only poll, such as those of JVM DLock, get the lock between processes that hand it over. At most
-    /// once per `every`, counted over all processes together, a release leaves the lock free for about a sixth of its lease, the time
-    /// after which a poller asks again; no process of this crate takes it meanwhile. Defaults to never; then pollers may
-    /// starve.
+    /// once per `every`, counted over all processes together, a release leaves the lock free for about a sixth of its lease,
+    /// the time after which a poller asks again. No process of this crate takes it meanwhile. Defaults to never; then pollers
+    /// may starve.
     ///
     /// From the lease to 24 days, in whole milliseconds; fractions are truncated. If no poller uses a gap, nobody is inside
     /// during it, and `try_lock` finds the lock taken. With a gap after every lease, that is up to a sixth of the time. Pollers

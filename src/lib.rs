@@ -40,8 +40,8 @@
 //!
 //! * One atomic script gives a key to one *tenure* at a time. Each tenure has a locker string that is never used again, so a
 //!   late or repeated command cannot affect another tenure.
-//! * The lease of a live holder is extended after 75 % of it, with at least three attempts before it ends. The lease of a dead
-//!   holder ends by itself.
+//! * The lease of a live holder is extended when 75 % of it have passed, with at least three attempts before it ends. The lease
+//!   of a dead holder ends by itself.
 //! * The client knows how long its lease is certain: until `sent_at + lease − max(2 ms, lease / 100)`, where `sent_at` was read
 //!   before the command that set or renewed the lease was first sent. Local time is monotonic and includes the time in suspend
 //!   (see [`Clock`]).
@@ -57,7 +57,7 @@
 //! # What is not guaranteed
 //!
 //! * A holder that is stopped for longer than its lease may go on without knowing that it lost the lock. Only a fencing token
-//!   helps, if what the lock protects checks it.
+//!   that the protected resource checks helps against that.
 //! * Redis replicates asynchronously: a promoted replica may give a held key to somebody else. A server whose clock steps
 //!   forward may do the same.
 //! * Processes that only poll, such as those of JVM DLock, may starve while other processes hand the lock over: see

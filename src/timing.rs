@@ -100,7 +100,7 @@ pub(crate) fn gap_length(lease: Duration) -> Duration {
 
 // A release.
 
-/// How often a release is tried before it goes on the clean-up list.
+/// How many times a release is tried before it goes on the clean-up list.
 pub(crate) const RELEASE_TRIES: u32 = 3;
 
 /// The shortest limit of one try of a release, even after the end of the lease.
@@ -114,9 +114,9 @@ pub(crate) fn longest_release_pause(lease: Duration) -> Duration {
 /// The reply to a posted release is read together with the next reply on its connection, but after this time at the latest.
 pub(crate) const COLLECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause of the clean-up list before it repeats the release of a locker whose acquire may still arrive, when the store has
-/// answered `answers` releases of it. A late acquire mostly arrives soon. If it takes the lock, nobody can use the lock until
-/// it is released again.
+/// The pause of the clean-up list before it repeats the release of a locker whose acquire may still arrive; `answers` counts
+/// the releases of it that were answered before the last one. A late acquire mostly arrives soon. If it takes the lock, nobody
+/// can use the lock until it is released again.
 pub(crate) fn late_acquire_pause(lease: Duration, answers: u32) -> Duration {
     Duration::from_millis(50).saturating_mul(1 << answers.min(16)).min(lease / 6)
 }
@@ -155,7 +155,7 @@ mod tests {
             assert!(attempt_limit(millis(900), millis(trip)) <= millis(450), "{trip} ms a round trip");
         }
         assert_eq!(attempt_limit(millis(900), millis(1)), millis(300));
-        // Four trips, where they fit.
+        // Four trips fit in half of the time.
         assert_eq!(attempt_limit(millis(900), millis(100)), millis(400));
     }
 }

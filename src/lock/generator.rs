@@ -174,8 +174,9 @@ impl DLockGenerator {
     /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and
     /// is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until waiting threads have left. Without holds, it also blocks until the generator's threads have ended: a few
-    /// round trips, or a few commands' time-outs (1 s each) when the server does not answer. Further calls do nothing more.
+    /// Blocks until waiting threads have left. If nothing is held, it also blocks until `dlock-retry`, `dlock-lease` and
+    /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each) if the server does not answer.
+    /// Further calls do nothing more.
     pub fn close(&self) {
         self.client.close();
     }
@@ -198,8 +199,8 @@ impl GeneratorBuilder {
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and
     /// the script call that releases the lock gives it to other processes in the order in which they began to wait. A process
-    /// receives the message in an inbox, which has a connection and a thread of its own from the first time that a thread
-    /// waits.
+    /// learns of that from a message in its inbox, which has a connection and a thread of its own from the first time that a
+    /// thread waits.
     ///
     /// With `false`, each process polls: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
     /// channel rights on the server. All processes that use a lock should have the same setting: processes that only poll may
@@ -214,7 +215,7 @@ impl GeneratorBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] unless it is from 20 ms to 24 days.
+    /// [`Error::InvalidConfig`] if `lease` is shorter than 20 ms or longer than 24 days.
     pub fn default_lease(mut self, lease: Duration) -> Result<Self, Error> {
         check_lease(lease)?;
         self.leases.other = Some(lease);

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A reentrant lock that excludes the threads of all processes that use the same store and key.
+/// A reentrant lock, exclusive among the threads of all processes that use the same store and key.
 ///
 /// All handles of a key that one [`DLockGenerator`](crate::DLockGenerator) made are one lock: they share the queue of waiting
 /// threads and the hold count. A clone is another handle. The lock behaves as `java.util.concurrent.locks.ReentrantLock` in its
@@ -92,7 +92,7 @@ impl DistributedReentrantLock {
         if let Some(token) = self.key.lock_again() {
             return Ok(DLockGuard::new(self, token));
         }
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 
@@ -173,7 +173,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 

@@ -1,4 +1,4 @@
-//! Holds that last for a closure.
+//! Methods that hold the lock while a closure runs.
 
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;

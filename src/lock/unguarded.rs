@@ -40,7 +40,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.lock.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
     }
 

@@ -115,7 +115,7 @@ pub struct Busy {
     pub remaining: Option<Duration>,
 }
 
-/// What [`LockProcessor::acquire`] found.
+/// The outcome of [`LockProcessor::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireOutcome {
     /// The key was free and nobody waited: it now belongs to the asker.
@@ -133,7 +133,7 @@ pub enum AcquireOutcome {
     },
 }
 
-/// What [`LockProcessor::poll`] found.
+/// The outcome of [`LockProcessor::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PollOutcome {
     /// The key belongs to the locker, since this call or an earlier one. Its lease starts anew.
@@ -145,7 +145,7 @@ pub enum PollOutcome {
     Gone,
 }
 
-/// What [`LockProcessor::extend`] found.
+/// The outcome of [`LockProcessor::extend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtendOutcome {
     /// The lease starts anew.
@@ -160,7 +160,7 @@ pub enum ExtendOutcome {
     NotOurs(NotOurs),
 }
 
-/// What [`LockProcessor::release`] did.
+/// The outcome of [`LockProcessor::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
     /// The key is free, in a [`Gap`] or because nobody waits, or it was given to the first live waiter.
@@ -177,7 +177,7 @@ pub enum ReleaseOutcome {
     NotOurs(NotOurs),
 }
 
-/// What [`LockProcessor::probe`] found.
+/// The outcome of [`LockProcessor::probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
     /// The key contains the locker.
@@ -226,15 +226,15 @@ pub enum Request<'a> {
 /// The outcome of one [`Request`], of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Of a [`Request::Acquire`].
+    /// The outcome of a [`Request::Acquire`].
     Acquire(AcquireOutcome),
-    /// Of a [`Request::Poll`].
+    /// The outcome of a [`Request::Poll`].
     Poll(PollOutcome),
-    /// Of a [`Request::Extend`].
+    /// The outcome of a [`Request::Extend`].
     Extend(ExtendOutcome),
-    /// Of a [`Request::Release`].
+    /// The outcome of a [`Request::Release`].
     Release(ReleaseOutcome),
-    /// Of a [`Request::Probe`].
+    /// The outcome of a [`Request::Probe`].
     Probe(ProbeOutcome),
 }
 
@@ -244,7 +244,7 @@ pub type ReleaseDone = Box<dyn FnOnce(Result<ReleaseOutcome, Error>) + Send>;
 /// A store of locks (JVM: `DLockProcessor`).
 ///
 /// Any number of threads may call every method at once. Each method blocks until the store has replied or `limit` is over. It
-/// never sends a request twice once that may have been executed. All methods fail with
+/// never sends a request again if the request may have been executed. All methods fail with
 ///
 /// * [`Error::Backend`], whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` after a
 ///   `limit` that ended while the command was in flight: it may still be executed later),
