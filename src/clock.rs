@@ -1,7 +1,7 @@
-//! Local time: monotonic, counting suspend, and injectable.
+//! Local time: a monotonic clock that includes the time in suspend, and that tests can replace.
 //!
-//! A lease goes on ending while this machine sleeps, so a clock that stops during suspend (`CLOCK_MONOTONIC`, which
-//! [`std::time::Instant`] reads on Linux) would let a holder believe in a lease that the server gave away long ago.
+//! A lease keeps running down while this machine sleeps. A clock that stops during suspend (`CLOCK_MONOTONIC`, which
+//! [`std::time::Instant`] reads on Linux) would let a holder believe in a lease that ended on the server long ago.
 
 #[cfg(any(test, feature = "test-util"))]
 mod manual;
@@ -19,35 +19,35 @@ pub use manual::ManualClock;
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment that never comes: later than every other.
+    /// The moment that never comes: later than all others.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the clock's origin.
+    /// Creates the moment `nanos` nanoseconds after the clock's origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long it is from `earlier` until this moment; zero when `earlier` is not earlier.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This moment less `duration`, not before the clock's origin.
+    /// Returns this moment minus `duration`, but not before the clock's origin.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
     }
 }
 
-/// Adds a duration; what would overflow becomes [`Moment::NEVER`], so `Duration::MAX` waits for ever.
+/// Adds a duration. An overflow becomes [`Moment::NEVER`], so `Duration::MAX` waits for ever.
 impl Add<Duration> for Moment {
     type Output = Self;
 
@@ -60,21 +60,23 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A source of local time: monotonic, and counting the time the machine was suspended.
+/// A source of local time that is monotonic and includes the time for which the machine was suspended.
 ///
-/// The wall clock is no such source: it may step. No reading ever leaves the process; deadlines of leases are kept by
-/// Redis alone, and a client only compares its own readings with one another.
+/// The wall clock is not such a source, because it may step. No reading ever leaves the process: Redis alone counts down the
+/// leases, and a client only compares its own readings with one another.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Reads the clock. Does not block.
     fn now(&self) -> Moment;
 
-    /// Hands the clock what wakes the threads of one generator that sleep by it; called once for each generator.
+    /// Gives the clock a function that wakes the threads of one generator that sleep by this clock. Called once for each
+    /// generator.
     ///
-    /// A clock that is moved by hand keeps `wake`, calls it after each move for as long as it can be upgraded, and returns `true`:
-    /// the threads then sleep until they are woken, because no time passes by itself. `wake` does not block for long, and may be called by
-    /// any thread and by several at once; call it without holding a mutex that [`now`](Self::now) takes.
+    /// A clock that is moved by hand keeps `wake`, calls it after each move for as long as it can be upgraded, and returns
+    /// `true`. The threads then sleep until they are woken, because no time passes by itself. `wake` does not block for long.
+    /// Any thread may call it, and several may at once. Call it without holding a mutex that [`now`](Self::now) takes.
     ///
-    /// The default returns `false`, for a clock that goes with real time: the threads look at it again when so much real time has passed.
+    /// The default returns `false`, for a clock that follows real time: each thread sleeps for the real time that is left, and
+    /// then reads the clock again.
     fn wake_on_move(&self, wake: Weak<dyn Fn() + Send + Sync>) -> bool {
         let _ = wake;
         false

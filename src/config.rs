@@ -5,25 +5,26 @@ use crate::one_line::OneLine;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The lease of a lock for which none was set, neither by its config nor by its generator: thirty seconds, as long as Redisson's watchdog gives.
+/// The lease of a lock for which neither its config nor its generator set one: thirty seconds, as long as Redisson's watchdog
+/// gives.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-/// The shortest lease. Below it, the safety margin of the deadline (2 ms) leaves hardly time to extend it.
+/// The shortest lease. Below it, the safety margin of the deadline (2 ms) would leave hardly any time to extend the lease.
 pub const MIN_LEASE: Duration = Duration::from_millis(20);
 
-/// The longest lease: 2,147,483,647 ms (24 days), the JVM DLock's `int` of milliseconds.
+/// The longest lease: 2,147,483,647 ms (24 days), the range of JVM DLock's `int` of milliseconds.
 pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// What the keys of all locks begin with.
+/// The prefix of all lock keys.
 const PREFIX: &str = "DLOCK_";
 
 const DEFAULT_RENEW_AT: f64 = 0.75;
 const DEFAULT_LOCAL_PASSES: u32 = 16;
 const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 
-/// Settings of one lock: its name, its lease, and how the lease is kept. JVM: `DLockConfig`.
+/// Settings of one lock: its name, its lease, and how the lease is renewed. JVM: `DLockConfig`.
 ///
-/// Making one cannot fail; [`DLockGenerator::generate_with`](crate::DLockGenerator::generate_with) checks it.
+/// Creating a config cannot fail; [`DLockGenerator::generate_with`](crate::DLockGenerator::generate_with) checks it.
 ///
 /// ```
 /// use redis_dlock::DLockConfig;
@@ -35,11 +36,11 @@ const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct DLockConfig {
-    /// How many bytes of the key, after its prefix, are the lock type.
+    /// The length of the lock type in bytes; it follows the prefix in the key.
     type_length: usize,
-    /// Shared with the key of that name: a program may hold very many.
+    /// Shared with the key of that name, because a program may have very many of them.
     unique_key: Arc<str>,
-    /// `None`: the generator's for this type.
+    /// `None`: the lease that the generator has for this type.
     lease: Option<Duration>,
     renew_at: f64,
     probe: bool,
@@ -51,11 +52,11 @@ pub struct DLockConfig {
 }
 
 impl DLockConfig {
-    /// Settings for the lock of `lock_target` among those of `lock_type`, all others at their defaults.
+    /// Creates settings for the lock with this type and target; all other settings have their defaults.
     ///
-    /// The type groups targets of one kind (`ORDER`, `USER`) and is taken as it is; it must not be empty. From the target,
-    /// leading and trailing characters up to U+0020 are stripped (what Java's `String.trim` strips, so both sides
-    /// name the same key); it may be empty.
+    /// The type groups targets of one kind (`ORDER`, `USER`) and is used as it is; it must not be empty. Leading and trailing
+    /// characters up to U+0020 are stripped from the target, as Java's `String.trim` does, so that both sides name the same
+    /// key. The target may be empty.
     pub fn new(lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Self {
         let lock_type = lock_type.into();
         let target = lock_target.as_ref().trim_matches(|c| c <= '\u{20}');
@@ -73,96 +74,104 @@ impl DLockConfig {
         }
     }
 
-    /// Sets how long Redis keeps the lock without an extension: what others wait when this process dies.
+    /// Sets how long Redis keeps the lock without an extension: how long others must wait when this process dies.
     ///
-    /// From 20 ms to 24 days, in whole milliseconds; fractions are truncated. Without it, the lock has the lease that its generator has for the
-    /// type ([`lease_of`](crate::DLockGenerator::lease_of)): that in the properties file, else the default lease, 30 s unless
-    /// [set](crate::GeneratorBuilder::default_lease). A live holder's lease is extended for as long as it holds.
+    /// From 20 ms to 24 days, in whole milliseconds; fractions are truncated. Without this setting, the lock has the lease that
+    /// its generator has for the type ([`lease_of`](crate::DLockGenerator::lease_of)): the one in the properties file, or else
+    /// the default lease, 30 s unless [set](crate::GeneratorBuilder::default_lease). A live holder's lease is extended for as
+    /// long as it holds the lock.
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Sets at which part of the lease it is extended, 0.1 to 0.85. Defaults to 0.75, as in JVM DLock.
+    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock.
     pub fn with_renew_at(mut self, part: f64) -> Self {
         self.renew_at = part;
         self
     }
 
-    /// Sets whether a held key is looked at every lease/6, so that its deletion, overwriting or loss in a failover is
-    /// noticed before the next extension. Defaults to `true`.
+    /// Sets whether a held key is checked every lease/6, so that its deletion, overwriting or loss in a failover is noticed
+    /// before the next extension. Defaults to `true`.
     pub fn with_probe(mut self, probe: bool) -> Self {
         self.probe = probe;
         self
     }
 
-    /// Sets how many more times threads of this process may pass the lock on among themselves once it is known that
-    /// other processes wait. Defaults to 16; more gives throughput, fewer gives the others shorter waits.
+    /// Sets how many more times the threads of this process may pass the lock on among themselves once they know that other
+    /// processes wait. Defaults to 16. More passes give more throughput; fewer give the other processes shorter waits.
     ///
-    /// While nobody else waits they pass it on without end, and without the store. When others wait, it goes to them after 10 ms of
-    /// passing in any case. Not with [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given
-    /// back after every hold.
+    /// While no other process waits, the threads pass the lock on without limit and without the store. Once others wait, it
+    /// goes to them after 10 ms of passing in any case. This setting has no effect with
+    /// [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
         self
     }
 
-    /// Sets for how long this process keeps the lock after its last hold, in case a thread of it wants it again: that
+    /// Sets for how long this process keeps the lock after its last hold, in case one of its threads wants it again. That
     /// thread then gets it without the store. Defaults to zero: the lock is given back at once.
     ///
-    /// For work that comes in bursts to the same process (lock caching with revocation, as distributed file systems have it).
-    /// Whoever waits for the lock elsewhere ends the lingering at once, by a message; so does [`try_lock`](crate::DistributedReentrantLock::try_lock)
-    /// there, which waits for that up to 5 ms, or five round trips if they take longer.
+    /// Use it for work that comes in bursts to the same process (lock caching with revocation, as in distributed file systems).
+    /// A message from any process that waits for the lock ends the lingering at once.
+    /// [`try_lock`](crate::DistributedReentrantLock::try_lock) in another process ends it, too, and waits for that up to 5 ms,
+    /// or five round trips if they take longer.
     ///
-    /// The price: meanwhile the lock counts as [locked](crate::DistributedReentrantLock::is_locked); if the process dies, the others
-    /// wait for the rest of its lease although nobody was inside; and JVM processes, which can only ask, may starve beside a
-    /// process that takes it again and again. The lease is renewed while it lingers, and [`close`](crate::DLockGenerator::close) gives the lock back.
-    /// Lingering needs the [listener](crate::GeneratorBuilder::listener); while its subscription is broken, nothing lingers.
+    /// While the lock lingers, it counts as [locked](crate::DistributedReentrantLock::is_locked) and its lease is renewed. If
+    /// the process dies, the others wait until the lease ends although nobody was inside. JVM processes, which can only poll,
+    /// may starve beside a process that takes the lock again and again. [`close`](crate::DLockGenerator::close) gives the lock
+    /// back. Lingering needs the [listener](crate::GeneratorBuilder::listener); while its subscription is broken, nothing
+    /// lingers.
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
     }
 
-    /// Sets for how long one thread may hold the lock, reentries included. Defaults to without end.
+    /// Sets for how long one thread may hold the lock, reentries included. Defaults to no limit.
     ///
-    /// When that time is over, the holder is told as of a lost lease, with the cause [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is
-    /// extended no more. The store still keeps the key for what is left of the lease (a quarter with the default
-    /// [`with_renew_at`](Self::with_renew_at), less after extensions that failed): so long the holder has to stop before anybody else is inside.
+    /// When that time is over, the holder is told that its lease is lost, with the cause
+    /// [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is no longer extended. The store still keeps the key for
+    /// the remainder of the lease (a quarter with the default [`with_renew_at`](Self::with_renew_at), less after extensions
+    /// that failed). The holder must stop within that time, before anybody else is inside.
     ///
-    /// As all settings of a tenure it is that of the handle that asked the store for the lock, also for threads to which the
-    /// hold is passed on in this process.
+    /// Like all settings of a tenure, the limit is that of the handle that asked the store for the lock, also for threads of
+    /// this process to which the lock is passed on.
     pub fn with_max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
         self
     }
 
-    /// Lets processes that only poll, such as those of JVM DLock, in between those that hand the lock over: at most this
-    /// often, for all processes together, a release leaves the lock free for a sixth of its lease, the time after which a
-    /// poller asks again, and nobody of ours takes it meanwhile. Defaults to never; then pollers may starve.
+    /// Lets processes that only poll, such as those of JVM DLock, get the lock between processes that hand it over. At most
+    /// once per `every`, counted over all processes together, a release leaves the lock free for about a sixth of its lease,
+    /// the time after which a poller asks again. No process of this crate takes it meanwhile. Defaults to never; then pollers
+    /// may starve.
     ///
-    /// From the lease to 24 days, in whole milliseconds (a rest is dropped). In a gap that no poller uses nobody is inside, and
-    /// `try_lock` finds the lock taken: with a gap after every lease, that is up to a sixth of the time. Pollers are expected to
-    /// have the same lease as this lock. Give it to all processes; what the last gap was made with counts. The server keeps
-    /// a small key for each lock name that had a gap, for as long.
+    /// From the lease to 24 days, in whole milliseconds; fractions are truncated. If no poller uses a gap, nobody is inside
+    /// during it, and `try_lock` finds the lock taken. With a gap after every lease, that is up to a sixth of the time. Pollers
+    /// are expected to have the same lease as this lock.
+    ///
+    /// Set this in all processes. The time until the next gap is the one set by the process that made the last gap. For that
+    /// time, the server keeps a small key for each lock name that had a gap.
     pub fn with_poller_gap(mut self, every: Duration) -> Self {
         self.poller_gap = Some(every);
         self
     }
 
-    /// Says what the lock is for; the log's lines about it say so too. Never leaves the process. Defaults to nothing.
+    /// Sets a text that says what the lock is for. Log lines about the lock include it. It never leaves the process. Defaults
+    /// to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// The lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`.
+    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`.
     #[must_use]
     pub fn unique_key(&self) -> &str {
         &self.unique_key
     }
 
-    /// The lease that [`with_lease`](Self::with_lease) or [`DLockGenerator::config`](crate::DLockGenerator::config) has set, else
-    /// [`DEFAULT_LEASE`]. A config without a lease gets that of its generator when the lock is made.
+    /// Returns the lease that [`with_lease`](Self::with_lease) or [`DLockGenerator::config`](crate::DLockGenerator::config) has
+    /// set, else [`DEFAULT_LEASE`]. A config without a lease gets that of its generator when the lock is made.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease.unwrap_or(DEFAULT_LEASE)
@@ -172,13 +181,13 @@ impl DLockConfig {
         self.lease.is_some()
     }
 
-    /// The lock's type.
+    /// Returns the lock's type.
     #[must_use]
     pub fn lock_type(&self) -> &str {
         &self.unique_key[PREFIX.len()..][..self.type_length]
     }
 
-    /// The lock's target, without the white space around it.
+    /// Returns the lock's target, without the white space around it.
     #[must_use]
     pub fn target(&self) -> &str {
         &self.unique_key[PREFIX.len() + self.type_length + 1..]
@@ -200,7 +209,7 @@ impl DLockConfig {
         self.linger
     }
 
-    /// How much time passes between two gaps, in whole milliseconds once checked; `None` for no gaps.
+    /// The time from one gap to the next, in whole milliseconds once checked; `None` for no gaps.
     pub(crate) fn poller_gap(&self) -> Option<Duration> {
         self.poller_gap
     }
@@ -209,21 +218,21 @@ impl DLockConfig {
         self.probe
     }
 
-    /// The reason, fit for the log whatever the caller put into it.
+    /// The reason, escaped so that it is safe to log whatever the caller put into it.
     pub(crate) fn reason(&self) -> Option<OneLine<&str>> {
         self.reason.as_deref().map(OneLine)
     }
 
-    /// The lock's key, to be shared.
+    /// The lock's key, as a pointer that can be shared.
     pub(crate) fn shared_key(&self) -> &Arc<str> {
         &self.unique_key
     }
 
-    /// Checks all settings and drops the lease's part of a millisecond.
+    /// Checks all settings, and truncates the lease and the time between gaps to whole milliseconds.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] naming the first setting that cannot be used.
+    /// [`Error::InvalidConfig`], which names the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
         check_type(self.lock_type())?;
         let lease = self.lease();
@@ -265,7 +274,7 @@ fn whole_milliseconds(time: Duration) -> Duration {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidConfig`] when it is empty.
+/// [`Error::InvalidConfig`] if it is empty.
 pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
     if lock_type.is_empty() {
         return Err(Error::invalid_config("lock type", "", "give it at least one character"));
@@ -277,7 +286,7 @@ pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidConfig`] when it is shorter or longer than a lease may be.
+/// [`Error::InvalidConfig`] if it is shorter or longer than a lease may be.
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())

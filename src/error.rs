@@ -1,4 +1,4 @@
-//! What can go wrong, by name.
+//! The errors of this crate.
 
 use crate::one_line::OneLine;
 use std::error::Error as StdError;
@@ -7,9 +7,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An error of this crate. Every message names the value at fault and says what to do, on one line; none carries a password.
+/// An error of this crate. Every message names the value at fault and says what to do, on one line. No message contains a
+/// password.
 ///
-/// That a lock is held by somebody else is no error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
+/// A lock that somebody else holds is not an error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,11 +18,11 @@ pub enum Error {
     #[non_exhaustive]
     #[error("invalid {what} {value:?}: {}", OneLine(hint))]
     InvalidConfig {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// The value as it was given. Of a URL at most the scheme: the rest may contain a password.
+        /// The value as it was given. For a URL at most its scheme, because the remainder may contain a password.
         value: String,
-        /// What to do about it.
+        /// How to correct it.
         hint: String,
     },
 
@@ -29,16 +30,17 @@ pub enum Error {
     #[non_exhaustive]
     #[error("the lock store failed ({failure}): {}", OneLine(message))]
     Backend {
-        /// What is known of the command.
+        /// What is known about the command.
         failure: BackendFailure,
-        /// The cause, in the words of the server or of the operating system.
+        /// The cause, in the words of the server or the operating system.
         message: String,
-        /// The error that made the store fail, if there is one: an [`std::io::Error`] for a connection that could not be opened or that broke.
-        /// [`source`](StdError::source) returns it. There is none for what the server answered, nor when the limit of a call ended.
+        /// The error that made the store fail, if there is one: an [`std::io::Error`] for a connection that could not be opened
+        /// or that broke. [`source`](StdError::source) returns it. It is `None` if the server answered with an error, and if
+        /// the limit of a call ended.
         source: Option<Cause>,
     },
 
-    /// The store refuses this user: no or wrong password, a missing command, key or channel right.
+    /// The store refuses this user: the password is missing or wrong, or the user lacks the right to a command, key or channel.
     #[non_exhaustive]
     #[error(
         "access denied by the lock store: {}; give the user the rights listed in the README, section \"ACL rules\"",
@@ -49,7 +51,7 @@ pub enum Error {
         message: String,
     },
 
-    /// The key exists with a value that no lock ever writes, of another type. Nothing was written.
+    /// The key exists with a value of a type that no lock ever writes. Nothing was written.
     #[non_exhaustive]
     #[error(
         "key {key:?} is in use by something else: {}; choose another lock type or target, or remove that key",
@@ -58,19 +60,19 @@ pub enum Error {
     Conflict {
         /// The lock's unique key.
         key: String,
-        /// Which of the lock's keys, and what is wrong with it.
+        /// The key of this lock that is in use, and what is wrong with it.
         message: String,
     },
 
-    /// The server cannot carry this lock: it is older than 7.0, or part of a Redis Cluster.
+    /// The server cannot store this lock: it is older than 7.0, or part of a Redis Cluster.
     #[non_exhaustive]
     #[error("unsupported server: {}", OneLine(message))]
     Unsupported {
-        /// What the server is, and what is needed.
+        /// What the server is, and what is required.
         message: String,
     },
 
-    /// The lease of this hold ended before the hold did: somebody else may be, or have been, inside.
+    /// The lease of this hold ended before the hold did: somebody else may be inside, or may have been.
     #[error("{0}")]
     LeaseLost(Box<LeaseLoss>),
 
@@ -82,7 +84,7 @@ pub enum Error {
         key: String,
     },
 
-    /// The thread holds the lock 2,147,483,647 times already, as many as `java.util.concurrent` allows.
+    /// The thread already holds the lock 2,147,483,647 times, the most that `java.util.concurrent` allows.
     #[non_exhaustive]
     #[error("the calling thread holds the lock {key:?} 2147483647 times already: unlock as often as you lock")]
     TooManyHolds {
@@ -94,20 +96,20 @@ pub enum Error {
     #[error("the lock generator was closed: no new holds; make a new generator")]
     ShutDown,
 
-    /// The process was forked after the generator was made. Its threads and its connection are the parent's alone, and so is
-    /// what it held: nothing was sent.
+    /// The process was forked after the generator was made. The generator's threads and connections, and the locks it held,
+    /// belong to the parent alone. Nothing was sent.
     #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
     Forked,
 }
 
-/// What is known of a command that failed.
+/// What is known about a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendFailure {
-    /// The command was certainly not executed (no connection, LOADING, READONLY, …): it may be tried again, and says
-    /// nothing about who holds the lock.
+    /// The command was certainly not executed (no connection, LOADING, READONLY, …). It may be tried again. It says nothing
+    /// about who holds the lock.
     NotExecuted,
-    /// The server executes nothing that writes (OOM, MISCONF) until an operator helps.
+    /// The server refuses all writes (OOM, MISCONF) until an operator intervenes.
     Refused,
     /// The command was sent and its outcome is unknown (time-out, connection closed, an error in the middle of a script).
     Unknown,
@@ -131,9 +133,9 @@ pub struct LeaseLoss {
     pub key: String,
     /// The locker string of the tenure that was lost.
     pub locker: String,
-    /// Why.
+    /// Why it was lost.
     pub cause: LossCause,
-    /// How long before this error was made the loss was noticed or, for a passed deadline, happened.
+    /// How long before this error was made the loss was noticed, or, for a passed deadline, happened.
     pub ago: Duration,
 }
 
@@ -151,20 +153,20 @@ impl fmt::Display for LeaseLoss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The lease ran out without being extended in time: the process was stopped, or the store unreachable.
+    /// The lease ran out without being extended in time: the process was stopped, or the store was unreachable.
     Deadline,
-    /// The key holds the locker of somebody else.
+    /// The key contains the locker of another holder.
     TakenOver {
-        /// That locker, or a note that the key is of another type.
+        /// The other locker, or a note that the key is of another type.
         by: String,
     },
-    /// The key is gone: deleted, evicted, or not there after a failover.
+    /// The key is gone: it was deleted or evicted, or is missing after a failover.
     Deleted,
-    /// It was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key for
-    /// what is left of its lease, but it is not extended any more.
+    /// The lock was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key
+    /// for the remainder of its lease, which is no longer extended.
     HeldTooLong,
-    /// The thread that held it has ended without unlocking. The lease is not extended any more; others get the lock when it
-    /// has run out.
+    /// The thread that held the lock ended without unlocking. The lease is no longer extended; others get the lock when it has
+    /// run out.
     ThreadEnded,
 }
 
@@ -181,34 +183,35 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
-    /// Whether the store was unreachable or answered too late: the same attempt to lock, or question, may succeed later without
-    /// anybody's help. What may have been executed all the same is undone in the background. Do not repeat an `unlock`: the hold is over
-    /// after it, whatever it returns, and its release is repeated in the background.
+    /// Returns `true` if the store was unreachable or answered too late: the same attempt to lock, or the same query, may
+    /// succeed later without anybody's help. If the store executed the failed attempt nevertheless, it is undone in the
+    /// background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
+    /// the background.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. })
     }
 
-    /// Whether a lease was lost: somebody else may be, or have been, inside.
+    /// Returns `true` if a lease was lost: somebody else may be inside, or may have been.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::LeaseLost(_))
     }
 
-    /// Makes an [`Error::InvalidConfig`]; `hint` says what to do.
+    /// Creates an [`Error::InvalidConfig`]; `hint` says what to do.
     #[must_use]
     pub fn invalid_config(what: &'static str, value: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::InvalidConfig { what, value: value.into(), hint: hint.into() }
     }
 
-    /// Makes an [`Error::Backend`] that no other error has caused.
+    /// Creates an [`Error::Backend`] without a cause.
     #[must_use]
     pub fn backend(failure: BackendFailure, message: impl Into<String>) -> Self {
         Self::Backend { failure, message: message.into(), source: None }
     }
 
-    /// Makes an [`Error::Backend`] with the error that caused it, which becomes its [`source`](StdError::source). The message
-    /// should repeat the words of the cause: logs show the message alone.
+    /// Creates an [`Error::Backend`] with the error that caused it, which becomes its [`source`](StdError::source). The message
+    /// should repeat the words of the cause, because logs show only the message.
     ///
     /// ```
     /// use redis_dlock::{BackendFailure, Error};
@@ -224,25 +227,25 @@ impl Error {
         Self::Backend { failure, message: message.into(), source: Some(cause.into()) }
     }
 
-    /// Makes an [`Error::Denied`].
+    /// Creates an [`Error::Denied`].
     #[must_use]
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied { message: message.into() }
     }
 
-    /// Makes an [`Error::Conflict`].
+    /// Creates an [`Error::Conflict`].
     #[must_use]
     pub fn conflict(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Conflict { key: key.into(), message: message.into() }
     }
 
-    /// Makes an [`Error::Unsupported`].
+    /// Creates an [`Error::Unsupported`].
     #[must_use]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::Unsupported { message: message.into() }
     }
 
-    /// This error as one that leaves the outcome open, with the same cause.
+    /// Converts this error to one with an unknown outcome, with the same cause.
     #[cfg(feature = "redis")]
     pub(crate) fn into_unknown(self) -> Self {
         let message = self.to_string();
@@ -251,11 +254,11 @@ impl Error {
     }
 }
 
-/// The error that made a store fail: [`Error::Backend`]. Clones share it. It dereferences to the error itself.
+/// The error that made a store fail, in [`Error::Backend`]. Clones share it. It dereferences to the error itself.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
 
-// Shared and never changed here. `Error` was unwind-safe before it had a cause, and stays so.
+// The inner error is shared and never changed here. `Error` was unwind-safe before it had a cause, and must stay so.
 impl std::panic::UnwindSafe for Cause {}
 impl std::panic::RefUnwindSafe for Cause {}
 
@@ -273,7 +276,7 @@ impl Deref for Cause {
     }
 }
 
-// `Cause` is no error itself, so that `source()` is the error in it, and can be downcast.
+// `Cause` is not an error itself, so that `source()` returns the inner error, which can be downcast.
 impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

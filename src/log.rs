@@ -1,9 +1,9 @@
-//! The macros of the crate `log`, whose panics reach no caller.
+//! The macros of the crate `log`, wrapped so that a panic of the logger reaches no caller.
 //!
-//! A logger is the program's own code and may panic: one that prints does so when its pipe is closed. The crate logs
-//! in destructors, in callbacks and while a thread does work that others wait for, so a panic there would end more than
-//! the calling thread's request. A module that logs says `use crate::log;` and then `log::warn!(LEASE, …)` with one of
-//! the [`target`]s; a test looks that all of them do.
+//! A logger is the program's own code and may panic: one that prints panics when its pipe is closed. This crate logs in
+//! destructors, in callbacks and while a thread does work for which others wait, so a panic there would end more than the
+//! calling thread's request. A module that logs writes `use crate::log;` and then `log::warn!(LEASE, …)` with one of the
+//! [`target`]s. A test checks that all of them do.
 
 use ::log::{Metadata, Record};
 use std::fmt::Arguments;
@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) use ::log::Level;
 
-/// The targets of all lines. They are part of the public interface, because programs filter by them: a line keeps its target
-/// when its code moves to another module.
+/// The targets of all log lines. They are part of the public interface, because programs filter by them. A line keeps its
+/// target when its code moves to another module.
 pub(crate) mod target {
     pub(crate) const ACQUIRE: &str = "redis_dlock::acquire";
     pub(crate) const CLIENT: &str = "redis_dlock::client";
@@ -27,10 +27,10 @@ pub(crate) mod target {
     pub(super) const ALL: [&str; 7] = [ACQUIRE, CLIENT, CONFIG, HAND_OVER, LEASE, RELEASE, TRANSPORT];
 }
 
-/// Where a line comes from: module, file, line.
+/// The origin of a line: module, file, line.
 pub(crate) type Place = (&'static str, &'static str, u32);
 
-/// Writes a line, unless its level is switched off. A panic of the logger is dropped.
+/// Writes a line, unless its level is switched off. Catches a panic of the logger.
 pub(crate) fn write(level: Level, target: &str, (module, file, line): Place, text: Arguments<'_>) {
     if level > ::log::STATIC_MAX_LEVEL || level > ::log::max_level() {
         return;
@@ -51,7 +51,7 @@ pub(crate) fn write(level: Level, target: &str, (module, file, line): Place, tex
         }
     }));
     if let Err(panic) = written {
-        // Its destructor is the logger's code, too.
+        // Leak the panic: its destructor is the logger's code, too, and may panic.
         std::mem::forget(panic);
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// The source files below a directory, but for those of the models, which are tests.
+    /// Collects the source files below a directory, except those of the models, which are tests.
     fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() && !entry.ends_with("model") {

@@ -1,11 +1,12 @@
-//! Words of others (a server, a peer's certificate, a path, a caller's reason) as they may stand in a message: on one line.
+//! Text from others (a server, a peer's certificate, a path, a caller's reason), escaped so that a message stays on one line.
 //!
-//! Whoever writes a line break, a terminal's escape sequence or a character that turns the reading direction into an error reply or a
-//! holder's value would else write lines of their own into the log. Names and values are shown by `{:?}`, which escapes the same characters.
+//! Otherwise, somebody who puts a line break, a terminal's escape sequence or a character that reverses the reading direction
+//! into an error reply or a holder's value could write their own lines into the log. Names and values are shown with `{:?}`,
+//! which escapes the same characters.
 
 use std::fmt;
 
-/// Shows a text with the characters escaped that have no shape of their own; quotes and backslashes stay.
+/// Displays a text with its unprintable characters escaped. Quotes and backslashes stay as they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneLine<T>(pub(crate) T);
 
@@ -15,7 +16,7 @@ impl<T: fmt::Display> fmt::Display for OneLine<T> {
     }
 }
 
-/// Escapes what is written through it.
+/// Escapes all text that is written through it.
 struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl fmt::Write for Escaping<'_, '_> {
@@ -30,7 +31,8 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
-/// What is left as it is; of other alphabets, `escape_debug` leaves alone what has a shape.
+/// Returns `true` for characters that are written unchanged. `escape_debug` decides about all others, and leaves the printable
+/// ones of other alphabets unchanged.
 fn is_plain(c: char) -> bool {
     c == ' ' || c.is_ascii_graphic()
 }

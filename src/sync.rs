@@ -1,8 +1,9 @@
-//! Where the middle layer gets its mutexes, condition variables, atomics and threads from.
+//! The mutexes, condition variables, atomics and threads that the middle layer uses.
 //!
-//! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle` the tests of [`model`](crate::check::model)
-//! explore the schedules of the same code: then they are twins that hand every step to a scheduler, and sleeping
-//! is by virtual time. The stores keep their own: an operation of a store is one step there.
+//! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle`, the tests of
+//! [`model`](crate::check::model) explore the schedules of the same code. The types are then twins that pass every step to a
+//! scheduler, and sleeping uses virtual time. The stores always use the real ones: in the model, an operation of a store is one
+//! step.
 
 #[cfg(not(all(test, dlock_shuttle)))]
 mod imp {
@@ -11,32 +12,32 @@ mod imp {
     pub(crate) use std::thread;
     pub(crate) use std::thread_local;
 
-    /// Runs a piece of work whose panic is not to end the calling thread.
+    /// Runs a piece of work, and catches its panic so that the calling thread goes on.
     pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
     }
 
-    /// Runs a step of a connection. A panic of it is an error.
+    /// Runs a step of a connection. Turns a panic into an error.
     #[cfg(feature = "redis")]
     pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
         contain(step).unwrap_or_else(|panic| {
-            // Its destructor might panic, too.
+            // Leak the panic, because its destructor might panic, too.
             std::mem::forget(panic);
             Err(std::io::Error::other("a panic while the connection was used"))
         })
     }
 
-    /// The moment from which limits and time-outs count.
+    /// Returns the current time, from which limits and time-outs count.
     #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn now() -> std::time::Instant {
         std::time::Instant::now()
     }
 
-    /// A random number for jitter.
+    /// Returns a random number for jitter.
     pub(crate) fn die(salt: u32) -> u32 {
         use std::hash::{BuildHasher, RandomState};
-        // A hash under fresh random keys is as good a die as is needed here.
+        // A hash with new random keys is random enough for jitter.
         (RandomState::new().hash_one(salt) >> 32) as u32
     }
 }
@@ -50,8 +51,9 @@ mod imp {
 
 pub(crate) use imp::*;
 
-/// Whether a mistake is built in, which only tests do: `if mutant!(Name)` is a point where a check can be removed. Those of
-/// the model name it in the test; those of a build with `--cfg dlock_mutants`, in the environment variable `DLOCK_MUTANT`.
+/// Evaluates to `true` where a deliberate mistake is switched on, which only tests do: `if mutant!(Name)` is a point where a
+/// check can be removed. The tests of the model name the mutant in the test. A build with `--cfg dlock_mutants` reads its name
+/// from the environment variable `DLOCK_MUTANT`.
 #[cfg(not(any(all(test, dlock_shuttle), dlock_mutants)))]
 macro_rules! mutant {
     ($name:ident) => {
@@ -69,7 +71,7 @@ macro_rules! mutant {
     };
 }
 
-/// Whether the process is to make this mistake.
+/// Returns `true` if `DLOCK_MUTANT` names this mistake.
 #[cfg(all(dlock_mutants, not(all(test, dlock_shuttle))))]
 pub(crate) fn is_mutant(name: &str) -> bool {
     static NAMED: once_cell::sync::Lazy<Option<String>> =

@@ -1,8 +1,9 @@
-//! The clock of a client, and who sleeps until a moment of it.
+//! The clock of a client, and the threads that sleep until a moment of it.
 //!
-//! By a clock that goes with real time, a thread sleeps for a time and looks again. A clock that is moved by hand wakes its sleepers
-//! after each move ([`Clock::wake_on_move`]). A sleeper looks at the clock under a mutex, sleeps with that mutex, and is woken by a
-//! thread that has had it: so no move falls between the look and the sleep.
+//! On a clock that follows real time, a thread sleeps for the time that is left and then reads the clock again. A clock that is
+//! moved by hand wakes its sleepers after each move ([`Clock::wake_on_move`]). A sleeper reads the clock while it holds a
+//! mutex, and gives the mutex up only by going to sleep. The waking thread takes the same mutex first. So no move can fall
+//! between the reading and the sleep.
 
 use crate::clock::{Clock, Moment};
 use crate::sync::{Mutex, mutant};
@@ -11,9 +12,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Who sleeps until a moment of the clock.
+/// A thread that sleeps until a moment of the clock.
 pub(crate) trait Sleeper: fmt::Debug + Send + Sync {
-    /// Wakes it, so that it looks at the clock again. Takes the mutex under which it looked.
+    /// Wakes the sleeper, so that it reads the clock again. Takes the mutex under which the sleeper read it.
     fn wake(&self);
 }
 
@@ -24,15 +25,15 @@ pub(crate) struct Timer {
     moved: Option<Moved>,
 }
 
-/// What belongs to a clock that is moved by hand.
+/// What a timer needs for a clock that is moved by hand.
 #[derive(Clone)]
 struct Moved {
     sleepers: Arc<Sleepers>,
-    /// The clock has it weakly: for as long as a copy of the timer lives.
+    /// The clock has a weak pointer to this function, which works for as long as a copy of the timer lives.
     _wake: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Those who sleep by a clock, or wait with a token.
+/// The threads that sleep by a clock, or wait with a cancel token.
 #[derive(Default)]
 pub(crate) struct Sleepers(Mutex<Vec<Arc<dyn Sleeper>>>);
 
@@ -51,18 +52,20 @@ impl Timer {
         self.clock.now()
     }
 
-    /// How long a sleeper sleeps until it looks again, at `now`, whether it is `at`.
+    /// Returns how long a sleeper sleeps, from `now` on, before it checks again whether the moment `at` has come.
     pub(crate) fn sleep(&self, at: Moment, now: Moment) -> Duration {
         if self.moved.is_some() { LONGEST_SLEEP } else { at.since(now).min(LONGEST_SLEEP) }
     }
 
-    /// From when a pause counts that follows on a question: from now, but from its sending where the clock may have been moved
-    /// since. The move may be what should have ended that pause, and perhaps there is no other.
+    /// Returns the moment from which the pause after a question counts: now, or, for a clock that is moved by hand, when the
+    /// question was sent. Such a clock may have been moved since then. That move may be the one that should end the pause, and
+    /// there may be no other.
     pub(crate) fn pause_begins(&self, sent_at: Moment) -> Moment {
         if self.moved.is_some() && !mutant!(PausesFromAnswer) { sent_at } else { self.now() }
     }
 
-    /// Has somebody woken whenever the clock is moved, for as long as the registration lives. It looks at the clock after this.
+    /// Has a sleeper woken whenever the clock is moved, until the registration is dropped. The sleeper must read the clock
+    /// after this call. `None` for a clock that follows real time.
     pub(crate) fn register(&self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
         let moved = self.moved.as_ref().filter(|_| !mutant!(SleepsUnregistered))?;
         Some(moved.sleepers.register(sleeper()))
@@ -76,13 +79,13 @@ impl fmt::Debug for Timer {
 }
 
 impl Sleepers {
-    /// Has somebody woken by [`wake`](Self::wake), for as long as the registration lives.
+    /// Has a sleeper woken by [`wake`](Self::wake), until the registration is dropped.
     pub(crate) fn register(self: &Arc<Self>, sleeper: Arc<dyn Sleeper>) -> Registration {
         self.0.lock().push(Arc::clone(&sleeper));
         Registration { among: Arc::clone(self), sleeper }
     }
 
-    /// Wakes everybody.
+    /// Wakes all sleepers.
     pub(crate) fn wake(&self) {
         let sleepers = self.0.lock().clone();
         for sleeper in sleepers {
@@ -97,7 +100,7 @@ impl fmt::Debug for Sleepers {
     }
 }
 
-/// An entry among the sleepers.
+/// An entry in the list of sleepers; dropping it removes the entry.
 #[must_use]
 pub(crate) struct Registration {
     among: Arc<Sleepers>,

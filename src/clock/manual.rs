@@ -9,12 +9,13 @@ use std::time::Duration;
 
 /// A clock that stands still until it is moved, for tests.
 ///
-/// [`advance`](Self::advance) wakes every thread that sleeps by it: `lost()`, waiting calls, probes, renewals and retries follow at
-/// once, however much time they had left. Give the same clock to [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
-/// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: `try_lock_for` on a
-/// clock that nobody moves waits until it gets the lock.
+/// [`advance`](Self::advance) wakes every thread that sleeps by this clock: `lost()`, waiting calls, probes, renewals and
+/// retries that have become due follow at once. Give the same clock to
+/// [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
+/// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: on a clock that
+/// nobody moves, `try_lock_for` waits until it gets the lock.
 ///
-/// It needs the feature `test-util`.
+/// Requires the feature `test-util`.
 ///
 /// ```
 /// use redis_dlock::{Clock, DLockGenerator, ManualClock, MemoryLockProcessor};
@@ -32,20 +33,21 @@ use std::time::Duration;
 /// ```
 pub struct ManualClock {
     now: AtomicU64,
-    /// What wakes the sleepers of each generator.
+    /// For each generator, the function that wakes its sleepers.
     wakes: Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
 }
 
 impl ManualClock {
-    /// A clock that stands one second after its origin.
+    /// Creates a clock that stands at one second after its origin.
     #[must_use]
     pub const fn new() -> Self {
         Self { now: AtomicU64::new(1_000_000_000), wakes: Mutex::new(Vec::new()) }
     }
 
-    /// Moves the clock forward and wakes all who sleep by it. They act on their own threads: wait for what they do, not for a time.
+    /// Moves the clock forward and wakes every thread that sleeps by it. They act on their own threads: wait for what they do,
+    /// not for a time.
     ///
-    /// Does not wait for them. May be called by several threads at once. The clock stops before [`Moment::NEVER`].
+    /// Does not wait for those threads. Several threads may call this at once. The clock stops just before [`Moment::NEVER`].
     pub fn advance(&self, by: Duration) {
         let moved = |now: u64| Some(now.saturating_add(nanos(by)).min(Moment::NEVER.0 - 1));
         let _ = self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved);
@@ -56,7 +58,7 @@ impl ManualClock {
     }
 }
 
-// A panic leaves a moment and a list of hooks, both whole: a test may look at the clock after it.
+// A panic leaves the moment and the list of functions intact, so a test may use the clock after it.
 impl std::panic::RefUnwindSafe for ManualClock {}
 
 impl Default for ManualClock {
@@ -73,7 +75,8 @@ impl Clock for ManualClock {
     fn wake_on_move(&self, wake: Weak<dyn Fn() + Send + Sync>) -> bool {
         let mut wakes = self.wakes.lock();
         if wakes.len() == wakes.capacity() {
-            // Before the list grows: a clock that many generators shared, one after another, keeps nothing of those that are gone.
+            // Remove dead entries before the list grows, so that a clock shared by many generators in succession keeps nothing
+            // of those that are gone.
             wakes.retain(|wake| wake.strong_count() > 0);
         }
         wakes.push(wake);

@@ -1,4 +1,4 @@
-//! Where locks come from.
+//! The generator, which makes locks, and its builder.
 
 use crate::client::{Client, Hook, Hooks, SlowWait};
 use crate::clock::{Clock, SystemClock};
@@ -13,23 +13,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes locks of one store: one client with its identity, and three threads however many locks it makes. JVM: `DLockGenerator`.
+/// Makes the locks of one store. It is one client with one identity and the same few threads, however many locks it makes. JVM:
+/// `DLockGenerator`.
 ///
-/// Make one for a program and keep it. A clone is another handle of the same client. Handles of the same key made by the same generator are one lock; those of two
-/// generators, even in one process, exclude each other through the store like two processes. The threads (`dlock-retry`,
-/// `dlock-lease`, `dlock-listen`) start on first need and end with [`close`](Self::close), or when the generator, its clones and all its locks are gone.
+/// Make one generator for a program and keep it. A clone is another handle of the same client. Handles of the same key made by
+/// the same generator are one lock. Handles made by two generators, even in one process, exclude each other through the store
+/// as two processes do. The threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end
+/// with [`close`](Self::close), or when the generator, its clones and all its locks are gone.
 #[derive(Clone, Debug)]
 pub struct DLockGenerator {
     client: Arc<Client>,
     leases: Arc<DefaultLeases>,
 }
 
-/// The leases of locks whose configs have none.
+/// The leases of locks whose configs set none.
 #[derive(Debug, Default)]
 struct DefaultLeases {
-    /// By lock type, from that file.
+    /// By lock type, with the path of the file that they come from.
     by_type: Option<(Leases, PathBuf)>,
-    /// For all other types, as the program has set it.
+    /// For all other types: the default that the program set.
     other: Option<Duration>,
 }
 
@@ -58,7 +60,7 @@ impl DLockGenerator {
     ///
     /// Needs the feature `redis`, which is on by default.
     ///
-    /// Blocks until the server has answered: at most the connect time-out (2 s) and one command's (1 s).
+    /// Blocks until the server has answered, for at most the connect time-out (2 s) and the time-out of one command (1 s).
     ///
     /// # Errors
     ///
@@ -69,7 +71,7 @@ impl DLockGenerator {
         Self::new(RedisLockProcessor::connect(url)?)
     }
 
-    /// Makes locks of the given store.
+    /// Makes a generator of locks in the given store. Does not ask the store.
     ///
     /// # Errors
     ///
@@ -78,24 +80,25 @@ impl DLockGenerator {
         Self::builder().build(processor)
     }
 
-    /// Settings for a generator.
+    /// Returns a builder with the default settings of a generator.
     pub fn builder() -> GeneratorBuilder {
         GeneratorBuilder::new()
     }
 
-    /// Makes locks of the given store whose leases, by lock type, stand in a `config-dlock.properties` of JVM DLock (`ORDER=30000`, milliseconds).
+    /// Makes a generator of locks in the given store, with leases by lock type from a `config-dlock.properties` of JVM DLock
+    /// (`ORDER=30000`, milliseconds). Reads the file; does not ask the store.
     ///
-    /// Locks of a type that the file lacks need a lease of their own ([`DLockConfig::with_lease`]). For a default beside the file, use
-    /// [`GeneratorBuilder::properties`] and [`GeneratorBuilder::default_lease`].
+    /// A lock whose type is not in the file needs a lease of its own ([`DLockConfig::with_lease`]). To set a default beside the
+    /// file, use [`GeneratorBuilder::properties`] and [`GeneratorBuilder::default_lease`].
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] naming the file, or the line that is wrong and why; else as [`new`](Self::new).
+    /// [`Error::InvalidConfig`], which names the file, or the line that is wrong and why; otherwise as [`new`](Self::new).
     pub fn from_properties(path: impl AsRef<Path>, processor: impl LockProcessor) -> Result<Self, Error> {
         Self::builder().properties(path)?.build(processor)
     }
 
-    /// The lock of `lock_target` among those of `lock_type`, with the [lease of its type](Self::lease_of). Does not ask the store.
+    /// Returns the lock named by this type and target, with the [lease of its type](Self::lease_of). Does not ask the store.
     /// JVM: `gen(lockType, lockTarget)`.
     ///
     /// # Errors
@@ -109,15 +112,16 @@ impl DLockGenerator {
         self.generate_with(DLockConfig::new(lock_type, lock_target))
     }
 
-    /// The lock with these settings. Does not ask the store. JVM: `gen(lockType, lockTarget, lease, unit)`.
+    /// Returns the lock with these settings. Does not ask the store. JVM: `gen(lockType, lockTarget, lease, unit)`.
     ///
-    /// A config without [`with_lease`](DLockConfig::with_lease) takes the [lease of its type](Self::lease_of), as [`generate`](Self::generate) does.
-    /// Handles of one key may have different settings; a tenure has those of the handle that asked for it.
+    /// A config without [`with_lease`](DLockConfig::with_lease) takes the [lease of its type](Self::lease_of), as
+    /// [`generate`](Self::generate) does. Handles of one key may have different settings: a tenure has the settings of the
+    /// handle that asked for it.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] naming the setting that cannot be used; without a lease those of [`lease_of`](Self::lease_of);
-    /// [`Error::ShutDown`] after [`close`](Self::close).
+    /// [`Error::InvalidConfig`], which names the setting that cannot be used; without a lease, those of
+    /// [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
         let config = self.with_its_lease(config)?.checked()?;
         if self.client.is_closed() {
@@ -127,7 +131,8 @@ impl DLockGenerator {
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 
-    /// Settings for a lock, with the [lease of its type](Self::lease_of), to change and hand to [`generate_with`](Self::generate_with).
+    /// Returns settings for a lock, with the [lease of its type](Self::lease_of), to change and pass to
+    /// [`generate_with`](Self::generate_with).
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -147,12 +152,13 @@ impl DLockGenerator {
         self.with_its_lease(DLockConfig::new(lock_type, lock_target))
     }
 
-    /// The lease of a lock of this type whose config has none: the one in the properties file, else the
-    /// [default lease](GeneratorBuilder::default_lease), else, without a file, [`DEFAULT_LEASE`].
+    /// Returns the lease of a lock of this type whose config sets none: the lease in the properties file; if the type is not
+    /// there, the [default lease](GeneratorBuilder::default_lease); if neither a file nor a default was set, [`DEFAULT_LEASE`].
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for an empty type, and for one that the properties file lacks when no default lease was set.
+    /// [`Error::InvalidConfig`] for an empty type, and for a type that is not in the properties file when no default lease was
+    /// set.
     pub fn lease_of(&self, lock_type: &str) -> Result<Duration, Error> {
         self.leases.of(lock_type)
     }
@@ -165,11 +171,12 @@ impl DLockGenerator {
         Ok(config.with_lease(lease))
     }
 
-    /// Ends the making and getting of locks: new and waiting calls fail with [`Error::ShutDown`]. What is held stays
-    /// held and is renewed until it is unlocked; the threads and sockets end with the last hold.
+    /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and
+    /// is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until waiting threads have left, and, without holds, until both threads have ended: a few round trips, or
-    /// a few commands' time-outs (1 s each) when the server does not answer. Called again it does nothing more.
+    /// Blocks until waiting threads have left. If nothing is held, it also blocks until `dlock-retry`, `dlock-lease` and
+    /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each) if the server does not answer.
+    /// Further calls do nothing more.
     pub fn close(&self) {
         self.client.close();
     }
@@ -190,46 +197,48 @@ impl GeneratorBuilder {
         Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), listener: true, hooks: Hooks::default() }
     }
 
-    /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and other
-    /// processes are given it by the releasing script call, in the order of their waiting, and hear of it in an inbox (a connection and a
-    /// thread of its own, from the first time that a thread waits).
+    /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and
+    /// the script call that releases the lock gives it to other processes in the order in which they began to wait. A process
+    /// learns of that from a message in its inbox, which has a connection and a thread of its own from the first time that a
+    /// thread waits.
     ///
-    /// Without, each process asks: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
-    /// channel rights on the server. All processes of a lock should have the same setting: those that only ask may starve beside those that
-    /// hand over, as JVM processes may.
+    /// With `false`, each process polls: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
+    /// channel rights on the server. All processes that use a lock should have the same setting: processes that only poll may
+    /// starve beside those that hand over, as JVM processes may.
     pub fn listener(mut self, on: bool) -> Self {
         self.listener = on;
         self
     }
 
-    /// Sets the lease of locks whose config has none, and whose type does not stand in the [properties file](Self::properties). Defaults to 30 s
-    /// without such a file, and to no lease at all, which is an error, with one.
+    /// Sets the lease of locks whose config sets none and whose type is not in the [properties file](Self::properties). The
+    /// default is 30 s without such a file. With one there is no default: such a lock is an error.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] unless it is from 20 ms to 24 days.
+    /// [`Error::InvalidConfig`] if `lease` is shorter than 20 ms or longer than 24 days.
     pub fn default_lease(mut self, lease: Duration) -> Result<Self, Error> {
         check_lease(lease)?;
         self.leases.other = Some(lease);
         Ok(self)
     }
 
-    /// Takes the leases of the types in a properties file, as [`DLockGenerator::from_properties`] does. A
-    /// [`default_lease`](Self::default_lease), set before or after, counts for all other types; called again, the other file counts.
+    /// Reads the leases of lock types from a properties file, as [`DLockGenerator::from_properties`] does. A
+    /// [`default_lease`](Self::default_lease), set before or after, applies to all other types. A second call replaces the
+    /// file.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] naming the file, or the line that is wrong and why.
+    /// [`Error::InvalidConfig`], which names the file, or the line that is wrong and why.
     pub fn properties(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         self.leases.by_type = Some((properties::read(path)?, path.to_owned()));
         Ok(self)
     }
 
-    /// Sets a function that is told of every hold whose lease is lost, at once, with the key, the locker and the cause: for metrics, an
-    /// alarm, or stopping the work, where not every guard is watched. It runs on a thread of its own (`dlock-lost`, started by the
-    /// first loss), one loss after another: a slow one delays no renewal. A panic in it is logged. Losses that it has
-    /// not been told of when the generator ends are told afterwards.
+    /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
+    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
+    /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
+    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -243,12 +252,13 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets a function that is told once of every thread that has waited for a lock for this long, while it waits on in its place. Use it to
-    /// find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds the lock. It runs on a thread of its own
-    /// (`dlock-slow-wait`, started by the first slow wait), one wait after another, and a slow function delays nobody. A panic in it is logged.
+    /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
+    /// place and waits on. Use it to find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds
+    /// the lock. It runs on a thread of its own (`dlock-slow-wait`, started by the first slow wait), for one wait after
+    /// another, so a slow function delays nobody. A panic in it is logged.
     ///
-    /// A call whose own limit ends sooner is not told of. The time is that of the generator's [clock](Self::clock); a thread that is just asking the
-    /// store is told of when that answers.
+    /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
+    /// thread is just asking the store, the wait is reported when the store has answered.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -269,7 +279,7 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Makes the generator. Does not ask the store.
+    /// Builds the generator. Does not ask the store.
     ///
     /// # Errors
     ///
@@ -282,7 +292,7 @@ impl GeneratorBuilder {
 
 #[cfg(all(test, dlock_shuttle))]
 impl DLockGenerator {
-    /// For the model, which looks whether the core ends with its handles.
+    /// For the model, which checks that the core ends with its handles.
     pub(crate) fn downgrade(&self) -> std::sync::Weak<crate::client::core::Core> {
         self.client.downgrade()
     }

@@ -7,32 +7,38 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// Keeps the lock until it is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
+/// Keeps the lock until the guard is dropped, as a guard of `std::sync::Mutex` does, or until its lease is lost.
 ///
-/// It belongs to the thread that locked: it cannot be sent to another one, though others may look at it.
+/// The guard belongs to the thread that locked. It cannot be sent to another thread, though other threads may use references to
+/// it.
 ///
-/// Dropping it writes the release to the connection and does not wait for the store's answer, unless threads of this process are
-/// waiting for the lock: then it waits, because the answer decides who of them is next. When many threads use the connection, the
-/// release may be left to a thread that is about to write: over time, of 500 releases at most one (and one burst of some 64 when the machine stalls) is written more than 200 µs after the
-/// drop. It blocks for the writing, at most for the limit of
-/// one command (a second, unless set otherwise) where the connection takes nothing. A release that fails is repeated in the
-/// background, and logged. A lease that turns out lost by then is told to the log, to [`lost`](Self::lost) and to the hook.
-/// [`unlock`](Self::unlock) waits, and returns what came of it.
+/// Dropping the guard writes the release to the connection and does not wait for the store's reply, unless threads of this
+/// process are waiting for the lock: then it waits, because the reply decides who of them is next. It blocks while it writes.
+/// Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
+///
+/// When many threads use the connection, the release may be left to a thread that is about to write. Over time, at most one of
+/// 500 releases (and one burst of some 64 when the machine stalls) is written more than 200 µs after the drop.
+///
+/// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
+/// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
+/// outcome.
 ///
 /// # The end of the program
 ///
-/// On Linux with the GNU C library and on macOS, the end of the main thread (`main` returns or panics, or calls `exit`) waits for
-/// the answers to the releases of dropped guards, of all generators that the main thread has used, on whichever thread they were
-/// dropped; and for their repetition where the server had forgotten the script or the connection was cut. It waits at most for twice the limit of a command. A
-/// lock can stay behind for its lease where nothing waits: on other platforms, when another thread calls `exit`, when
-/// the main thread has used the generator for nothing, after `abort` or a signal, and when the server does not answer in time. In the first three of
-/// these cases the release was still written, or left to a thread about to write, and stays without effect only if the server had forgotten the script or the connection was cut since the
-/// lock. Where that matters, call [`DLockGenerator::close`](crate::DLockGenerator::close), or
-/// [`unlock`](Self::unlock), before the end.
+/// On Linux with the GNU C library and on macOS, the end of the main thread (`main` returns or panics, or calls `exit`) waits
+/// for the replies to the releases of dropped guards. It does so for all generators that the main thread has used, whichever
+/// thread dropped the guards. It also waits while such a release is repeated because the server had forgotten the script or the
+/// connection was cut. It waits for at most twice the limit of a command.
 ///
-/// The owner is the *thread*, not a task of an async program: do not keep a guard over an `.await`. Where the executor may move the task, the
-/// compiler refuses it; on an executor with a single thread it compiles, and another task of that thread that locks *reenters*: two
-/// are inside. [Async code](crate#async-code) says what to do instead.
+/// Where nothing waits, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
+/// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. In the
+/// first three of these cases the release was still written, or left to a thread about to write. It then has no effect only if
+/// the server had forgotten the script or the connection was cut since the lock. Where that matters, call
+/// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
+///
+/// The owner is the *thread*, not a task of an async program: do not keep a guard across an `.await`. Where the executor may
+/// move the task to another thread, this does not compile. On a single-threaded executor it compiles, and if another task of
+/// that thread locks, it *reenters*: two tasks are inside. [Async code](crate#async-code) says what to do instead.
 ///
 /// ```compile_fail,E0277
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -49,10 +55,10 @@ pub struct DLockGuard<'a> {
     _of_this_thread: PhantomData<OfThisThread>,
 }
 
-/// `Sync` but not `Send`; the compiler names the trait where a guard would leave its thread.
+/// `Sync` but not `Send`. The compiler's error names the trait where a guard would leave its thread.
 pub(crate) type OfThisThread = dyn TheThreadThatLocksMustUnlock + Sync + Unpin + UnwindSafe + RefUnwindSafe;
 
-/// Its name is its only purpose.
+/// Exists only for its name, which appears in the compiler's error.
 pub(crate) trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
@@ -61,43 +67,44 @@ impl<'a> DLockGuard<'a> {
         Self { lock, token, done: false, _of_this_thread: PhantomData }
     }
 
-    /// The fencing token of this hold: greater than that of every hold of this key before, the same on reentry.
+    /// Returns the fencing token of this hold: greater than that of every earlier hold of this key, and the same on reentry.
     ///
-    /// Hand it to whatever the lock protects, and let that refuse anything with a smaller token than it has seen: then not even a holder
-    /// that was stopped past its lease, and does not know it yet, can do harm (Kleppmann, "How to do distributed
-    /// locking", 2016). It fits a signed 64-bit column.
+    /// Pass it to the resource that the lock protects, and let that resource refuse any token smaller than one it has seen.
+    /// Then even a holder that was stopped past its lease, and does not know it yet, can do no harm (Kleppmann, "How to do
+    /// distributed locking", 2016). The token fits a signed 64-bit column.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
+    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.lock.holds_validly(self.token)
     }
 
-    /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
+    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lock.remaining_of(self.token)
     }
 
-    /// Fails unless the lease is certainly still ours. Does not block. To be called before each step that must not
-    /// run beside another holder.
+    /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does
+    /// not block.
     ///
     /// # Errors
     ///
-    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the hold was ended by
-    /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock).
+    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] if [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended
+    /// the hold.
     pub fn ensure_valid(&self) -> Result<(), Error> {
         self.lock.ensure_valid_hold(self.token)
     }
 
-    /// A channel that receives one message when the lease is lost, at once if it is lost already. When the hold ends
-    /// without a loss, the channel is disconnected without a message. Each call makes a channel of its own, which lives as
-    /// long as the hold: call it once and keep what it returns. A second watcher needs a call of its own: clones of a receiver share the
-    /// one message. Does not block.
+    /// Returns a channel that receives one message when the lease is lost, or at once if it is lost already. If the hold ends
+    /// without a loss, the channel is disconnected without a message. Does not block.
+    ///
+    /// Each call makes a new channel, which lives as long as the hold: call this once and keep the receiver. A second watcher
+    /// needs a call of its own, because clones of a receiver share the one message.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -118,21 +125,22 @@ impl<'a> DLockGuard<'a> {
         self.lock.watch_hold(self.token)
     }
 
-    /// How the lease was lost; `None` while it is valid, in a forked child, and after a hold that [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended.
-    /// Does not block.
+    /// Returns how the lease was lost; `None` while it is valid, in a forked child, and after a hold that
+    /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended. Does not block.
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
         self.lock.loss_of(self.token)
     }
 
-    /// Unlocks, waits for the store's answer, and tells what came of it.
+    /// Unlocks, and returns the outcome. Blocks until the store has replied if the key goes back to it. An inner unlock of a
+    /// reentrant hold, and one that keeps the lock in this process, do not ask the store.
     ///
     /// # Errors
     ///
-    /// * [`Error::LeaseLost`]: the hold was not exclusive to its end. It is over all the same.
-    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm. The hold is over for this process; the
-    ///   release is repeated in the background, and ends with the lease at the latest.
-    /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended the hold before.
+    /// * [`Error::LeaseLost`]: the hold was not exclusive to its end. It is over nevertheless.
+    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm the release. The hold is over for this process. The
+    ///   release is repeated in the background; the key is free at the latest when the lease ends.
+    /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) had already ended the hold.
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;

@@ -1,4 +1,4 @@
-//! What a guard asks about its hold, and how it ends it: shared by the guards that borrow the lock and those that own it.
+//! How a guard queries and ends its hold, for guards that borrow the lock and guards that own their handle.
 
 use crate::error::{Error, LeaseLoss};
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -6,7 +6,7 @@ use crate::log;
 use crossbeam_channel::Receiver;
 use std::time::Duration;
 
-/// By the token of a hold.
+/// Operations on the hold with a given token.
 impl DistributedReentrantLock {
     pub(crate) fn holds_validly(&self, token: u64) -> bool {
         self.client().is_valid(self.local_key(), token)
@@ -31,13 +31,13 @@ impl DistributedReentrantLock {
         self.local_key().watch(token)
     }
 
-    /// Unlocks once, waits for the store's answer where the hold ends, and tells what came of it.
+    /// Unlocks once, and returns the outcome. Waits for the store's reply if the key goes back to it.
     #[inline]
     pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
         if self.local_key().unlock_inner(token) { Ok(()) } else { self.release(Some(token), true) }
     }
 
-    /// Unlocks once, for a guard that is dropped.
+    /// Unlocks once, for a guard that is being dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, token: u64) {
         if !self.local_key().unlock_inner(token) {
@@ -47,7 +47,7 @@ impl DistributedReentrantLock {
 
     fn release_dropped(&self, token: u64) {
         if let Err(error) = self.release(Some(token), false) {
-            // Lost leases and unanswered releases were logged with their causes.
+            // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: dropping a guard: {error}", self.key());
         }
     }

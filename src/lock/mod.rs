@@ -1,4 +1,4 @@
-//! What a program holds: generators, locks, guards.
+//! The types that a program uses: generators, locks, guards.
 
 mod generator;
 mod guard;

@@ -7,15 +7,15 @@ use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Keeps the lock as a [`DLockGuard`](crate::DLockGuard) does, and holds its own handle of the lock: a function can make a lock and return its
-/// guard, and a struct or a map can store guards of many locks.
+/// Keeps the lock as a [`DLockGuard`](crate::DLockGuard) does, and owns a handle of the lock. So a function can make a lock and
+/// return its guard, and a struct or a map can store guards of many locks.
 ///
-/// It belongs to the thread that locked and cannot be sent to another one, as a `DLockGuard` cannot. Dropping it unlocks in the same way.
-/// While it lives, the client behind its generator lives, too. If it is the last handle of that client, dropping it also ends the client, and
-/// waits for the client's threads and for the store's answer.
+/// Like a `DLockGuard`, it belongs to the thread that locked and cannot be sent to another thread. Dropping it unlocks in the
+/// same way. While it lives, the client behind its generator lives, too. If it is the last handle of that client, dropping it
+/// also ends the client, and blocks until the client's threads have ended and the store has replied.
 ///
-/// A guard that is kept in a thread-local variable may be dropped only when its thread counts as ended; then the lease runs out instead
-/// ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)).
+/// A guard in a thread-local variable may be dropped only when its thread already counts as ended. Then the lease runs out
+/// instead ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)).
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, Error, MemoryLockProcessor, OwnedDLockGuard};
@@ -57,25 +57,25 @@ impl OwnedDLockGuard {
         Self { lock, token, done: false, _of_this_thread: PhantomData }
     }
 
-    /// The lock that is held.
+    /// Returns the lock that is held.
     #[must_use]
     pub fn lock(&self) -> &DistributedReentrantLock {
         &self.lock
     }
 
-    /// The fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    /// Returns the fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// Whether the lease is certainly still ours. Once `false`, it stays so. Does not block.
+    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.lock.holds_validly(self.token)
     }
 
-    /// For how long the lease is certainly ours if it is not extended again; zero when it is lost. Does not block.
+    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lock.remaining_of(self.token)
@@ -90,19 +90,19 @@ impl OwnedDLockGuard {
         self.lock.ensure_valid_hold(self.token)
     }
 
-    /// A channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
+    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
         self.lock.watch_hold(self.token)
     }
 
-    /// How the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
+    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
         self.lock.loss_of(self.token)
     }
 
-    /// Unlocks, waits for the store's answer, and tells what came of it.
+    /// Unlocks, and returns the outcome. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
     ///
     /// # Errors
     ///

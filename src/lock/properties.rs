@@ -1,7 +1,7 @@
-//! JVM DLock's `config-dlock.properties`: a default lease, in milliseconds, for each lock type.
+//! Reads JVM DLock's `config-dlock.properties`: a default lease, in milliseconds, for each lock type.
 //!
-//! The syntax is that of `java.util.Properties`: `type=lease`, also with `:` or blanks between; `#` and `!` begin comments;
-//! a backslash at the end continues a line; `\t \n \r \f \uXXXX` and backslashed characters are escapes. The file is
+//! The syntax is that of `java.util.Properties`: `type=lease`, with `=`, `:` or white space as the separator. `#` and `!` begin
+//! comments. A backslash at the end continues a line. `\t \n \r \f \uXXXX` and backslashed characters are escapes. The file is
 //! read as UTF-8 (Java reads ISO 8859-1; the two agree on ASCII).
 
 use crate::config::check_lease;
@@ -21,7 +21,7 @@ const WHAT: &str = "properties";
 ///
 /// # Errors
 ///
-/// [`Error::InvalidConfig`] naming the file, or its first wrong line.
+/// [`Error::InvalidConfig`], which names the file, or its first wrong line.
 pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| {
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidConfig`] naming the first wrong line.
+/// [`Error::InvalidConfig`], which names the first wrong line.
 pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
     let mut leases = Leases::new();
     for (number, line) in logical_lines(text) {
@@ -67,7 +67,8 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
     Ok(leases)
 }
 
-/// Lines without comments and blank ones, continuations joined, each with the number of its first natural line.
+/// Returns the logical lines: comments and blank lines dropped, continuations joined, each with the number of its first natural
+/// line.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -90,7 +91,7 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Key and value of a logical line, unescaped; `None` for a malformed `\u`.
+/// Splits a logical line into its key and value, unescaped. `None` for a malformed `\u`.
 fn split(line: &str) -> Option<(String, String)> {
     let mut escaped = false;
     let end = line.find(|c| {

@@ -1,4 +1,4 @@
-//! The lock as a program sees it.
+//! The lock that a program uses, and its blocking and non-blocking methods.
 
 use crate::client::Client;
 use crate::client::patience::{CancelToken, Patience};
@@ -15,13 +15,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A reentrant lock that excludes the threads of all processes that use the same store and key.
+/// A reentrant lock, exclusive among the threads of all processes that use the same store and key.
 ///
-/// All handles of a key made by one [`DLockGenerator`](crate::DLockGenerator) are one lock: they share the queue of waiting threads and the
-/// hold count. A clone is another handle. Its behaviour is that of `java.util.concurrent.locks.ReentrantLock` in its fair
-/// mode (without conditions), which JVM DLock follows too.
+/// All handles of a key that one [`DLockGenerator`](crate::DLockGenerator) made are one lock: they share the queue of waiting
+/// threads and the hold count. A clone is another handle. The lock behaves as `java.util.concurrent.locks.ReentrantLock` in its
+/// fair mode (without conditions), which JVM DLock follows too.
 ///
-/// A thread that holds the lock gets it again without the store. Threads of one process get it in order of arrival.
+/// A thread that holds the lock gets it again without asking the store. Threads of one process get it in order of arrival.
 /// Tasks that an executor runs on one thread are one owner: see [Async code](crate#async-code).
 ///
 /// # Panics
@@ -34,26 +34,27 @@ pub struct DistributedReentrantLock {
     settings: Arc<DLockConfig>,
 }
 
-/// Who holds a lock, as [`DistributedReentrantLock::holder`] found it.
+/// The holder of a lock, as [`DistributedReentrantLock::holder`] found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The value of the key: `{host}-{pid}-{random}-{n}` for a holder of this crate, `{ip}-{thread}` for JVM DLock.
     pub locker: String,
-    /// When its lease ends unless it is extended; `None` for a key that never expires (none of ours).
+    /// How long until its lease ends if it is not extended; `None` for a key that never expires (this crate writes none).
     pub remaining: Option<Duration>,
-    /// Whether it is a thread of the generator that was asked.
+    /// Whether the holder belongs to the generator that was asked.
     pub is_local: bool,
 }
 
-/// What the store says of a lock: [`DistributedReentrantLock::inspect`].
+/// The state of a lock in the store: see [`DistributedReentrantLock::inspect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockState {
-    /// Who holds the lock; `None` when nobody does.
+    /// The holder; `None` if nobody holds the lock.
     pub holder: Option<Holder>,
-    /// How many processes wait in the store's queue, about: one that has died stays there until its place is looked at. Of the threads
-    /// of one process only one waits there. Processes that only poll are not counted.
+    /// About how many processes wait in the store's queue. Each process has at most one place there, however many of its
+    /// threads wait. A process that has died keeps its place until the store reaches it. Processes that only poll are not
+    /// counted.
     pub waiting: u64,
 }
 
@@ -62,16 +63,16 @@ impl DistributedReentrantLock {
         Self { client, key, settings }
     }
 
-    /// Gets the lock, waiting for as long as it takes. Blocks the thread; waits out an outage of the store, too.
+    /// Acquires the lock. Blocks the thread until the lock is acquired, through outages of the store, too.
     ///
     /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate#async-code).
     ///
     /// # Errors
     ///
-    /// * [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`]: at once.
-    /// * [`Error::Backend`]: only when the store has never answered this generator yet, naming the cause, or when the
+    /// * [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`]: immediately.
+    /// * [`Error::Backend`]: only if the store has never answered this generator yet (the error names the cause), or if the
     ///   operating system refuses a thread.
-    /// * [`Error::LeaseLost`]: the calling thread holds the lock already, but has lost its lease.
+    /// * [`Error::LeaseLost`]: the calling thread already holds the lock, but has lost its lease.
     /// * [`Error::TooManyHolds`], [`Error::ShutDown`].
     ///
     /// # Examples
@@ -91,34 +92,36 @@ impl DistributedReentrantLock {
         if let Some(token) = self.key.lock_again() {
             return Ok(DLockGuard::new(self, token));
         }
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 
-    /// Tries once to get the lock, without waiting for a holder or passing waiting threads of this process. Blocks for one round trip to
-    /// the store, or for the few that it takes to find out what became of a lost reply; `None` when the lock is held, or when another thread of this
-    /// process is about to get it. A lock that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, up to 5 ms or
-    /// five round trips.
+    /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
+    /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
+    ///
+    /// Blocks for one round trip to the store, or for the few that it takes to find out what became of a lost reply. A lock
+    /// that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, for up to 5 ms, or
+    /// five round trips if they take longer.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Error::Backend`] whenever the store did not answer or refused.
+    /// As [`lock`](Self::lock), and [`Error::Backend`] whenever the store did not answer, or refused.
     pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&Patience::OneAttempt)
     }
 
-    /// Gets the lock, waiting no longer than `limit`; `None` when it was held all the time. A `limit` of zero is
-    /// [`try_lock`](Self::try_lock), one of `Duration::MAX` waits for ever.
+    /// Acquires the lock, blocking for at most `limit`. Returns `None` if it was held all that time. A `limit` of zero means
+    /// [`try_lock`](Self::try_lock); `Duration::MAX` waits for ever.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Error::Backend`] when the time ended while the store did not answer or refused.
+    /// As [`lock`](Self::lock), and [`Error::Backend`] if the time ended while the store did not answer, or refused.
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&self.patience(limit))
     }
 
-    /// Gets the lock, waiting no longer than until `deadline`; `None` when it was held all the time. A deadline in the
-    /// past is [`try_lock`](Self::try_lock).
+    /// Acquires the lock, blocking until `deadline` at the latest. Returns `None` if it was held all that time. A deadline in
+    /// the past means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -127,8 +130,8 @@ impl DistributedReentrantLock {
         self.get(&self.patience_until(deadline))
     }
 
-    /// Gets the lock, waiting until `cancel` is cancelled: then `None`, also when it was cancelled before. A command
-    /// that is under way is waited for first.
+    /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
+    /// was before the call. If a command is in flight, its reply is waited for first.
     ///
     /// # Errors
     ///
@@ -137,8 +140,8 @@ impl DistributedReentrantLock {
         self.get(&Patience::UntilCancelled(cancel))
     }
 
-    /// Gets the lock, waiting no longer than `limit` and no longer than until `cancel` is cancelled; `None` when either ended the
-    /// waiting. A `limit` of zero is [`try_lock`](Self::try_lock), which is not cancelled.
+    /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
+    /// ended the wait. A `limit` of zero means [`try_lock`](Self::try_lock), which is not cancelled.
     ///
     /// # Errors
     ///
@@ -170,7 +173,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 
@@ -210,25 +213,26 @@ impl DistributedReentrantLock {
         self.get_owned(&Patience::UntilCancelled(cancel))
     }
 
-    /// How often the calling thread holds the lock. Does not block.
+    /// Returns how many times the calling thread holds the lock. Does not block.
     #[must_use]
     pub fn hold_count(&self) -> usize {
         if self.is_held_by_current_thread() { self.key.hold.count() as usize } else { 0 }
     }
 
-    /// Whether the calling thread holds the lock, with a valid lease or a lost one. Does not block.
+    /// Returns `true` if the calling thread holds the lock, with a valid lease or a lost one. Does not block.
     #[must_use]
     pub fn is_held_by_current_thread(&self) -> bool {
         self.key.hold.is_owned_by(current_thread())
     }
 
-    /// How many threads wait for this key through this generator, about. Does not ask the store.
+    /// Returns about how many threads wait for this key through this generator. Does not ask the store.
     #[must_use]
     pub fn queue_length(&self) -> usize {
         self.key.queue_length()
     }
 
-    /// Whether anybody holds the lock. Asks the store; it may be over when this returns.
+    /// Returns `true` if anybody holds the lock. Blocks for one round trip to the store. The answer may be out of date when
+    /// this returns.
     ///
     /// # Errors
     ///
@@ -237,7 +241,8 @@ impl DistributedReentrantLock {
         Ok(self.holder()?.is_some())
     }
 
-    /// Who holds the lock. Asks the store; it may be over when this returns.
+    /// Returns the holder of the lock; `None` if nobody holds it. Blocks for one round trip to the store. The answer may be out
+    /// of date when this returns.
     ///
     /// # Errors
     ///
@@ -246,7 +251,8 @@ impl DistributedReentrantLock {
         Ok(self.inspect()?.holder)
     }
 
-    /// Who holds the lock, and how many processes wait for it. Asks the store, in one round trip; it may be over when this returns.
+    /// Returns the holder of the lock, and how many processes wait for it. Blocks for one round trip to the store. The answer
+    /// may be out of date when this returns.
     ///
     /// # Errors
     ///
@@ -262,30 +268,30 @@ impl DistributedReentrantLock {
         Ok(LockState { holder, waiting })
     }
 
-    /// The lock's key in the store: `DLOCK_{type}_{target}`.
+    /// Returns the lock's key in the store: `DLOCK_{type}_{target}`.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key.name
     }
 
-    /// The lock's type, as `ORDER` in the key `DLOCK_ORDER_4711`.
+    /// Returns the lock's type: `ORDER` in the key `DLOCK_ORDER_4711`.
     #[must_use]
     pub fn lock_type(&self) -> &str {
         self.settings.lock_type()
     }
 
-    /// The lock's target, as `4711` in the key `DLOCK_ORDER_4711`.
+    /// Returns the lock's target: `4711` in the key `DLOCK_ORDER_4711`.
     #[must_use]
     pub fn target(&self) -> &str {
         self.settings.target()
     }
 
-    /// The settings of this handle.
+    /// Returns the settings of this handle.
     pub fn config(&self) -> &DLockConfig {
         &self.settings
     }
 
-    /// The same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
+    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
     #[must_use]
     pub fn unguarded(&self) -> UnguardedLock {
         UnguardedLock::new(self.clone())
@@ -307,13 +313,13 @@ impl DistributedReentrantLock {
         Ok(self.acquire(patience)?.map(|token| DLockGuard::new(self, token)))
     }
 
-    /// Gets the hold; its token, or `None` when patience ended first.
+    /// Acquires the hold. Returns its token, or `None` when patience ended first.
     pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
         self.client.lock(&self.key, &self.settings, patience)
     }
 
-    /// Unlocks once, the hold with this token, or whichever the calling thread has; and `waits`, or not, for the store's
-    /// answer.
+    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to
+    /// wait for the store's reply.
     pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
         self.client.unlock(&self.key, token, waits)
     }

@@ -1,20 +1,21 @@
-//! Holds that last for a closure.
+//! Methods that hold the lock while a closure runs.
 
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
 use crate::lock::reentrant::DistributedReentrantLock;
 
 impl DistributedReentrantLock {
-    /// Gets the lock, as [`lock`](Self::lock) does, runs `work`, and unlocks, as [`DLockGuard::unlock`] does. Blocks for all three.
+    /// Acquires the lock as [`lock`](Self::lock) does, runs `work`, and unlocks as [`DLockGuard::unlock`] does. Blocks for all
+    /// three.
     ///
-    /// The whole hold is on the calling thread, and no `.await` fits into it. When `work` panics, the lock is unlocked as by a dropped
-    /// guard, and the panic goes on.
+    /// The whole hold is on the calling thread, and no `.await` can occur inside it. If `work` panics, the lock is unlocked as
+    /// by a dropped guard, and the panic continues.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock): then `work` has not run. And those of [`DLockGuard::unlock`]: then it has run, and what it returned is
-    /// dropped; after [`Error::LeaseLost`] it may have run beside another holder. To keep the result in that case, let `work` store it
-    /// elsewhere.
+    /// * Those of [`lock`](Self::lock): `work` has not run.
+    /// * Those of [`DLockGuard::unlock`]: `work` has run, and its result is dropped. After [`Error::LeaseLost`], `work` may
+    ///   have run beside another holder. To keep the result in that case, let `work` store it elsewhere.
     ///
     /// # Examples
     ///
@@ -33,8 +34,8 @@ impl DistributedReentrantLock {
         run(self.lock()?, work)
     }
 
-    /// Tries once to get the lock, as [`try_lock`](Self::try_lock) does; when it is free, runs `work` and unlocks, as [`with`](Self::with)
-    /// does. `None` when the lock is held: then `work` has not run.
+    /// Tries once to acquire the lock, as [`try_lock`](Self::try_lock) does. If that succeeds, runs `work` and unlocks, as
+    /// [`with`](Self::with) does. Returns `None` if the lock is held: `work` has not run.
     ///
     /// # Errors
     ///

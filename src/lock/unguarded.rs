@@ -1,4 +1,4 @@
-//! The JVM's way to lock: pairs of calls, without a guard.
+//! The lock with the JVM's pairs of calls, without guards.
 
 use crate::client::patience::{CancelToken, Patience};
 use crate::error::Error;
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 /// A lock whose holds are ended by [`unlock`](Self::unlock), for code ported from JVM DLock.
 ///
-/// It shares the hold count with the guards of the same lock. New code is safer with guards: they unlock when a
-/// function returns early or panics. A thread that ends while it holds is noticed, and its lease runs out
-/// ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)); so may be a hold that is only unlocked by the destructor of a thread-local.
+/// It shares the hold count with the guards of the same lock. New code is safer with guards: they unlock when a function
+/// returns early or panics. If a thread ends while it holds the lock, the client notices and lets the lease run out
+/// ([`LossCause::ThreadEnded`](crate::LossCause::ThreadEnded)). The same may happen to a hold that only the destructor of a
+/// thread-local unlocks.
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -33,17 +34,18 @@ impl UnguardedLock {
         Self { lock }
     }
 
-    /// Gets the lock, waiting for as long as it takes. JVM: `lock()`.
+    /// Acquires the lock. Blocks until the lock is acquired. JVM: `lock()`.
     ///
     /// # Errors
     ///
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
-        // Only a caller's own limit ends the waiting without an error.
+        // `None` means that the caller's own limit ended the wait, and there is none here.
         self.lock.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
     }
 
-    /// Tries once to get the lock. JVM: `tryLock()`.
+    /// Tries once to acquire the lock. Returns `false` if it is held. Blocks as [`DistributedReentrantLock::try_lock`] does.
+    /// JVM: `tryLock()`.
     ///
     /// # Errors
     ///
@@ -52,7 +54,8 @@ impl UnguardedLock {
         Ok(self.lock.acquire(&Patience::OneAttempt)?.is_some())
     }
 
-    /// Gets the lock, waiting no longer than `limit`. JVM: `tryLock(time, unit)` (which JVM DLock does not support).
+    /// Acquires the lock, blocking for at most `limit`. Returns `false` if it was held all that time. JVM:
+    /// `tryLock(time, unit)` (which JVM DLock does not support).
     ///
     /// # Errors
     ///
@@ -61,7 +64,7 @@ impl UnguardedLock {
         Ok(self.lock.acquire(&self.lock.patience(limit))?.is_some())
     }
 
-    /// Gets the lock, waiting no longer than until `deadline`.
+    /// Acquires the lock, blocking until `deadline` at the latest. Returns `false` if it was held all that time.
     ///
     /// # Errors
     ///
@@ -70,7 +73,8 @@ impl UnguardedLock {
         Ok(self.lock.acquire(&self.lock.patience_until(deadline))?.is_some())
     }
 
-    /// Gets the lock, waiting until `cancel` is cancelled: then `false`. JVM: `lockInterruptibly()`.
+    /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `false` if it was cancelled. JVM:
+    /// `lockInterruptibly()`.
     ///
     /// # Errors
     ///
@@ -79,30 +83,32 @@ impl UnguardedLock {
         Ok(self.lock.acquire(&Patience::UntilCancelled(cancel))?.is_some())
     }
 
-    /// Unlocks once. Blocks for one round trip when it ends the hold. JVM: `unlock()`.
+    /// Unlocks once. Blocks for one round trip if the key goes back to the store. JVM: `unlock()`.
     ///
     /// # Errors
     ///
-    /// * [`Error::NotHeld`] from any thread but the holder; nothing is changed (JVM: `IllegalMonitorStateException`).
-    /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the JVM drops these).
+    /// * [`Error::NotHeld`] if the calling thread does not hold the lock; nothing is changed (JVM:
+    ///   `IllegalMonitorStateException`).
+    /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the
+    ///   JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
         self.lock.release(None, true)
     }
 
-    /// The fencing token of the calling thread's hold; `None` when it holds nothing. Does not block.
+    /// Returns the fencing token of the calling thread's hold; `None` if it holds nothing. Does not block.
     #[must_use]
     pub fn fencing_token(&self) -> Option<u64> {
         self.lock.is_held_by_current_thread().then(|| self.lock.local_key().hold.token())
     }
 
-    /// Whether the calling thread holds the lock with a lease that is certainly its own. Does not block.
+    /// Returns `true` if the calling thread holds the lock with a lease that is certainly its own. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.fencing_token().is_some_and(|token| self.lock.holds_validly(token))
     }
 
-    /// For how long the lease of the calling thread's hold is certainly its own if it is not extended again; zero when it is lost or the
-    /// thread holds nothing. Does not block.
+    /// Returns for how long the lease of the calling thread's hold is certainly its own if it is not extended again; zero if
+    /// the lease is lost or the thread holds nothing. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.fencing_token().map_or(Duration::ZERO, |token| self.lock.remaining_of(token))
@@ -112,7 +118,7 @@ impl UnguardedLock {
     ///
     /// # Errors
     ///
-    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] when the thread holds nothing.
+    /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] if the thread holds nothing.
     pub fn ensure_valid(&self) -> Result<(), Error> {
         match self.fencing_token() {
             Some(token) => self.lock.ensure_valid_hold(token),
@@ -120,32 +126,33 @@ impl UnguardedLock {
         }
     }
 
-    /// A channel that receives one message when the lease of the calling thread's hold is lost. See
-    /// [`DLockGuard::lost`](crate::DLockGuard::lost). It is disconnected at once when the thread holds nothing.
+    /// Returns a channel that receives one message when the lease of the calling thread's hold is lost. See
+    /// [`DLockGuard::lost`](crate::DLockGuard::lost). If the thread holds nothing, the channel is disconnected from the start.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
         self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.watch_hold(token))
     }
 
-    /// How often the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.
+    /// Returns how many times the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.
     #[must_use]
     pub fn hold_count(&self) -> usize {
         self.lock.hold_count()
     }
 
-    /// Whether the calling thread holds the lock, with a valid lease or a lost one. JVM: `isHeldByCurrentThread()`. Does not block.
+    /// Returns `true` if the calling thread holds the lock, with a valid lease or a lost one. JVM: `isHeldByCurrentThread()`.
+    /// Does not block.
     #[must_use]
     pub fn is_held_by_current_thread(&self) -> bool {
         self.lock.is_held_by_current_thread()
     }
 
-    /// The lock's key in the store.
+    /// Returns the lock's key in the store.
     #[must_use]
     pub fn key(&self) -> &str {
         self.lock.key()
     }
 
-    /// The same lock with guards.
+    /// Returns the same lock with guards.
     #[must_use]
     pub fn guarded(&self) -> &DistributedReentrantLock {
         &self.lock

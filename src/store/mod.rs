@@ -1,4 +1,4 @@
-//! What a lock is kept in: the [contract](processor) of a store, and the stores.
+//! The stores that keep locks, and their [contract](processor).
 
 pub(crate) mod memory;
 pub mod processor;

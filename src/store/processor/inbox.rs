@@ -1,23 +1,23 @@
-//! What a store has to say to a client, and how it is heard.
+//! The messages that a store sends to a client, and the inbox in which the client receives them.
 
 use super::Grant;
 use crate::error::Error;
 use std::time::Duration;
 
-/// What a client hears in its inbox.
+/// A message in a client's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
-    /// A waiting tenure was given its key.
+    /// A waiting tenure was granted its key.
     Granted {
         /// The lock's unique key.
         key: String,
         /// The locker that holds it now.
         locker: String,
-        /// Its fence number and how many wait behind it.
+        /// Its fence number, and how many tenures wait behind it.
         grant: Grant,
     },
-    /// Others wait for a key that a tenure of this client holds.
+    /// Other clients wait for a key that a tenure of this client holds.
     Contended {
         /// The lock's unique key.
         key: String,
@@ -26,16 +26,16 @@ pub enum Message {
     },
 }
 
-/// A subscription to what a store has to say to one client; it ends when dropped.
+/// A subscription to the messages of a store to one client. Dropping it ends the subscription.
 pub trait Inbox: Send {
-    /// Waits for the next message, at most `limit`; `None` when there was none.
+    /// Waits for the next message, for at most `limit`. Returns `None` if there was none.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] when the subscription is broken: messages may have been lost, open a new one.
+    /// [`Error::Backend`] if the subscription is broken. Messages may have been lost: open a new inbox.
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error>;
 
-    /// Something by which another thread ends a [`next`](Self::next) that waits, now or later: it fails then.
+    /// Returns a handle with which another thread can make a [`next`](Self::next) fail, one that waits now or a later one.
     fn breaker(&self) -> Box<dyn InboxBreaker>;
 }
 

@@ -1,4 +1,4 @@
-//! Pointers to a store.
+//! Implements [`LockProcessor`] for pointers to a store.
 
 use super::{
     AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
@@ -8,7 +8,8 @@ use crate::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pointer to a store is that store. Only the last pointer closes it: the first of several generators that ends does not.
+/// Forwards every method to the store behind the pointer. Only the last pointer closes the store: of several generators that
+/// share it, the first one to end does not.
 macro_rules! forward_to_target {
     ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {
