@@ -26,7 +26,7 @@
 //!
 //! let guard = lock.lock()?;
 //! // … the work …
-//! guard.unlock()?; // or drop it; this way an error is heard
+//! guard.unlock()?; // or drop it; unlock() returns the error that a drop can only log
 //! # Ok(())
 //! # }
 //! ```

@@ -238,7 +238,8 @@ impl GeneratorBuilder {
     /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
     /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
     /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
-    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards.
+    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
+    /// for the function, further ones are only logged.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -255,7 +256,8 @@ impl GeneratorBuilder {
     /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
     /// place and waits on. Use it to find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds
     /// the lock. It runs on a thread of its own (`dlock-slow-wait`, started by the first slow wait), for one wait after
-    /// another, so a slow function delays nobody. A panic in it is logged.
+    /// another, so a slow function delays nobody. A panic in it is logged. While 4,096 waits are
+    /// still to be reported, further ones are only logged.
     ///
     /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
     /// thread is just asking the store, the wait is reported when the store has answered.
@@ -264,7 +266,7 @@ impl GeneratorBuilder {
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
     /// # use std::time::Duration;
     /// let generator = DLockGenerator::builder()
-    ///     .on_slow_wait(Duration::from_secs(5), |wait| eprintln!("{} is waited for since {:?}", wait.key, wait.waited))
+    ///     .on_slow_wait(Duration::from_secs(5), |wait| eprintln!("a thread has waited for {} for {:?}", wait.key, wait.waited))
     ///     .build(MemoryLockProcessor::new())?;
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
