@@ -16,11 +16,13 @@ use std::time::Duration;
 
 /// What is held is left to its lease when nothing can be released.
 fn bounds(length: Length) -> Bounds {
-    let expired = match length {
-        Length::Short => 0,
-        Length::Long => 2,
+    let (expired, waited) = match length {
+        Length::Short => (0, 1.0),
+        // The lease may have a quarter left when the server begins to refuse, which lasts for one and a half. Waiters ask again a sixth
+        // of a lease after its end at the latest.
+        Length::Long => (2, 1.5 - 0.25 + 1.0 / 6.0 + 0.05),
     };
-    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
+    Bounds { expired, waited: leases(waited), ..Bounds::default() }
 }
 
 #[track_caller]
