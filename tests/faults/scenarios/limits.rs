@@ -18,9 +18,9 @@ use std::time::Duration;
 fn bounds(length: Length) -> Bounds {
     let (expired, waited) = match length {
         Length::Short => (0, 1.0),
-        // The lease may have a quarter left when the server begins to refuse, which lasts for one and a half. Waiters ask again a sixth
-        // of a lease after its end at the latest.
-        Length::Long => (2, 1.5 - 0.25 + 1.0 / 6.0 + 0.05),
+        // An extension that is executed as the server goes on, for a holder that was told of its loss, leaves the key for a whole lease.
+        // Waiters ask at the latest a sixth of a lease after that.
+        Length::Long => (2, 1.0 + 1.0 / 6.0),
     };
     Bounds { expired, waited: leases(waited), ..Bounds::default() }
 }
