@@ -90,6 +90,7 @@ impl Core {
             // A client whose tenures may linger must hear when others wait.
             self.listen();
         }
+        let mut slow_at = self.hooks.on_slow_wait.as_ref().map(|(after, _)| self.clock.now() + *after);
         let mut state = key.state();
         match self.take_up(key, &mut state) {
             // Check this only here: it costs more than everything else that taking up a lingering tenure does.
@@ -103,7 +104,6 @@ impl Core {
                 state = key.state();
             }
         }
-        let mut slow_at = self.hooks.on_slow_wait.as_ref().map(|(after, _)| self.clock.now() + *after);
         let mut asked = if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);

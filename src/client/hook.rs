@@ -6,6 +6,7 @@ use crate::log;
 use crate::sync::{Mutex, contain, thread};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,24 +106,27 @@ impl<E: Event> Hook<E> {
 
     /// Queues an event. Does not wait for the callback.
     pub(crate) fn tell(&self, event: E) {
-        let mut line = self.line.lock();
-        let sender = match &*line {
-            Some(sender) => sender,
-            None => {
-                let (sender, events) = bounded(ROOM);
-                let told = Arc::clone(&self.told);
-                let spawned =
-                    thread::Builder::new().name(E::THREAD.to_owned()).spawn(move || tell_all(&*told, &events));
-                if let Err(e) = spawned {
-                    E::log_error(format_args!("{} is not told: the operating system refused a thread: {e}", E::HOOK));
-                    return;
-                }
-                line.insert(sender)
+        // The log is written without the mutex: the program's logger may block.
+        match self.sender().map(|sender| sender.try_send(event)) {
+            Err(e) => E::log_error(format_args!("{} is not told: the operating system refused a thread: {e}", E::HOOK)),
+            Ok(Err(TrySendError::Full(event))) => {
+                let key = event.key();
+                E::log_error(format_args!("{} is {ROOM} events behind and is not told of lock {key:?}", E::HOOK));
             }
-        };
-        if let Err(TrySendError::Full(event)) = sender.try_send(event) {
-            E::log_error(format_args!("{} is {ROOM} events behind and is not told of lock {:?}", E::HOOK, event.key()));
+            Ok(_) => {}
         }
+    }
+
+    /// Returns the way to the callback's thread. The first event starts the thread.
+    fn sender(&self) -> io::Result<Sender<E>> {
+        let mut line = self.line.lock();
+        if let Some(sender) = &*line {
+            return Ok(sender.clone());
+        }
+        let (sender, events) = bounded(ROOM);
+        let told = Arc::clone(&self.told);
+        thread::Builder::new().name(E::THREAD.to_owned()).spawn(move || tell_all(&*told, &events))?;
+        Ok(line.insert(sender).clone())
     }
 
     fn end(&self) {

@@ -148,7 +148,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
         // This may be the last handle. The subject's drop then runs here, and stops this worker from its own thread.
         drop(strong);
         let mut alarm = bell.alarm.lock();
-        alarm.at = if mutant!(OverhearsBell) { next } else { alarm.at.min(next) };
+        alarm.at = if mutant!(MissesBell) { next } else { alarm.at.min(next) };
     }
 }
 

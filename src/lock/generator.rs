@@ -239,7 +239,7 @@ impl GeneratorBuilder {
     /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
     /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
     /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
-    /// for the function, further ones are only logged.
+    /// for the function, further ones are only logged. A second call replaces the function.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -257,7 +257,7 @@ impl GeneratorBuilder {
     /// place and waits on. Use it to find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds
     /// the lock. It runs on a thread of its own (`dlock-slow-wait`, started by the first slow wait), for one wait after
     /// another, so a slow function delays nobody. A panic in it is logged. While 4,096 waits are
-    /// still to be reported, further ones are only logged.
+    /// still to be reported, further ones are only logged. A second call replaces the function and the time.
     ///
     /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
     /// thread is just asking the store, the wait is reported when the store has answered.

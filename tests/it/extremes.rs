@@ -9,6 +9,7 @@ use redis_dlock::{
     ManualClock, MemoryLockProcessor, Moment, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest, Request,
 };
 use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
@@ -143,6 +144,18 @@ proptest! {
         if let Some(lock) = usable(generator.generate(kind.as_str(), target)) {
             drop(got(lock.try_lock()));
         }
+    }
+
+    #[test]
+    fn the_time_of_a_slow_wait(after in durations()) {
+        let builder = DLockGenerator::builder().on_slow_wait(after, |_| ());
+        let generator = builder.build(MemoryLockProcessor::new()).unwrap();
+        let lock = generator.generate("T", "slow").unwrap();
+        let _guard = lock.lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.try_lock_for(Duration::from_millis(1)).unwrap().is_none());
+            assert!(waiter.join().unwrap());
+        });
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) enum Mutant {
     /// The last waiter cancels the key's retry when another waiter may already have scheduled its own.
     ForgetsRetryLate,
     /// A worker misses a ring that comes during its round.
-    OverhearsBell,
+    MissesBell,
     /// A thread leaves a closing client without taking the gate's mutex.
     LeavesWithoutGate,
     /// A thread enters without checking a second time whether the client is closed.
@@ -211,7 +211,7 @@ caught! {
     keeps_unwanted: KeepsUnwanted, GIVE_UPS_ASKING, LEFT;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
-    overhears_bell: OverhearsBell, TWO_FAULTY, FORGOTTEN;
+    misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;
     leaves_without_gate: LeavesWithoutGate, CLOSING, FORGOTTEN;
     enters_without_second_look: EntersWithoutSecondLook, ENTERING, &["ShutDown"];
     ends_by_old_count: EndsByOldCount, CLOSING_ASKING, &["ShutDown"];

@@ -16,13 +16,11 @@ use std::time::Duration;
 
 /// What is held is left to its lease when nothing can be released.
 fn bounds(length: Length) -> Bounds {
-    let (expired, waited) = match length {
-        Length::Short => (0, 1.0),
-        // An extension that is executed as the server goes on, for a holder that was told of its loss, leaves the key for a whole lease.
-        // Waiters ask at the latest a sixth of a lease after that.
-        Length::Long => (2, 1.0 + 1.0 / 6.0),
+    let expired = match length {
+        Length::Short => 0,
+        Length::Long => 2,
     };
-    Bounds { expired, waited: leases(waited), ..Bounds::default() }
+    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
 }
 
 #[track_caller]

@@ -2,6 +2,7 @@
 
 use super::{LEASE, ROUNDS, Scene, cause, let_sleep, settings, until, until_waiting};
 use crate::support::crew::{HANG, spawn};
+use crossbeam_channel::{RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, LossCause};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 fn a_lease_is_lost() {
     for round in 0..ROUNDS {
         let scene = Scene::new();
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (tell, told) = unbounded();
         let generator = DLockGenerator::builder()
             .clock(scene.clock.clone())
             .on_lost(move |loss| tell.send(loss.cause.clone()).unwrap())
@@ -33,7 +34,7 @@ fn a_lease_is_lost() {
 fn a_wait_becomes_slow() {
     for round in 0..ROUNDS {
         let scene = Scene::new();
-        let (tell, told) = crossbeam_channel::unbounded();
+        let (tell, told) = unbounded();
         let generator = DLockGenerator::builder()
             .clock(scene.clock.clone())
             .on_slow_wait(LEASE / 100, move |wait| tell.send(wait.waited).unwrap())
@@ -51,8 +52,12 @@ fn a_wait_becomes_slow() {
         assert!(told.is_empty());
         scene.clock.advance(Duration::from_nanos(1));
         assert_eq!(told.recv_timeout(HANG), Ok(LEASE / 100));
+        // It would be slow once more.
+        scene.clock.advance(LEASE / 50);
         guard.unlock().unwrap();
         waiter.join();
+        drop((lock, generator));
+        assert_eq!(told.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "once");
     }
 }
 

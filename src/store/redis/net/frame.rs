@@ -116,8 +116,9 @@ fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::fuzz::trees::encode;
     use crate::store::redis::net::resp::decode;
-    use crate::store::redis::net::resp::tests::{encode, values};
+    use crate::store::redis::net::resp::tests::values;
     use proptest::prelude::*;
 
     proptest! {

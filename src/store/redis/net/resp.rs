@@ -151,27 +151,8 @@ fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::check::fuzz::trees::encode;
     use proptest::prelude::*;
-
-    /// Writes a value as a server does.
-    pub(in crate::store::redis::net) fn encode(value: &Value, out: &mut Vec<u8>) {
-        match value {
-            Value::Nil => out.extend(b"$-1\r\n"),
-            Value::Int(n) => out.extend(format!(":{n}\r\n").bytes()),
-            Value::Okay => out.extend(b"+OK\r\n"),
-            Value::SimpleString(s) => out.extend(format!("+{s}\r\n").bytes()),
-            Value::BulkString(b) => {
-                out.extend(format!("${}\r\n", b.len()).bytes());
-                out.extend(b);
-                out.extend(b"\r\n");
-            }
-            Value::Array(items) => {
-                out.extend(format!("*{}\r\n", items.len()).bytes());
-                items.iter().for_each(|item| encode(item, out));
-            }
-            other => unreachable!("{other:?} is not RESP2"),
-        }
-    }
 
     pub(in crate::store::redis::net) fn values() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
