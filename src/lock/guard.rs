@@ -17,7 +17,8 @@ use std::time::Duration;
 /// Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
 ///
 /// When many threads use the connection, the release may be left to a thread that is about to write. Over time, at most one of
-/// 500 releases (and one burst of some 64 when the machine stalls) is written more than 200 µs after the drop.
+/// 500 releases is written more than 200 µs after the drop. If the machine stalls, all releases that were left just then are late:
+/// some 64, at the start of a program and after a long time without a late one.
 ///
 /// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
 /// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
