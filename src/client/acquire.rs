@@ -162,6 +162,7 @@ impl Core {
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.note_use();
         self.start_lease_thread()?;
+        // ORDERING: the flag alone matters, here and below: see `Core::is_checked`.
         if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -171,6 +172,7 @@ impl Core {
         }
         let checked = self.processor.check_inbox(self.id(), limit());
         if checked.is_err() {
+            // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);
         }
         match checked {

@@ -289,7 +289,7 @@ impl<L: Line> Transport<L> {
 
     /// Returns `true` if the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
-        self.settings.connect_took.load(Ordering::Relaxed) != 0
+        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `Settings::connect_took`.
     }
 
     /// Returns the endpoint: where the server is reached, and as which user.
@@ -329,6 +329,7 @@ impl<L: Line> Transport<L> {
     }
 
     fn has_time_to_connect(&self, limit: Duration) -> bool {
+        // ORDERING: Relaxed: an estimate.
         match self.settings.connect_took.load(Ordering::Relaxed) {
             0 => false,
             took => limit >= Duration::from_nanos(took) * CONNECTS,
