@@ -266,7 +266,8 @@ impl DLockConfig {
     }
 }
 
-fn whole_milliseconds(time: Duration) -> Duration {
+/// Truncates a time to whole milliseconds.
+pub(crate) fn whole_milliseconds(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -178,6 +178,6 @@ impl Core {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
         timing::attempt_limit(most_urgent, self.trip())
             .min(self.processor.command_limit())
-            .max(Duration::from_millis(1))
+            .max(timing::SHORTEST_COMMAND)
     }
 }

@@ -126,7 +126,7 @@ impl Cleanup {
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;
-                let until = *leftover.until.get_or_insert(now + leftover.lease);
+                let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.lease));
                 if leftover.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
@@ -139,7 +139,7 @@ impl Cleanup {
                 leftover.failures = leftover.failures.saturating_add(1);
                 log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
-                    && now > deadline + leftover.lease
+                    && now > deadline + timing::unanswered_release(leftover.lease)
                 {
                     log::warn!(
                         RELEASE,

@@ -9,6 +9,7 @@ use super::script::keys::inbox_channel;
 use super::script::message;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{Inbox, InboxBreaker, Message};
+use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;
 use std::io::ErrorKind;
@@ -120,9 +121,7 @@ pub(crate) fn payload(reply: &Value) -> Option<&[u8]> {
 
 impl Inbox for RedisInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
-        let heard = self.hear(deadline);
+        let heard = self.hear(end_of(limit, Instant::now()));
         if heard.is_err() {
             self.link = None;
         }
