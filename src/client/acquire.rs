@@ -133,7 +133,8 @@ impl Core {
                 if self.confirm(key, patience) {
                     return Ok(Some(key.hold.token()));
                 }
-                let late = Error::backend(BackendFailure::Unknown, "the lease was over before its grant was heard");
+                let late =
+                    Error::backend(BackendFailure::Unknown, "the lease ended before the client learned of the grant");
                 let turn = self.discard(key);
                 if patience.is_one_attempt() {
                     return Err(late);
@@ -267,7 +268,7 @@ impl Core {
             _ => return true,
         };
         let unconfirmed = Unconfirmed { key, core: self };
-        log::debug!(ACQUIRE, "lock {:?}: granted late, extending before use", key.name);
+        log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
         self.extend_now(key, &worn, false, patience.limit(now, self.processor.command_limit()));
         std::mem::forget(unconfirmed);
         let mut state = key.state();

@@ -73,7 +73,7 @@ impl Core {
             return;
         }
         if let Err(error) = self.start_retry_thread() {
-            log::debug!(RELEASE, "answers to releases are heard late: {error}");
+            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
             return;
         }
         let at = self.clock.now() + timing::COLLECT_PAUSE;
@@ -102,7 +102,7 @@ impl Core {
         match self.start_retry_thread() {
             Ok(()) => self.retry_thread.wake_by(self.cleanup.next()),
             Err(Error::ShutDown) => {}
-            Err(error) => log::error!(CLIENT, "the clean-up list waits: {error}"),
+            Err(error) => log::error!(CLIENT, "cannot start the retry thread, clean-up is delayed: {error}"),
         }
     }
 }

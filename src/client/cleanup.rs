@@ -90,7 +90,7 @@ impl Cleanup {
         ticket: Option<Ticket>,
     ) {
         if ending == Ending::GivenUp {
-            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up");
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
         } else {
             log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
         }
@@ -99,7 +99,7 @@ impl Cleanup {
             drop(list);
             log::warn!(
                 RELEASE,
-                "lock {key:?}: the clean-up list is full; if the store has {locker:?}, then for a lease"
+                "lock {key:?}: the clean-up list is full ({LONGEST}), locker {locker:?} keeps what it has for its lease"
             );
             return;
         }
@@ -143,7 +143,7 @@ impl Cleanup {
                 {
                     log::warn!(
                         RELEASE,
-                        "lock {:?}: {:?} was never released; its lease is over",
+                        "lock {:?}: release of {:?} was never confirmed; its lease has ended",
                         leftover.key,
                         leftover.locker
                     );

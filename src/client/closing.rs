@@ -93,7 +93,10 @@ impl Core {
             unanswered = leftovers.len();
         }
         if unanswered > 0 {
-            log::info!(RELEASE, "closing: {released} leftovers released, {unanswered} without an answer");
+            log::info!(
+                RELEASE,
+                "closing: {released} leftovers released, {unanswered} not confirmed; their leases will end"
+            );
         } else if released > 0 {
             log::debug!(RELEASE, "closing: {released} leftovers released");
         }

@@ -155,7 +155,7 @@ impl Core {
         }
         let mut results = self.processor.batch(requests, limit);
         results.resize_with(requests.len(), || {
-            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than it had requests"))
+            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
         });
         results
     }
@@ -180,7 +180,7 @@ impl Core {
             return;
         }
         if let Err(error) = self.listener.start(&self.this, self.rounds.listen) {
-            log::error!(HAND_OVER, "grants will not be heard: {error}");
+            log::error!(HAND_OVER, "cannot start the listener, falling back to polling: {error}");
         }
     }
 }

@@ -80,7 +80,7 @@ impl RedisBuilder {
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
             if !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout) {
-                return Err(Error::invalid_config(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
+                return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
         }
         #[cfg(feature = "tls")]

@@ -61,7 +61,7 @@ impl RedisInbox {
         let mut packed = Packed::default();
         packed.words(&["SUBSCRIBE", &channel]);
         let broken = |cause: std::io::Error| {
-            let message = format!("subscribing at {place}: {cause}");
+            let message = format!("cannot subscribe at {place}: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
         };
         let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
@@ -74,7 +74,7 @@ impl RedisInbox {
             }
             Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
             other => {
-                let message = format!("{place} answers SUBSCRIBE with {}", shape(other));
+                let message = format!("{place} answered SUBSCRIBE with {}", shape(other));
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             }
         }
@@ -95,7 +95,7 @@ impl RedisInbox {
                 self.pinged = false;
             } else if Instant::now() >= patience {
                 if self.pinged {
-                    return Err(std::io::Error::new(ErrorKind::TimedOut, "it does not answer a PING"));
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the server did not answer a PING"));
                 }
                 let mut packed = Packed::default();
                 packed.words(&["PING"]);

@@ -236,7 +236,7 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
 
 /// The error for an outcome of another kind than its request. It is never seen, because `reply::outcome` pairs the two.
 pub(super) fn mismatch() -> Error {
-    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
+    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
 }
 
 impl LockProcessor for RedisLockProcessor {

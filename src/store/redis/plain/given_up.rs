@@ -44,7 +44,10 @@ impl GivenUp {
         // The program's logger must run without the mutex.
         drop(lockers);
         if let Some(oldest) = forgotten {
-            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {oldest:?} is forgotten");
+            log::warn!(
+                RELEASE,
+                "more than {MOST} releases are unanswered; the oldest locker, {oldest:?}, is forgotten"
+            );
         }
     }
 

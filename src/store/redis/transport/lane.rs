@@ -300,7 +300,7 @@ impl<L: Line> Lane<L> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connector.is_busy { ": the connect goes on" } else { "" };
+                let why = if state.connector.is_busy { "; the connect goes on" } else { "" };
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
@@ -367,5 +367,5 @@ fn ended(limit: Duration) -> io::Error {
 }
 
 fn closed_by_us() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the connection was closed on this side")
+    io::Error::new(io::ErrorKind::NotConnected, "this client closed the connection")
 }

@@ -376,7 +376,7 @@ impl Batch {
 }
 
 fn lost() -> Error {
-    Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
+    Error::backend(BackendFailure::Unknown, "the connection lost a reply: bug in redis-dlock, please report")
 }
 
 impl<L: Line> fmt::Debug for Transport<L> {

@@ -227,5 +227,5 @@ impl<L: Line> Lane<L> {
 }
 
 fn panicked() -> Error {
-    Error::backend(BackendFailure::NotExecuted, "opening a connection ended by a panic")
+    Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it")
 }
