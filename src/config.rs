@@ -241,7 +241,7 @@ impl DLockConfig {
             return Err(Error::invalid_config(
                 "renew_at",
                 self.renew_at.to_string(),
-                "give a part of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
+                "give a fraction of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
             ));
         }
         if self.max_hold.is_some_and(|limit| limit.is_zero()) {
@@ -266,7 +266,8 @@ impl DLockConfig {
     }
 }
 
-fn whole_milliseconds(time: Duration) -> Duration {
+/// Truncates a time to whole milliseconds.
+pub(crate) fn whole_milliseconds(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -1,7 +1,6 @@
 //! The rules of a client about time: its pauses, limits and counts, with their reasons.
 //!
-//! The settings of a lock are in `config`, the times at the end of a program are in `client::at_exit`, and the times for which
-//! a connection waits are in the transport of its store.
+//! The settings of a lock are in `config`. The times for which a connection to a server waits are in the rooms of its store.
 //!
 //! | rule | of |
 //! |---|---|
@@ -12,6 +11,15 @@
 //! | lease/6 + max(3 ms, lease/60) | how long a key stays free for pollers |
 
 use std::time::Duration;
+#[cfg(feature = "redis")]
+use std::time::Instant;
+
+/// The pause after a first failure; each further one doubles it. It is long compared with a round trip, and short compared with
+/// most leases.
+pub(crate) const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// The shortest upper limit of such pauses, however short the lease is: failures that follow at once must not keep a core busy.
+pub(crate) const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
 
 /// The longest pause between two tries to reach a store that does not answer, because it may be back at any time.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -32,6 +40,12 @@ pub(crate) fn longest_ask_retry(lease: Duration) -> Duration {
 
 /// The shortest limit of a command. In less time, it could not even be sent.
 pub(crate) const SHORTEST_COMMAND: Duration = Duration::from_millis(1);
+
+/// How long the next question may take, judging by the last one, which took `trip`: half as long again. A waiter with less time
+/// than this asks no more.
+pub(crate) fn next_trip(trip: Duration) -> Duration {
+    trip + trip / 2
+}
 
 /// How long a single attempt waits for a lock that lingers elsewhere: this long, or `RECALL_TRIPS` round trips if they take
 /// longer.
@@ -114,6 +128,18 @@ pub(crate) fn longest_release_pause(lease: Duration) -> Duration {
 /// The reply to a posted release is read together with the next reply on its connection, but after this time at the latest.
 pub(crate) const COLLECT_PAUSE: Duration = Duration::from_millis(100);
 
+/// For how long after its deadline a tenure is released again if its release had no answer: one lease. Then the key is gone by
+/// itself.
+pub(crate) fn unanswered_release(lease: Duration) -> Duration {
+    lease
+}
+
+/// For how long after its first answered release a locker is released again if its acquire had no answer: one lease. Closing a
+/// socket does not cancel what was sent on it.
+pub(crate) fn unanswered_acquire(lease: Duration) -> Duration {
+    lease
+}
+
 /// The pause of the clean-up list before it repeats the release of a locker whose acquire may still arrive; `answers` counts
 /// the releases of it that were answered before the last one. A late acquire mostly arrives soon. If it takes the lock, nobody
 /// can use the lock until it is released again.
@@ -131,8 +157,9 @@ pub(crate) fn longest_cleanup_pause(lease: Duration) -> Duration {
 /// How long the listener waits for a message before it checks whether it is still needed. Stopping it does not wait for this.
 pub(crate) const LISTEN: Duration = Duration::from_secs(30);
 
-/// How long subscribing may take: as long as the store allows. A limit shorter than a connect would abandon every connect.
-pub(crate) const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(2 * 86_400);
+/// How long subscribing may take: as long as the store allows, which is a connect and a reply. A limit shorter than a connect
+/// would abandon every connect.
+pub(crate) const SUBSCRIBE_LIMIT: Duration = LONGEST_TIMEOUT.saturating_mul(2);
 
 /// The longest sleep of a thread. It bounds the delay after a suspend of the machine, because a sleep does not count the time
 /// in suspend.
@@ -141,8 +168,35 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// The pause of one of the client's threads after a round that panicked.
 pub(crate) const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
+// The end of a client, and of the main thread.
+
 /// The pause between two checks for the replies to posted releases, when a client closes.
 pub(crate) const CLOSING_LOOK: Duration = Duration::from_micros(200);
+
+/// How many times a closing client tries the last releases. The first try may only reveal that the connection is dead.
+pub(crate) const CLOSING_TRIES: usize = 2;
+
+/// The same pause at the end of the main thread, for which the program waits.
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+pub(crate) const EXIT_LOOK: Duration = Duration::from_micros(100);
+
+/// How long the end of the main thread waits for the replies to posted releases, where a command may take `command_limit`: two
+/// commands, enough to notice a broken connection and to repeat the release on another one, but ten seconds at most.
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+pub(crate) fn exit_wait(command_limit: Duration) -> Duration {
+    command_limit.saturating_mul(2).min(Duration::from_secs(10))
+}
+
+// A store on a server.
+
+/// The longest time-out that may be set for a connection. It keeps every sum of moments in range.
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// Returns the end of a limit that begins at `begin`. A limit beyond what the clock can express counts as a year.
+#[cfg(feature = "redis")]
+pub(crate) fn end_of(limit: Duration, begin: Instant) -> Instant {
+    begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
+}
 
 #[cfg(all(test, not(dlock_shuttle)))]
 mod tests {

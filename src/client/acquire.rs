@@ -133,7 +133,8 @@ impl Core {
                 if self.confirm(key, patience) {
                     return Ok(Some(key.hold.token()));
                 }
-                let late = Error::backend(BackendFailure::Unknown, "the lease was over before its grant was heard");
+                let late =
+                    Error::backend(BackendFailure::Unknown, "the lease ended before the client learned of the grant");
                 let turn = self.discard(key);
                 if patience.is_one_attempt() {
                     return Err(late);
@@ -162,6 +163,7 @@ impl Core {
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.note_use();
         self.start_lease_thread()?;
+        // ORDERING: the flag alone matters, here and below: see `Core::is_checked`.
         if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -171,6 +173,7 @@ impl Core {
         }
         let checked = self.processor.check_inbox(self.id(), limit());
         if checked.is_err() {
+            // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);
         }
         match checked {
@@ -265,7 +268,7 @@ impl Core {
             _ => return true,
         };
         let unconfirmed = Unconfirmed { key, core: self };
-        log::debug!(ACQUIRE, "lock {:?}: granted late, extending before use", key.name);
+        log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
         self.extend_now(key, &worn, false, patience.limit(now, self.processor.command_limit()));
         std::mem::forget(unconfirmed);
         let mut state = key.state();

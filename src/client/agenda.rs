@@ -58,6 +58,7 @@ impl Core {
     }
 
     pub(crate) fn next_retry(&self) -> Moment {
+        // ORDERING: the value alone matters: see `Core::collect_at`.
         let collect_at = match self.collect_at.load(Ordering::Acquire) {
             0 => Moment::NEVER,
             at => Moment::from_nanos(at),
@@ -67,14 +68,16 @@ impl Core {
 
     /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
     pub(super) fn collect_soon(&self) {
+        // ORDERING: the value alone matters: see `Core::collect_at`. The store's mutex orders this after the post.
         if self.collect_at.load(Ordering::Acquire) != 0 {
             return;
         }
         if let Err(error) = self.start_retry_thread() {
-            log::debug!(RELEASE, "answers to releases are heard late: {error}");
+            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
             return;
         }
         let at = self.clock.now() + timing::COLLECT_PAUSE;
+        // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
         if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.retry_thread.wake_by(at);
         }
@@ -82,6 +85,7 @@ impl Core {
 
     /// Collects the replies to posted releases, if that is due.
     pub(crate) fn collect(&self, now: Moment) {
+        // ORDERING: the value alone matters, here and below: see `Core::collect_at`.
         let at = self.collect_at.load(Ordering::Acquire);
         if at == 0 || now.as_nanos() < at {
             return;
@@ -98,7 +102,7 @@ impl Core {
         match self.start_retry_thread() {
             Ok(()) => self.retry_thread.wake_by(self.cleanup.next()),
             Err(Error::ShutDown) => {}
-            Err(error) => log::error!(CLIENT, "the clean-up list waits: {error}"),
+            Err(error) => log::error!(CLIENT, "cannot start the retry thread, clean-up is delayed: {error}"),
         }
     }
 }
@@ -157,14 +161,15 @@ impl Core {
     /// Notes how long the store took to reply.
     pub(crate) fn note_trip(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // If two threads update it at once, one update is lost; that costs only precision.
+        // ORDERING: Relaxed: a statistic. If two threads update it at once, one update is lost; that costs only
+        // precision.
         let before = self.trip.load(Ordering::Relaxed);
         self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
     }
 
     /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
     pub(crate) fn trip(&self) -> Duration {
-        Duration::from_nanos(self.trip.load(Ordering::Relaxed))
+        Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.
     }
 
     /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
@@ -173,6 +178,6 @@ impl Core {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
         timing::attempt_limit(most_urgent, self.trip())
             .min(self.processor.command_limit())
-            .max(Duration::from_millis(1))
+            .max(timing::SHORTEST_COMMAND)
     }
 }

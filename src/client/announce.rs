@@ -12,7 +12,7 @@ pub(crate) fn tell(on_lost: Option<&LossHook>, key: &str, tenure: &Tenure, watch
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
-        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its grant was heard: {loss}"),
+        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}"),
         Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
         None => log::warn!(LEASE, "{error}"),
     }

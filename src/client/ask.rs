@@ -67,7 +67,7 @@ impl Core {
                         && !self.is_closed()
                         && !patience.is_over(self.clock.now()) =>
                 {
-                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking what became of it", key.name);
+                    log::debug!(ACQUIRE, "lock {:?}: {error}; asking the store for the outcome", key.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
                     if mutant!(AsksAnewWithoutAnswer) {

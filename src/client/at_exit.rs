@@ -12,21 +12,12 @@ use super::core::Core;
 mod imp {
     use super::Core;
     use crate::sync::contain;
+    use crate::timing::{EXIT_LOOK, exit_wait};
     use std::cell::{Cell, RefCell};
     use std::sync::atomic::Ordering;
     use std::sync::{Arc, Weak};
     use std::thread;
-    use std::time::{Duration, Instant};
-
-    /// The pause between two checks for replies.
-    const LOOK_AGAIN: Duration = Duration::from_micros(100);
-
-    /// The longest time that the end of the main thread is delayed.
-    const LONGEST: Duration = Duration::from_secs(10);
-
-    /// The wait, in multiples of the longest command limit: enough to notice a broken connection and repeat the
-    /// release on another one.
-    const COMMANDS: u32 = 2;
+    use std::time::Instant;
 
     /// The clients that the main thread has used. Other threads record none.
     struct Used {
@@ -59,7 +50,7 @@ mod imp {
     /// the others.
     fn await_answers(clients: &[Arc<Core>]) {
         let limit = clients.iter().map(|core| core.processor.command_limit()).max().unwrap_or_default();
-        let until = Instant::now() + limit.saturating_mul(COMMANDS).min(LONGEST);
+        let until = Instant::now() + exit_wait(limit);
         let mut waits: Vec<_> = clients.iter().map(|core| (core, core.unanswered.turn_over())).collect();
         loop {
             waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
@@ -69,7 +60,7 @@ mod imp {
             for (core, _) in &waits {
                 let _ = contain(|| core.processor.collect());
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(EXIT_LOOK);
         }
     }
 

@@ -2,9 +2,8 @@
 //! same moment.
 
 use crate::sync::die;
+use crate::timing::{FIRST_RETRY_PAUSE, SHORTEST_RETRY_CAP};
 use std::time::Duration;
-
-const FIRST: Duration = Duration::from_millis(10);
 
 /// The rule by which pauses grow.
 #[derive(Clone, Copy, Debug)]
@@ -13,14 +12,14 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Creates pauses from 10 ms, doubling up to `cap`.
+    /// Creates pauses from [`FIRST_RETRY_PAUSE`], doubling up to `cap`.
     pub(crate) fn capped(cap: Duration) -> Self {
-        Self { cap: cap.max(Duration::from_millis(1)) }
+        Self { cap: cap.max(SHORTEST_RETRY_CAP) }
     }
 
     /// Returns the pause after `failures` consecutive failures: between half of the step and all of it.
     pub(crate) fn after(self, failures: u32) -> Duration {
-        let step = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
+        let step = FIRST_RETRY_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
         let half = step / 2;
         half + Duration::from_secs_f64(half.as_secs_f64() * (f64::from(die(failures)) / f64::from(u32::MAX)))
     }

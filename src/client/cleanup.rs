@@ -90,7 +90,7 @@ impl Cleanup {
         ticket: Option<Ticket>,
     ) {
         if ending == Ending::GivenUp {
-            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up");
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
         } else {
             log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
         }
@@ -99,7 +99,7 @@ impl Cleanup {
             drop(list);
             log::warn!(
                 RELEASE,
-                "lock {key:?}: the clean-up list is full; if the store has {locker:?}, then for a lease"
+                "lock {key:?}: the clean-up list is full ({LONGEST}), locker {locker:?} keeps what it has for its lease"
             );
             return;
         }
@@ -126,7 +126,7 @@ impl Cleanup {
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;
-                let until = *leftover.until.get_or_insert(now + leftover.lease);
+                let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.lease));
                 if leftover.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
@@ -139,11 +139,11 @@ impl Cleanup {
                 leftover.failures = leftover.failures.saturating_add(1);
                 log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
-                    && now > deadline + leftover.lease
+                    && now > deadline + timing::unanswered_release(leftover.lease)
                 {
                     log::warn!(
                         RELEASE,
-                        "lock {:?}: {:?} was never released; its lease is over",
+                        "lock {:?}: release of {:?} was never confirmed; its lease has ended",
                         leftover.key,
                         leftover.locker
                     );

@@ -7,11 +7,7 @@ use crate::client::retry;
 use crate::clock::Moment;
 use crate::log;
 use crate::sync::thread;
-use crate::timing::CLOSING_LOOK;
-
-/// How often the last leftovers are tried. The first attempt may only reveal that the connection is dead, so try
-/// twice.
-const CLOSING_TRIES: usize = 2;
+use crate::timing::{CLOSING_LOOK, CLOSING_TRIES};
 
 impl Core {
     /// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
@@ -97,7 +93,10 @@ impl Core {
             unanswered = leftovers.len();
         }
         if unanswered > 0 {
-            log::info!(RELEASE, "closing: {released} leftovers released, {unanswered} without an answer");
+            log::info!(
+                RELEASE,
+                "closing: {released} leftovers released, {unanswered} not confirmed; their leases will end"
+            );
         } else if released > 0 {
             log::debug!(RELEASE, "closing: {released} leftovers released");
         }

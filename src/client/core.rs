@@ -53,6 +53,9 @@ pub(crate) struct Core {
     pub(super) waiting: Mutex<Schedule<Arc<Key>>>,
     pub(super) retry_thread: Worker,
     /// When to collect the replies to posted releases; zero if none is known to be outstanding.
+    // ORDERING: the value alone matters. `collect_soon` loads it after a release was posted; `collect` stores zero and
+    // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
+    // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
     pub(super) collect_at: AtomicU64,
     pub(super) held: Mutex<Held>,
     pub(super) lease_thread: Worker,
@@ -60,8 +63,11 @@ pub(crate) struct Core {
     /// The callbacks of the program.
     pub(super) hooks: Hooks,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
+    // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
+    // nothing that the other has done. Relaxed would do.
     pub(super) is_checked: AtomicBool,
     /// The slowest recent round trip, in nanoseconds.
+    // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
     pub(super) activity: Activity,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
@@ -149,7 +155,7 @@ impl Core {
         }
         let mut results = self.processor.batch(requests, limit);
         results.resize_with(requests.len(), || {
-            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than it had requests"))
+            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
         });
         results
     }
@@ -174,7 +180,7 @@ impl Core {
             return;
         }
         if let Err(error) = self.listener.start(&self.this, self.rounds.listen) {
-            log::error!(HAND_OVER, "grants will not be heard: {error}");
+            log::error!(HAND_OVER, "cannot start the listener, falling back to polling: {error}");
         }
     }
 }

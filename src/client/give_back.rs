@@ -44,7 +44,7 @@ impl Posted {
             Err(error) => {
                 log::info!(
                     RELEASE,
-                    "lock {:?}: release of {:?} not confirmed, repeated: {error}",
+                    "lock {:?}: release of {:?} not confirmed, retrying in background: {error}",
                     self.key,
                     tenure.locker
                 );
@@ -98,7 +98,11 @@ impl Core {
                     failures += 1;
                     perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                     if failures >= timing::RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
-                        log::warn!(RELEASE, "lock {key:?}: {:?} could not be released: {error}", tenure.locker);
+                        log::warn!(
+                            RELEASE,
+                            "lock {key:?}: release of {:?} failed, retrying in background: {error}",
+                            tenure.locker
+                        );
                         self.release_later(key, tenure);
                         return Err(error);
                     }

@@ -124,7 +124,7 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
                     core.retry_all_now();
                 }
                 match broken {
-                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed, because the client ends"),
+                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
                     Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
                     Ok(None) => {}
                     // The panic came from a store or from the log. Missed grants are asked for once the client is
@@ -136,7 +136,7 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
             Err(error) => {
                 failures += 1;
                 if failures == 1 && !desk.is_stopped() {
-                    log::warn!(HAND_OVER, "grants cannot be heard, waiting threads ask for them: {error}");
+                    log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
                 }
                 drop(strong);
             }

@@ -108,10 +108,12 @@ impl<E: Event> Hook<E> {
     pub(crate) fn tell(&self, event: E) {
         // The log is written without the mutex: the program's logger may block.
         match self.sender().map(|sender| sender.try_send(event)) {
-            Err(e) => E::log_error(format_args!("{} is not told: the operating system refused a thread: {e}", E::HOOK)),
+            Err(e) => {
+                E::log_error(format_args!("{} is not called: the operating system refused a thread: {e}", E::HOOK));
+            }
             Ok(Err(TrySendError::Full(event))) => {
                 let key = event.key();
-                E::log_error(format_args!("{} is {ROOM} events behind and is not told of lock {key:?}", E::HOOK));
+                E::log_error(format_args!("{} is {ROOM} events behind and is not called for lock {key:?}", E::HOOK));
             }
             Ok(_) => {}
         }
@@ -137,7 +139,7 @@ impl<E: Event> Hook<E> {
 fn tell_all<E: Event>(told: &Told<E>, events: &Receiver<E>) {
     for event in events {
         if contain(|| told(&event)).is_err() {
-            E::log_error(format_args!("{} panicked when it was told of lock {:?}", E::HOOK, event.key()));
+            E::log_error(format_args!("{} panicked when it was called for lock {:?}", E::HOOK, event.key()));
         }
     }
 }

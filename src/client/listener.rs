@@ -26,12 +26,16 @@ pub(crate) struct Listener {
     /// What the thread shares with the others.
     desk: Arc<Desk>,
     _woken: Option<Registration>,
+    // ORDERING: Relaxed would do: it saves taking the mutex of `thread`, under which it is set, and nothing is read
+    // through it.
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
+    // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_subscribed` loads
+    // it with Acquire. So a thread that sees `true` asks for a place in the store's queue after the inbox was opened.
     subscribed: AtomicBool,
     state: Mutex<DeskState>,
     stopped: Condvar,
@@ -69,12 +73,12 @@ impl Listener {
 
     /// Returns whether messages of grants are received. Threads may then wait in the store's queue.
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.desk.subscribed.load(Ordering::Acquire)
+        self.desk.subscribed.load(Ordering::Acquire) // ORDERING: pairs with `Subscribed::on`: the inbox is open.
     }
 
     /// Returns whether there is nothing to start.
     pub(crate) fn is_started(&self) -> bool {
-        !self.enabled || self.started.load(Ordering::Acquire)
+        !self.enabled || self.started.load(Ordering::Acquire) // ORDERING: a hint: see `started`.
     }
 
     /// Starts the thread, unless it was started before or is switched off.
@@ -83,6 +87,7 @@ impl Listener {
     ///
     /// [`Error::Backend`] if the operating system refuses a thread. Waiting works without it.
     pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, listen: Listen<S>) -> Result<(), Error> {
+        // ORDERING: a hint: see `started`.
         if !self.enabled || self.started.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -98,7 +103,7 @@ impl Listener {
                 })?;
             *thread = Some(spawned);
         }
-        self.started.store(true, Ordering::Release);
+        self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
         Ok(())
     }
 
@@ -163,13 +168,15 @@ pub(super) struct Subscribed<'a>(&'a Desk);
 
 impl<'a> Subscribed<'a> {
     pub(super) fn on(desk: &'a Desk) -> Self {
-        desk.subscribed.store(true, Ordering::Release);
+        desk.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Listener::is_subscribed`.
         Self(desk)
     }
 }
 
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
+        // ORDERING: Relaxed would do: a thread that still sees `true` is dropped from the store's queue, and its next
+        // poll says so.
         self.0.subscribed.store(false, Ordering::Release);
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, mutant};
 use crate::timer::{Registration, Sleeper, Sleepers};
-use crate::timing::SHORTEST_COMMAND;
+use crate::timing::{SHORTEST_COMMAND, next_trip};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,10 +156,10 @@ impl<'a> Patience<'a> {
     }
 
     /// Returns whether another request can be answered in the time left, judging by one that was sent at `sent_at`
-    /// and has just been answered: the next one may take half as long again. Always `false` for a single attempt.
+    /// and has just been answered. Always `false` for a single attempt.
     pub(crate) fn has_time_for_another(self, now: Moment, sent_at: Moment) -> bool {
         let trip = now.since(sent_at);
-        !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > trip + trip / 2)
+        !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > next_trip(trip))
     }
 
     /// Registers the thread to be woken by the token, if there is one. After this, the thread must check whether the

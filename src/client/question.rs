@@ -97,8 +97,10 @@ impl Question {
                 Answer::Gone { abandoned: is_under_way.then_some(self.about) }
             }
             (Ok(other), None) => {
-                let error =
-                    Error::backend(BackendFailure::Unknown, format!("the store answered {other:?} to a question"));
+                let error = Error::backend(
+                    BackendFailure::Unknown,
+                    format!("the store answered {other:?} to an acquire or a poll"),
+                );
                 Answer::Failed { error, unsettled: Some(self.about) }
             }
             (Err(error), None) => {

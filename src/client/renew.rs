@@ -142,8 +142,11 @@ impl Core {
                 let left = tenure.deadline().since(from);
                 self.keep_until(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
                 drop(state);
-                let why = other.map_or_else(|error| error.to_string(), |outcome| format!("{outcome:?} is no answer"));
-                log::warn!(LEASE, "lock {:?}: its lease could not be kept, {left:?} left: {why}", key.name);
+                let why = other.map_or_else(
+                    |error| error.to_string(),
+                    |outcome| format!("the store answered {outcome:?} to a renewal"),
+                );
+                log::warn!(LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
             }
         }
     }

@@ -163,7 +163,8 @@ impl Core {
             Answer::Failed { error, unsettled } => {
                 state.failures = state.failures.saturating_add(1);
                 if state.failures == 1 || matches!(error, Error::Backend { failure: BackendFailure::Refused, .. }) {
-                    warning = Some(format!("lock {:?}: {error}; {} threads wait on", key.name, state.queue.len()));
+                    warning =
+                        Some(format!("lock {:?}: {error}; threads still waiting: {}", key.name, state.queue.len()));
                 }
                 state.failure = Some(error);
                 (now + Backoff::capped(timing::longest_ask_retry(lease)).after(state.failures), unsettled)

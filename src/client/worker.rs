@@ -20,6 +20,8 @@ pub(crate) struct Worker {
     name: &'static str,
     clock: Timer,
     bell: Arc<Bell>,
+    // ORDERING: Relaxed would do: it saves taking the mutex of `thread`, under which it changes, and nothing is read
+    // through it.
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     _woken: Option<Registration>,
@@ -67,6 +69,7 @@ impl Worker {
     ///
     /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop).
     pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, round: Round<S>) -> Result<(), Error> {
+        // ORDERING: a hint: see `started`.
         if self.started.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -85,14 +88,14 @@ impl Worker {
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
             *thread = Some(spawned);
-            self.started.store(true, Ordering::Release);
+            self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
         }
         Ok(())
     }
 
     /// Returns whether the thread was started, and not stopped since.
     pub(crate) fn is_started(&self) -> bool {
-        self.started.load(Ordering::Acquire)
+        self.started.load(Ordering::Acquire) // ORDERING: a hint: see `started`.
     }
 
     /// Makes sure that the thread wakes no later than `at`.
@@ -110,7 +113,7 @@ impl Worker {
     pub(crate) fn stop(&self) {
         // Lock the thread's slot first: a concurrent `start` has either finished or will find the worker stopped.
         let mut thread = self.thread.lock();
-        self.started.store(false, Ordering::Release);
+        self.started.store(false, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
         self.bell.alarm.lock().stopped = true;
         self.bell.rung.notify_one();
         let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());

@@ -48,7 +48,7 @@ impl DistributedReentrantLock {
     fn release_dropped(&self, token: u64) {
         if let Err(error) = self.release(Some(token), false) {
             // Lost leases and unanswered releases have already been logged with their causes.
-            log::debug!(RELEASE, "lock {:?}: dropping a guard: {error}", self.key());
+            log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key());
         }
     }
 }

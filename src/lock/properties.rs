@@ -31,8 +31,9 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
             format!("it cannot be read: {e}; give the path of a readable file"),
         )
     })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Error::invalid_config("properties file", name.clone(), format!("save it as UTF-8: {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        Error::invalid_config("properties file", name.clone(), format!("it is not UTF-8 ({e}); save it as UTF-8"))
+    })?;
     parse(&text, &name)
 }
 
@@ -51,15 +52,17 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
         }
         let value = value.trim_end();
         let millis: i64 = value.parse().map_err(|_| {
-            wrong(format!("{value:?} is no whole number; write type=milliseconds, such as ORDER=30000"))
+            wrong(format!("{value:?} is not a whole number; write type=milliseconds, such as ORDER=30000"))
         })?;
-        let millis = u64::try_from(millis).map_err(|_| wrong("a lease cannot be negative".into()))?;
+        let millis = u64::try_from(millis)
+            .map_err(|_| wrong(format!("the lease {value} is negative; give one from 20 ms to 2147483647 ms")))?;
         let lease = Duration::from_millis(millis);
-        check_lease(lease).map_err(|_| wrong(format!("the lease {lease:?} must be from 20 ms to 2147483647 ms")))?;
+        check_lease(lease)
+            .map_err(|_| wrong(format!("the lease {lease:?} is out of range; give one from 20 ms to 2147483647 ms")))?;
         if leases.insert(lock_type.clone(), lease).is_some() {
             log::warn!(
                 CONFIG,
-                "{}, line {number}: the lock type {lock_type:?} stands there twice; the last one counts",
+                "{}, line {number}: the lock type {lock_type:?} is set twice; the last line counts",
                 OneLine(name)
             );
         }
@@ -166,14 +169,14 @@ mod tests {
     #[test]
     fn wrong_lines_are_named() {
         for (line, part) in [
-            ("A=", "no whole number"),
-            ("A", "no whole number"),
+            ("A=", "not a whole number"),
+            ("A", "not a whole number"),
             ("A=1s", "1s"),
             ("A=-5", "negative"),
             ("A=0", "20 ms"),
             ("A=19", "20 ms"),
             ("A=2147483648", "2147483647"),
-            ("A=99999999999999999999", "no whole number"),
+            ("A=99999999999999999999", "not a whole number"),
             ("=100", "type is missing"),
             ("A\\u00zz=100", "hex"),
         ] {

@@ -32,10 +32,19 @@ pub(crate) enum Reentry {
 
 #[derive(Debug)]
 pub(crate) struct Hold {
+    // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
+    // token, the count and the deadline of its hold, even if another thread granted it.
     owner: AtomicU64,
+    // ORDERING: Relaxed: only the owner loads it. The value that `begin` stores is published with `owner`.
     count: AtomicU32,
+    // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `lost`,
+    // `deadline`, with Acquire) was stored with Release after the token of the same hold. So if any of it belongs to a
+    // later hold than the one asked about, the token that is loaded then is not the one asked about either. For the
+    // token alone Relaxed would do.
     token: AtomicU64,
+    // ORDERING: pairs as `token` says. Whoever loads `true` takes the key's mutex to learn the cause.
     lost: AtomicBool,
+    // ORDERING: pairs as `token` says.
     deadline: AtomicU64,
 }
 
@@ -52,17 +61,18 @@ impl Hold {
 
     /// Returns the owner's number, or [`NOBODY`] if there is no hold.
     pub(crate) fn owner(&self) -> u64 {
-        self.owner.load(Ordering::Acquire)
+        self.owner.load(Ordering::Acquire) // ORDERING: pairs with `begin`.
     }
 
     #[inline]
     pub(crate) fn is_owned_by(&self, thread: u64) -> bool {
-        self.owner.load(Ordering::Acquire) == thread
+        self.owner.load(Ordering::Acquire) == thread // ORDERING: pairs with `begin`, which publishes the hold.
     }
 
     /// Increments the hold count. Only the owner may call this.
     #[inline]
     pub(crate) fn reenter(&self) -> Reentry {
+        // ORDERING: Acquire pairs with `lose`; the cause is read under the key's mutex. Relaxed: the owner's own count.
         if self.lost.load(Ordering::Acquire) {
             return Reentry::Lost;
         }
@@ -78,6 +88,7 @@ impl Hold {
     /// nothing. Only the owner may call this.
     #[inline]
     pub(crate) fn leave_inner(&self) -> bool {
+        // ORDERING: Relaxed: the owner's own count.
         let count = self.count.load(Ordering::Relaxed);
         if count > 1 {
             self.count.store(count - 1, Ordering::Relaxed);
@@ -87,21 +98,22 @@ impl Hold {
 
     /// Returns the hold count. Only the owner may call this.
     pub(crate) fn count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed) // ORDERING: Relaxed: the owner's own count.
     }
 
     /// Returns the token of the current hold, or else of the last one.
     #[inline]
     pub(crate) fn token(&self) -> u64 {
-        self.token.load(Ordering::Acquire)
+        self.token.load(Ordering::Acquire) // ORDERING: pairs with `begin`; nothing else is read through it.
     }
 
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+        self.lost.load(Ordering::Acquire) // ORDERING: pairs with `begin`: see `token`.
     }
 
     pub(crate) fn deadline(&self) -> Moment {
+        // ORDERING: pairs with `begin` and `renew`: see `token`.
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
@@ -113,6 +125,8 @@ impl Hold {
 
     /// Begins a hold. Call it with the key's mutex held.
     pub(crate) fn begin(&self, owner: u64, token: u64, deadline: Moment) {
+        // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
+        // to `is_owned_by`.
         self.token.store(token, Ordering::Release);
         self.lost.store(false, Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
@@ -122,17 +136,20 @@ impl Hold {
 
     /// Ends a hold. Call it with the key's mutex held.
     pub(crate) fn end(&self) {
+        // ORDERING: Relaxed would do for both: whoever finds no owner reads nothing else without the key's mutex.
         self.owner.store(NOBODY, Ordering::Release);
         self.count.store(0, Ordering::Relaxed);
     }
 
     /// Moves the deadline. Call it with the key's mutex held.
     pub(crate) fn renew(&self, deadline: Moment) {
+        // ORDERING: pairs with `deadline` in `is_valid`. The mutex puts this after the `begin` of the same hold.
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
     }
 
     /// Marks the hold lost, permanently. Call it with the key's mutex held.
     pub(crate) fn lose(&self) {
+        // ORDERING: Relaxed would do: whoever loads `true` learns the cause under the key's mutex.
         self.lost.store(true, Ordering::Release);
     }
 }

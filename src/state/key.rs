@@ -6,7 +6,6 @@ use crate::state::hold::{Hold, Reentry};
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
-use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, mutant};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
@@ -104,42 +103,47 @@ impl Drop for Key {
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    keys: Mutex<HashMap<Arc<str>, Weak<Key>>>,
-    last: AtomicU64,
+    keys: Mutex<Keys>,
+}
+
+#[derive(Debug)]
+struct Keys {
+    by_name: HashMap<Arc<str>, Weak<Key>>,
+    next_id: u64,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { keys: Mutex::new(HashMap::new()), last: AtomicU64::new(0) }
+        Self { keys: Mutex::new(Keys { by_name: HashMap::new(), next_id: 0 }) }
     }
 
     /// Returns the key of that name, which all its handles share.
     pub(crate) fn key(self: &Arc<Self>, name: &Arc<str>) -> Arc<Key> {
         let mut keys = self.keys.lock();
-        if let Some(key) = keys.get(&**name).and_then(Weak::upgrade) {
+        if let Some(key) = keys.by_name.get(&**name).and_then(Weak::upgrade) {
             return key;
         }
-        let id = self.last.fetch_add(1, Ordering::Relaxed);
-        let key = Arc::new(Key::new(id, Arc::clone(name), Arc::downgrade(self)));
-        keys.insert(Arc::clone(name), Arc::downgrade(&key));
+        let key = Arc::new(Key::new(keys.next_id, Arc::clone(name), Arc::downgrade(self)));
+        keys.next_id += 1;
+        keys.by_name.insert(Arc::clone(name), Arc::downgrade(&key));
         key
     }
 
     /// Returns the key of that name if it is in use.
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Key>> {
-        self.keys.lock().get(name).and_then(Weak::upgrade)
+        self.keys.lock().by_name.get(name).and_then(Weak::upgrade)
     }
 
     /// Returns all keys in use.
     pub(crate) fn all(&self) -> Vec<Arc<Key>> {
-        self.keys.lock().values().filter_map(Weak::upgrade).collect()
+        self.keys.lock().by_name.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Removes a key whose last handle is gone, unless a new key of the same name was made since.
     fn forget(&self, name: &str) {
         let mut keys = self.keys.lock();
-        if keys.get(name).is_some_and(|key| key.strong_count() == 0) {
-            keys.remove(name);
+        if keys.by_name.get(name).is_some_and(|key| key.strong_count() == 0) {
+            keys.by_name.remove(name);
         }
     }
 }

@@ -56,6 +56,7 @@ impl ClientId {
 
     /// Returns a locker that was never returned before. `may_linger` says whether its tenure may linger.
     pub(crate) fn next_locker(&self, may_linger: bool) -> String {
+        // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
         locker.push_str(&self.text);

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) const NOBODY: u64 = 0;
 
 /// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
+// ORDERING: Relaxed would do. It changes only under the mutex of `BOOKS`, and whoever sees more than zero reads the
+// table under that mutex. Whoever sees zero too late looks again in the lease thread's next round.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
 static BOOKS: Mutex<Books> = Mutex::new(Books { ended: BTreeMap::new(), gone: BTreeMap::new() });
@@ -44,7 +46,7 @@ impl Drop for Holds {
             let left = self.count.get().saturating_sub(books.gone.remove(&self.thread).unwrap_or(0));
             if left > 0 {
                 books.ended.insert(self.thread, left);
-                ANY.fetch_add(1, Ordering::Release);
+                ANY.fetch_add(1, Ordering::Release); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
             }
         }
     }
@@ -72,6 +74,7 @@ pub(crate) fn current_thread() -> u64 {
 #[cold]
 fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(NOBODY);
+    // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
@@ -91,6 +94,7 @@ pub(crate) fn hold_ends() {
 
 /// Returns whether a thread has ended with holds.
 pub(crate) fn has_ended(thread: u64) -> bool {
+    // ORDERING: a hint that saves taking the mutex: see `ANY`.
     ANY.load(Ordering::Acquire) > 0 && BOOKS.lock().ended.contains_key(&thread)
 }
 
@@ -117,7 +121,7 @@ impl Books {
         *count -= 1;
         if *count == 0 {
             self.ended.remove(&thread);
-            ANY.fetch_sub(1, Ordering::Release);
+            ANY.fetch_sub(1, Ordering::Release); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
         }
         true
     }

@@ -1,7 +1,7 @@
 //! One tenure: its lease, its deadline, its tokens, and when other clients must be let in.
 
 use crate::clock::Moment;
-use crate::config::DLockConfig;
+use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::state::tokens::Tokens;
 use crate::store::processor::{Gap, Grant};
@@ -133,8 +133,7 @@ impl Tenure {
     pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
-        let length = timing::gap_length(self.lease());
-        due.then(|| Gap { length: Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)), every })
+        due.then(|| Gap { length: whole_milliseconds(timing::gap_length(self.lease())), every })
     }
 
     /// Returns whether others are known to wait.

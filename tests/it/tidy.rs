@@ -62,10 +62,18 @@ fn is_test_only(path: &str, text: &str) -> bool {
     path.starts_with("src/check/") || path.contains("/model/") || path == "src/lib.rs" || text.starts_with("//! Tests")
 }
 
-/// The lines that a program has: no comments, and nothing after the first module of tests or of the model.
+/// A file without its module of tests, which comes last.
+fn without_tests(text: &str) -> &str {
+    text.split_once("\nmod tests {").map_or(text, |(product, _)| product)
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// The lines that a program has: no comments, and no module of tests.
 fn product(text: &str) -> impl Iterator<Item = &str> {
-    let is_test = |line: &&str| line.starts_with("#[cfg(") && line.contains("test") && !line.contains("not(");
-    text.lines().take_while(move |line| !is_test(line)).filter(|line| !line.trim_start().starts_with("//"))
+    without_tests(text).lines().filter(|line| !is_comment(line))
 }
 
 /// The paths below `src` of what a line names: `crate::store::redis::net` is `src/store/redis/net`.
@@ -153,4 +161,36 @@ fn every_directory_is_in_a_room() {
         let is_file = file.matches('/').count() == 1;
         assert!(!is_ground || is_file || in_ground.iter().any(|known| file.starts_with(known)), "{file} is in no room");
     }
+}
+
+const WEAK: [&str; 4] = ["Ordering::Relaxed", "Ordering::Acquire", "Ordering::Release", "Ordering::AcqRel"];
+
+/// The words that begin the argument for an ordering.
+const ARGUMENT: &str = "// ORDERING:";
+
+/// How many lines above a use its argument may begin.
+const ARGUED_WITHIN: usize = 8;
+
+/// Each use of a memory ordering that is weaker than `SeqCst` has an argument: at the end of its line, or in a comment of the
+/// same function that begins at most eight lines above it. One comment may serve several uses. The test cannot tell whether an
+/// argument is right; it makes sure that somebody has written one.
+#[test]
+fn every_weak_ordering_is_argued() {
+    let mut uses = 0;
+    for (file, text) in files().iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let lines: Vec<_> = without_tests(text).lines().collect();
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| !is_comment(line)) {
+            let is_named = !line.contains("Ordering::{") && !line.contains("Ordering::*");
+            assert!(is_named, "{file}: write `Ordering::Relaxed`, so that it can be found here: {line}");
+            if WEAK.iter().any(|weak| line.contains(weak)) {
+                uses += 1;
+                let above = lines[n.saturating_sub(ARGUED_WITHIN)..n].iter().rev();
+                let mut same_function = above.take_while(|line| is_comment(line) || !line.contains("fn "));
+                let is_argued =
+                    line.contains(ARGUMENT) || same_function.any(|line| line.trim_start().starts_with(ARGUMENT));
+                assert!(is_argued, "{file}:{}: no `{ARGUMENT}` says why this ordering is enough: {line}", n + 1);
+            }
+        }
+    }
+    assert!(uses > 50, "the search finds too little");
 }

@@ -21,13 +21,15 @@ const SLACK: u64 = 10_000;
 /// stepped back, or that ticks in milliseconds, is not waited for; the numbers still rise, but ahead of the clock.
 const READINGS: u32 = 100;
 
-/// The last number issued. Relaxed suffices: only the order of changes to this one value matters, and events that are ordered by the
-/// store's mutex, or by whatever passes between two stores, are ordered here as well.
+/// The last number issued.
+// ORDERING: Relaxed: only the order of changes to this one value matters, and events that are ordered by the store's mutex, or by
+// whatever passes between two stores, are ordered here as well.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Issues a number greater than every number before it.
 pub(super) fn issue() -> u64 {
     loop {
+        // ORDERING: Relaxed: one value: see `LAST`.
         let last = LAST.load(Ordering::Relaxed);
         let number = next(last, clock_beyond(last));
         if LAST.compare_exchange_weak(last, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -39,6 +41,7 @@ pub(super) fn issue() -> u64 {
 /// Reserves a range of numbers, up to the clock, that are issued nowhere else. Returns `None` when the clock is behind.
 pub(super) fn issue_range() -> Option<RangeInclusive<u64>> {
     loop {
+        // ORDERING: Relaxed: one value: see `LAST`.
         let last = LAST.load(Ordering::Relaxed);
         let range = range_after(last, clock_beyond(last))?;
         if LAST.compare_exchange_weak(last, *range.end(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {

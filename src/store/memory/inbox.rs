@@ -113,7 +113,10 @@ impl Inbox for MemoryInbox {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(Error::backend(
                 BackendFailure::NotExecuted,
-                format!("inbox of {:?} closed: by its owner, with {CAPACITY} unread messages, or cut off", self.client),
+                format!(
+                    "the inbox of {:?} is closed: by its owner, by a cut, or because it had {CAPACITY} unread messages",
+                    self.client
+                ),
             )),
         }
     }

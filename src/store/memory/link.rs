@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// Written under the store's mutex, and read under it by every request. So no request is executed after the cut.
+    // ORDERING: Relaxed: guarded by that mutex. Only `check_inbox` loads it without the mutex, and changes nothing.
     cut: AtomicBool,
 }
 
@@ -15,6 +16,7 @@ impl Link {
     ///
     /// [`Error::Backend`] (`NotExecuted`) while the link is cut.
     pub(super) fn check(&self) -> Result<(), Error> {
+        // ORDERING: Relaxed: under the store's mutex.
         if self.cut.load(Ordering::Relaxed) {
             return Err(Error::backend(BackendFailure::NotExecuted, "the embedded store was set unreachable"));
         }
@@ -23,6 +25,6 @@ impl Link {
 
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn set_reachable(&self, reachable: bool) {
-        self.cut.store(!reachable, Ordering::Relaxed);
+        self.cut.store(!reachable, Ordering::Relaxed); // ORDERING: Relaxed: under the store's mutex.
     }
 }

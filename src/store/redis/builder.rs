@@ -8,6 +8,7 @@ use super::net::endpoint::Endpoint;
 use super::net::tls::{Tls, TlsSettings};
 use super::processor::RedisLockProcessor;
 use crate::error::Error;
+use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 use std::time::Duration;
 
 /// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
@@ -78,9 +79,8 @@ impl RedisBuilder {
     /// together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
-            // The limit of one day keeps every sum of moments in range.
-            if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(86_400) {
-                return Err(Error::invalid_config(what, format!("{timeout:?}"), "choose a time from 1 ms to one day"));
+            if !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout) {
+                return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
         }
         #[cfg(feature = "tls")]
@@ -110,7 +110,7 @@ impl RedisBuilder {
     pub fn connect(self) -> Result<RedisLockProcessor, Error> {
         let (connect_timeout, io_timeout) = (self.connect_timeout, self.io_timeout);
         let processor = self.build()?;
-        // `build` has checked both: the sum is at most two days.
+        // `build` has checked both, so the sum is in range.
         let limit = connect_timeout + io_timeout;
         processor.greet(limit)?;
         Ok(processor)

@@ -9,6 +9,7 @@ use super::script::keys::inbox_channel;
 use super::script::message;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{Inbox, InboxBreaker, Message};
+use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;
 use std::io::ErrorKind;
@@ -60,7 +61,7 @@ impl RedisInbox {
         let mut packed = Packed::default();
         packed.words(&["SUBSCRIBE", &channel]);
         let broken = |cause: std::io::Error| {
-            let message = format!("subscribing at {place}: {cause}");
+            let message = format!("cannot subscribe at {place}: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
         };
         let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
@@ -73,7 +74,7 @@ impl RedisInbox {
             }
             Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
             other => {
-                let message = format!("{place} answers SUBSCRIBE with {}", shape(other));
+                let message = format!("{place} answered SUBSCRIBE with {}", shape(other));
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             }
         }
@@ -94,7 +95,7 @@ impl RedisInbox {
                 self.pinged = false;
             } else if Instant::now() >= patience {
                 if self.pinged {
-                    return Err(std::io::Error::new(ErrorKind::TimedOut, "it does not answer a PING"));
+                    return Err(std::io::Error::new(ErrorKind::TimedOut, "the server did not answer a PING"));
                 }
                 let mut packed = Packed::default();
                 packed.words(&["PING"]);
@@ -120,9 +121,7 @@ pub(crate) fn payload(reply: &Value) -> Option<&[u8]> {
 
 impl Inbox for RedisInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
-        let heard = self.hear(deadline);
+        let heard = self.hear(end_of(limit, Instant::now()));
         if heard.is_err() {
             self.link = None;
         }

@@ -37,8 +37,12 @@ pub struct RedisLockProcessor {
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
     /// Whether the server knows the release script, as far as the last replies tell.
+    // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
+    // after a wrong `false` the release is not posted.
     pub(super) knows_release: Arc<AtomicBool>,
     /// Whether the reply to a posted release said that the server is no master.
+    // ORDERING: Relaxed: nothing is read through it. `Lane::take_in` has marked the lane deposed before the callback stores `true`; the
+    // next `acquire_plainly` that sees it ends the proofs of the other lanes.
     pub(super) is_demoted: Arc<AtomicBool>,
     pub(super) proofs: Proofs,
     pub(super) calm: Arc<Calm>,
@@ -104,6 +108,7 @@ impl RedisLockProcessor {
             return replies;
         }
         // This is another server, or its scripts were flushed: it knows none of them.
+        // ORDERING: Relaxed: a guess.
         self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
@@ -195,7 +200,7 @@ impl RedisLockProcessor {
         };
         let mut reply = send(false, limit);
         if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
-            self.knows_release.store(false, Ordering::Relaxed);
+            self.knows_release.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
             reply = send(true, limit.saturating_sub(SystemClock.now().since(sent_at)));
         }
         self.read(&request, reply, sent_at)
@@ -231,7 +236,7 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
 
 /// The error for an outcome of another kind than its request. It is never seen, because `reply::outcome` pairs the two.
 pub(super) fn mismatch() -> Error {
-    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
+    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
 }
 
 impl LockProcessor for RedisLockProcessor {
@@ -263,7 +268,7 @@ impl LockProcessor for RedisLockProcessor {
     fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         match self.run_one(Request::Release(*request), limit)? {
             Outcome::Release(outcome) => {
-                self.knows_release.store(true, Ordering::Relaxed);
+                self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
                 Ok(outcome)
             }
             _ => Err(mismatch()),
@@ -285,6 +290,7 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        // ORDERING: Relaxed: a guess.
         if !self.knows_release.load(Ordering::Relaxed) {
             // The server may not know the script. A synchronous release is repeated with the script's text at once.
             done(self.release(request, limit));
@@ -298,6 +304,7 @@ impl LockProcessor for RedisLockProcessor {
         let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {
+            // ORDERING: Relaxed: `acquire_plainly` swaps the first flag; the second is a guess.
             if answer.values.iter().any(is_no_master) {
                 is_demoted.store(true, Ordering::Relaxed);
             }

@@ -16,6 +16,9 @@ pub(crate) const SCHEMES: &[&str] = &["redis", "rediss", "valkey", "valkeys", "r
 /// What an error shows instead of a URL.
 pub(crate) const NOT_SHOWN: &str = "(not shown: it may contain a password)";
 
+/// How a URL is written.
+const FORMS: &str = "write redis://[user][:password@]host[:port][/db] or unix:///path";
+
 /// The messages of the crate `redis` about a URL, and ours. Its own are not passed on, because some quote a part of the URL.
 const REASONS: &[(&str, &str)] = &[
     ("Missing hostname", "missing host"),
@@ -64,7 +67,7 @@ impl Address {
         }
         let info = url.into_connection_info().map_err(|e| {
             let reason = reason(url, &e);
-            invalid(&format!("{reason}; write redis://[user][:password@]host[:port][/db] or unix:///path"))
+            invalid(&format!("{reason}; {FORMS}"))
         })?;
         let settings = info.redis_settings();
         if settings.protocol() != ProtocolVersion::RESP2 {
@@ -74,7 +77,7 @@ impl Address {
             ConnectionAddr::Tcp(host, port) => Place::Tcp { host: host.clone(), port: *port, tls: false },
             ConnectionAddr::TcpTls { host, port, .. } => Place::Tcp { host: host.clone(), port: *port, tls: true },
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-            _ => return Err(invalid("this kind of address is not supported")),
+            _ => return Err(invalid(&format!("this kind of address is not supported; {FORMS}"))),
         };
         if let Some(hint) = fault(url, &place) {
             return Err(invalid(hint));

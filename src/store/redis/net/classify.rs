@@ -79,7 +79,7 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
             let message = if code == "ERR" {
                 format!("the server lacks a command that the lock needs: {words}")
             } else {
-                format!("the server is part of a Redis Cluster ({words}), a single server is needed")
+                format!("the server is part of a Redis Cluster ({words}): give the address of a single server")
             };
             Error::Unsupported { message }
         }

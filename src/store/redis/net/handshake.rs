@@ -50,7 +50,7 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
 /// Waits for one reply. Nothing that matters has been executed so far.
 fn reply(link: &mut Link, address: &Address, deadline: Instant) -> Result<Value, Error> {
     link.reply(deadline).map_err(|e| failed(address, e))?.ok_or_else(|| {
-        let message = format!("{address} took the connection and did not answer in time");
+        let message = format!("{address} accepted the connection and did not answer in time");
         Error::backend(BackendFailure::NotExecuted, message)
     })
 }
@@ -75,7 +75,10 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error>
     let major: Option<u64> = version.split('.').next().and_then(|major| major.parse().ok());
     match field("mode") {
         "cluster" => {
-            return Err(unsupported(address, "it is a node of a Redis Cluster, which is for a later version"));
+            return Err(unsupported(
+                address,
+                "it is a node of a Redis Cluster, which is not supported: give the address of a single server",
+            ));
         }
         "sentinel" => {
             return Err(unsupported(address, "it is a Sentinel: give the address of the Redis server itself"));
@@ -92,7 +95,7 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error>
 fn refusal(reply: &ServerError, address: &Address) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if repeats_login(detail, address) {
-        format!("{code} (the server's words are not shown: they may repeat the password)")
+        format!("{code} (the server's message is not shown: it may repeat the password)")
     } else {
         address.hide_user(&without_user(format!("{code} {detail}").trim_end()))
     };

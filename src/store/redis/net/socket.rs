@@ -191,6 +191,7 @@ impl Timeout {
     fn renew(&mut self, deadline: Instant) -> Option<Option<Duration>> {
         let left = deadline.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
         // A time-out between half of the time left and all of it can stay: if it ends early, the caller's loop goes round once more.
+        // One of three quarters stays in that range while the time left changes by a quarter or a half.
         if self.0 <= left && self.0 >= left / 2 {
             return None;
         }

@@ -24,6 +24,7 @@ impl RedisLockProcessor {
         limit: Duration,
     ) -> Result<Option<AcquireOutcome>, Error> {
         let mark = Mark::of(request.key);
+        // ORDERING: Relaxed: the flag alone matters: see `RedisLockProcessor::is_demoted`.
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.proofs.end_all(&self.transport);
         }

@@ -14,6 +14,9 @@ const MOST: usize = 65_536;
 pub(in crate::store::redis) struct GivenUp {
     lockers: Mutex<Lockers>,
     /// Whether there are any. Every call reads this first, without the mutex.
+    // ORDERING: it changes only under the mutex of `lockers`, with Release; `any` loads it with Acquire. Whoever asks about a locker that
+    // was given up has learned of it from the thread that added it, by the error that followed, and so sees the flag. Then it reads the
+    // list under the mutex.
     any: AtomicBool,
 }
 
@@ -27,7 +30,7 @@ struct Lockers {
 
 impl GivenUp {
     pub(in crate::store::redis) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
+        self.any.load(Ordering::Acquire) // ORDERING: pairs with `add`: the list has a locker.
     }
 
     pub(in crate::store::redis) fn has(&self, locker: &str) -> bool {
@@ -37,11 +40,14 @@ impl GivenUp {
     pub(super) fn add(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         let forgotten = lockers.add(locker, MOST);
-        self.any.store(true, Ordering::Release);
+        self.any.store(true, Ordering::Release); // ORDERING: pairs with `any`.
         // The program's logger must run without the mutex.
         drop(lockers);
         if let Some(oldest) = forgotten {
-            log::warn!(RELEASE, "too many lockers wait for the answer to their release; {oldest:?} is forgotten");
+            log::warn!(
+                RELEASE,
+                "more than {MOST} releases are unanswered; the oldest locker, {oldest:?}, is forgotten"
+            );
         }
     }
 
@@ -49,7 +55,7 @@ impl GivenUp {
     pub(in crate::store::redis) fn remove(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         lockers.remove(locker);
-        self.any.store(!lockers.by_name.is_empty(), Ordering::Release);
+        self.any.store(!lockers.by_name.is_empty(), Ordering::Release); // ORDERING: pairs with `any`.
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) enum Found {
 }
 
 /// Which keys are likely to be free, according to the latest outcomes.
+// ORDERING: Relaxed: a guess that decides only whether a key is first tried in plain commands. A stale value or a lost update costs a
+// round trip.
 #[derive(Debug)]
 pub(super) struct Calm(Vec<AtomicU8>);
 
@@ -126,13 +128,14 @@ impl Calm {
     }
 
     pub(super) fn has(&self, key: Mark) -> bool {
-        self.of(key).load(Ordering::Relaxed) == 0
+        self.of(key).load(Ordering::Relaxed) == 0 // ORDERING: Relaxed: a guess.
     }
 
     /// Notes the outcome of a script.
     pub(super) fn note(&self, key: Mark, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
+                // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
                 let left = self.of(key).load(Ordering::Relaxed);
                 if left > 0 {
                     self.of(key).store(left - 1, Ordering::Relaxed);
@@ -146,7 +149,7 @@ impl Calm {
 
     /// Notes that a plain attempt found the key busy.
     pub(super) fn note_busy(&self, key: Mark) {
-        self.of(key).store(RESTLESS, Ordering::Relaxed);
+        self.of(key).store(RESTLESS, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
     }
 
     /// Notes the outcome of a release.
@@ -158,7 +161,7 @@ impl Calm {
             ReleaseOutcome::NotOurs(_) => false,
         };
         if restless {
-            self.of(key).store(RESTLESS, Ordering::Relaxed);
+            self.of(key).store(RESTLESS, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
         }
     }
 

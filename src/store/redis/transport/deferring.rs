@@ -37,6 +37,7 @@ const LARGEST: i64 = (CALLERS * MOST_LEFT) as i64 * POSTS;
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
 pub(super) struct Deferring {
+    // ORDERING: Relaxed: a ration. Additions and subtractions are atomic, so none is lost, and nothing is read through it.
     budget: AtomicI64,
 }
 
@@ -47,12 +48,12 @@ impl Deferring {
 
     /// Returns `true` if a poster may leave its call to the caller that is about to write.
     pub(super) fn is_allowed(&self) -> bool {
-        may_defer(self.budget.load(Ordering::Relaxed))
+        may_defer(self.budget.load(Ordering::Relaxed)) // ORDERING: Relaxed: a ration.
     }
 
     /// Notes that a posted call is written, `after` the poster left it to another caller; zero if the poster stayed.
     pub(super) fn note_written(&self, after: Duration) {
-        // Threads that add at the same time may exceed the largest budget by their number.
+        // ORDERING: Relaxed: a ration. Threads that add at the same time may exceed the largest budget by their number.
         if after > LATE {
             self.budget.fetch_sub(POSTS, Ordering::Relaxed);
         } else if self.budget.load(Ordering::Relaxed) < LARGEST {

@@ -39,6 +39,8 @@ const REST: Duration = Duration::from_millis(500);
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
 pub(super) struct GivingWay {
+    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less look or
+    // yield, and nothing is read through them.
     /// How many of the next callers sleep without a look.
     skips: AtomicU32,
     /// How many callers that was after the last look; zero after one that found its answer.
@@ -79,6 +81,7 @@ impl GivingWay {
         if cfg!(not(unix)) || is_spared() {
             return false;
         }
+        // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
         if skips > 0 {
             self.skips.store(skips - 1, Ordering::Relaxed);
@@ -88,6 +91,7 @@ impl GivingWay {
 
     /// Notes whether a caller that looked found its answer.
     pub(super) fn looked(&self, found: bool) {
+        // ORDERING: Relaxed: counts that may be disturbed.
         let skipped = self.skipped.load(Ordering::Relaxed);
         let skips = if found { 0 } else { (2 * skipped).clamp(1, MOST_SKIPS) };
         if skips != skipped {
@@ -99,7 +103,7 @@ impl GivingWay {
     }
 
     fn rests(&self, at: Instant) -> bool {
-        self.nanos(at) < self.rests_until.load(Ordering::Relaxed)
+        self.nanos(at) < self.rests_until.load(Ordering::Relaxed) // ORDERING: Relaxed: an estimate.
     }
 
     fn is_back(&self, before: Instant, at: Instant, callers: usize) -> bool {
@@ -114,6 +118,7 @@ impl GivingWay {
 
     #[cold]
     fn note_late(&self, begin: u64, end: u64) {
+        // ORDERING: Relaxed: of yields at the same time one alone sees the earlier `late_until` and goes on. The rest are estimates.
         let last = self.late_until.fetch_max(end, Ordering::Relaxed);
         if begin < last {
             // Of several yields at the same time only one counts.
@@ -122,6 +127,7 @@ impl GivingWay {
         let forgiven = (begin - last) / FORGIVEN_PART;
         let lost = self.lost.load(Ordering::Relaxed).saturating_sub(forgiven) + (end - begin);
         let rests = lost > nanos(MOST_LOST);
+        // ORDERING: as above.
         self.lost.store(if rests { 0 } else { lost }, Ordering::Relaxed);
         if rests {
             self.rests_until.store(end + nanos(REST), Ordering::Relaxed);

@@ -47,6 +47,7 @@ mod reading;
 mod role;
 mod session;
 mod state;
+mod unlocked;
 mod writing;
 
 use super::deferring::Deferring;
@@ -81,6 +82,7 @@ pub(crate) struct Settings<L> {
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
+    // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a lane's mutex after the store.
     pub(crate) connect_took: AtomicU64,
     pub(super) giving_way: GivingWay,
     pub(super) deferring: Deferring,
@@ -95,18 +97,28 @@ pub(crate) struct Lane<L: Line> {
     /// Notified when a connect on a separate thread has ended, and when the lane is closed.
     connected: Condvar,
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
+    // ORDERING: Relaxed: a count by which `choose` and the writer estimate. It decides nothing else.
     load: AtomicUsize,
+    // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
     is_connected: AtomicBool,
     /// The current epoch. A connection has one or more, one after another.
+    // ORDERING: Relaxed, also for `written`: stored with the mutex of `state` held. `epoch_at` loads without it, and may guess wrong: the
+    // answer says in which epoch the call was written, and `Proofs::judge` refuses a number of another epoch than its proof's.
     epoch: AtomicU64,
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
     since: Instant,
     /// When a posted call was left that is still not written, in nanoseconds after `since`; zero if there is none.
+    // ORDERING: Relaxed: stored with the mutex of `state` held. `write_left` loads it without, as a hint whether to take the mutex.
     left_since: AtomicU64,
     /// The last epoch in which a fence number was read.
+    // ORDERING: Relaxed: stored under the mutex of `Proofs`, loaded by `write_once` under that of `state`, under which every call is queued.
+    // So the calls that a thread sends after `mark_unnumbered` are written after it is seen. A `mark_numbered` that is
+    // seen too late costs the server one write.
     numbered: AtomicU64,
     /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
+    // ORDERING: Relaxed: `take_in` stores it with the mutex of `state` held, before it delivers replies, each under the mutex of its call.
+    // So whoever takes a reply sees what was read before that reply or together with it.
     deposed: AtomicU64,
 }
 
@@ -157,16 +169,6 @@ impl<L: Line> Lane<L> {
         })
     }
 
-    /// Returns the number of callers that write to this lane or wait for it.
-    pub(crate) fn load(&self) -> usize {
-        self.load.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` if the lane has a connection. Approximate: it does not take the mutex, which the users of the connection need.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.is_connected.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
@@ -175,32 +177,10 @@ impl<L: Line> Lane<L> {
         u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
-    /// take the mutex, which the users of the connection need.
-    pub(crate) fn epoch_at(&self, at: Instant) -> Option<u64> {
-        let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        (at.saturating_duration_since(written) <= QUIET && !self.is_deposed(epoch)).then_some(epoch)
-    }
-
-    /// Returns `true` if the server has said in that epoch, or later, that it is no master.
-    pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
-        self.deposed.load(Ordering::Relaxed) >= epoch
-    }
-
-    /// Records that a fence number was read in that epoch.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
-        self.numbered.fetch_max(epoch, Ordering::Relaxed);
-    }
-
-    pub(crate) fn mark_unnumbered(&self) {
-        self.numbered.store(0, Ordering::Relaxed);
-    }
-
     /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
     /// otherwise after [`attend`](Self::attend).
     pub(crate) fn begin(&self, call: &Arc<Pending>, at: Instant, deadline: Instant, at_once: bool) {
-        self.load.fetch_add(1, Ordering::Relaxed);
+        self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         if at >= deadline {
             // The call stays `Queued` and is never written; `finish` reports that.
             return;
@@ -231,7 +211,7 @@ impl<L: Line> Lane<L> {
     /// connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
     pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
         let is_free = self.wait(call, deadline);
-        self.load.fetch_sub(1, Ordering::Relaxed);
+        self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         let answer = if is_free { call.finished() } else { None };
         answer.unwrap_or_else(|| self.depart(call, limit, or_break))
     }
@@ -254,7 +234,7 @@ impl<L: Line> Lane<L> {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        self.left_since.store(0, Ordering::Relaxed);
+        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex is held.
         self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
@@ -300,7 +280,7 @@ impl<L: Line> Lane<L> {
         }
         let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
         let Some(session) = state.session.take() else { return state };
-        self.is_connected.store(false, Ordering::Relaxed);
+        self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
         drop(state);
         log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(&cause));
         let message = format!("no answer from {}: {cause}", self.settings.server);
@@ -320,7 +300,7 @@ impl<L: Line> Lane<L> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connector.is_busy { ": the connect goes on" } else { "" };
+                let why = if state.connector.is_busy { "; the connect goes on" } else { "" };
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
@@ -387,5 +367,5 @@ fn ended(limit: Duration) -> io::Error {
 }
 
 fn closed_by_us() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the connection was closed on this side")
+    io::Error::new(io::ErrorKind::NotConnected, "this client closed the connection")
 }

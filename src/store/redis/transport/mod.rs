@@ -33,6 +33,7 @@ use super::net::resp::Packed;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
+use crate::timing::end_of;
 use ::redis::Value;
 use deferring::Deferring;
 use giving_way::GivingWay;
@@ -179,7 +180,7 @@ impl<L: Line> Transport<L> {
     }
 
     fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
-        let deadline = deadline_in(limit, at);
+        let deadline = end_of(limit, at);
         let at = if self.write_left(at) { now() } else { at };
         let call = Arc::new(Pending::new(packed, passage));
         self.lanes[lane].begin(&call, at, deadline, true);
@@ -190,7 +191,7 @@ impl<L: Line> Transport<L> {
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let at = now();
-        let deadline = deadline_in(limit, at);
+        let deadline = end_of(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
         for Part { lane, packed, passage } in batch.parts {
@@ -243,7 +244,7 @@ impl<L: Line> Transport<L> {
         let at = now();
         self.write_left(at);
         let call = Arc::new(Pending::posted(packed, passage, callback));
-        let is_left = self.lanes[lane].post(&call, deadline_in(limit, at));
+        let is_left = self.lanes[lane].post(&call, end_of(limit, at));
         self.note_unsent(lane);
         is_left
     }
@@ -289,7 +290,7 @@ impl<L: Line> Transport<L> {
 
     /// Returns `true` if the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
-        self.settings.connect_took.load(Ordering::Relaxed) != 0
+        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `Settings::connect_took`.
     }
 
     /// Returns the endpoint: where the server is reached, and as which user.
@@ -329,6 +330,7 @@ impl<L: Line> Transport<L> {
     }
 
     fn has_time_to_connect(&self, limit: Duration) -> bool {
+        // ORDERING: Relaxed: an estimate.
         match self.settings.connect_took.load(Ordering::Relaxed) {
             0 => false,
             took => limit >= Duration::from_nanos(took) * CONNECTS,
@@ -373,13 +375,8 @@ impl Batch {
     }
 }
 
-/// Returns the end of a limit. A limit beyond what the clock can express counts as a year.
-fn deadline_in(limit: Duration, begin: Instant) -> Instant {
-    begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
-}
-
 fn lost() -> Error {
-    Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
+    Error::backend(BackendFailure::Unknown, "the connection lost a reply: bug in redis-dlock, please report")
 }
 
 impl<L: Line> fmt::Debug for Transport<L> {

@@ -22,6 +22,9 @@ const COUNT: u32 = (1 << LANE_SHIFT) - 1;
 pub(crate) struct Mark(u16);
 
 /// See the module.
+// ORDERING: an entry changes only by read-modify-write operations, so no count is lost. A call leaves (`leave`, Release) after its last
+// reply was read or its connection was given up, and the exchange by which a later call comes in (`enter`, Acquire) sees that. So a call
+// that finds no other in flight, and therefore may take another lane, is written after that.
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
@@ -58,6 +61,7 @@ impl Routes {
     /// Counts a call in and returns its lane: the one its key is on, or else the preferred one.
     fn enter(&self, mark: Mark, preferred: usize) -> usize {
         let entry = &self.0[usize::from(mark.0)];
+        // ORDERING: the successful exchange pairs with `leave`. The load, and an exchange that fails, need only a recent value.
         let mut seen = entry.load(Ordering::Acquire);
         loop {
             let next = if seen & COUNT == 0 { (preferred as u32) << LANE_SHIFT | 1 } else { seen + 1 };
@@ -71,18 +75,19 @@ impl Routes {
     /// Returns `true` if no call is in flight.
     #[cfg(all(test, dlock_shuttle))]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
+        self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0) // ORDERING: Relaxed: for a test, after its calls.
     }
 
     /// Moves a key to another lane, if exactly `calls` calls for it are in flight.
     fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
         let entry = &self.0[usize::from(mark.0)];
         let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
+        // ORDERING: pairs with `leave`: the calls that were in flight beside these have had their replies.
         entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
     fn leave(&self, mark: Mark) {
-        self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
+        self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel); // ORDERING: pairs with `enter` and `turn`.
     }
 }
 

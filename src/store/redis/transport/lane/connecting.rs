@@ -205,12 +205,13 @@ impl<L: Line> Lane<L> {
         match opened {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
+                // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
                     let step = state.epoch_step;
                     let epoch = self.begin_epoch(&mut state.next_epoch, step);
                     state.session = Some(Session::new(epoch, open));
-                    self.is_connected.store(true, Ordering::Relaxed);
+                    self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
                 }
                 state
             }
@@ -226,5 +227,5 @@ impl<L: Line> Lane<L> {
 }
 
 fn panicked() -> Error {
-    Error::backend(BackendFailure::NotExecuted, "opening a connection ended by a panic")
+    Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it")
 }

@@ -29,6 +29,7 @@ impl<L: Line> Lane<L> {
         let at = now();
         let state = self.write(state, call, deadline, Claim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
+        // ORDERING: Relaxed: the lane's mutex is held. Without it, only `write_left` loads this.
         if is_left && self.left_since.load(Ordering::Relaxed) == 0 {
             self.left_since.store(self.nanos(at).max(1), Ordering::Relaxed);
         }
@@ -51,6 +52,7 @@ impl<L: Line> Lane<L> {
     /// caller may do so, also one of another connection. Waits neither for room in the socket nor for the state. Returns `true` if it
     /// wrote.
     pub(crate) fn write_left(&self, at: Instant) -> bool {
+        // ORDERING: Relaxed: a hint that saves taking the mutex. With a stale value, the next caller looks again.
         let since = self.left_since.load(Ordering::Relaxed);
         if since == 0 || !is_left_long(Duration::from_nanos(self.nanos(at).saturating_sub(since))) {
             return false;
@@ -58,7 +60,7 @@ impl<L: Line> Lane<L> {
         // The thread that holds the state may be off its core. Do not wait for it: another caller soon tries again.
         let Some(mut state) = self.state.try_lock() else { return false };
         // One caller is enough. If there is a writer already, it goes on until the queue is empty.
-        self.left_since.store(0, Ordering::Relaxed);
+        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held.
         let writes = state.has_work() && (!state.writing || state.take_idle_role());
         if writes && !mutant!(TakesLeftAndLeaves) {
             drop(self.write_left_over(state));

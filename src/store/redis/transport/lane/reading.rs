@@ -145,6 +145,7 @@ impl<L: Line> Lane<L> {
         session.last_use = at;
         if look.replies.iter().any(is_no_master) {
             // Do this before later replies are delivered: no fence number of this epoch may be trusted any more.
+            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let own = reader.map(|(own, _)| own);

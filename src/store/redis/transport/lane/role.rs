@@ -45,7 +45,7 @@ impl<L: Line> Drop for Role<'_, L> {
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
             resigns = own.leave().1.write;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
-            self.lane.load.fetch_sub(1, Ordering::Relaxed);
+            self.lane.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         } else if let Some(posted) = self.own {
             resigns = posted.leave_sent();
         }

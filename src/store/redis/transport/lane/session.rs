@@ -154,5 +154,5 @@ impl<L: Line> Session<L> {
 }
 
 fn unasked() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the server sent a reply to nothing")
+    io::Error::new(io::ErrorKind::InvalidData, "the server sent a reply that no command asked for")
 }

@@ -158,7 +158,7 @@ impl<L: Line> Lane<L> {
     pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
-        self.epoch.store(epoch, Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held: see `Lane::epoch`.
         epoch
     }
 
@@ -166,6 +166,7 @@ impl<L: Line> Lane<L> {
     fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
+        // ORDERING: Relaxed, here and below: the lane's mutex is held. Only `numbered` is stored without it: see there.
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         let quiet = since.saturating_duration_since(session.last_write);
         if quiet > QUIET || self.is_deposed(epoch) {
@@ -174,7 +175,7 @@ impl<L: Line> Lane<L> {
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
         let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
-        self.left_since.store(0, Ordering::Relaxed);
+        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held.
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
         let epoch = session.epoch;
