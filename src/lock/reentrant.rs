@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// fair mode (without conditions), which JVM DLock follows too.
 ///
 /// A thread that holds the lock gets it again without asking the store. Threads of one process get it in order of arrival.
-/// Tasks that an executor runs on one thread are one owner: see [Async code](crate#async-code).
+/// Tasks that an executor runs on one thread are one owner: see [Async code](crate::manual::async_code).
 ///
 /// # Panics
 ///
@@ -65,7 +65,7 @@ impl DistributedReentrantLock {
 
     /// Acquires the lock. Blocks the thread until the lock is acquired, through outages of the store, too.
     ///
-    /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate#async-code).
+    /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate::manual::async_code).
     ///
     /// # Errors
     ///

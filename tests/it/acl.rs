@@ -1,5 +1,5 @@
-//! The user that README.md ("ACL rules") tells an operator to make can do all that a lock needs, and with any one of its
-//! rights missing something fails: the line is neither too short nor too long.
+//! The user that the manual (page "operations", "ACL rules") tells an operator to make can do all that a lock needs, and with
+//! any one of its rights missing something fails: the line is neither too short nor too long.
 
 use crate::support::RedisServer;
 use redis_dlock::{
@@ -12,11 +12,11 @@ const LEASE: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(2);
 const FENCE: &str = "DLOCK:1:fence";
 
-/// The words of the README's line.
+/// The words of the manual's line.
 pub(crate) fn rules() -> Vec<String> {
-    let readme = include_str!("../../README.md");
-    let start = readme.find("ACL SETUSER dlock").expect("the README has the line");
-    let line = readme[start..].split("\n```").next().expect("the line's end");
+    let page = include_str!("../../src/manual/operations.md");
+    let start = page.find("ACL SETUSER dlock").expect("the page has the line");
+    let line = page[start..].split("\n```").next().expect("the line's end");
     line.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
 }
 
@@ -85,12 +85,12 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
 }
 
 #[test]
-fn the_readmes_user_has_all_rights_it_needs_and_no_others() {
+fn the_manuals_user_has_all_rights_it_needs_and_no_others() {
     let server = RedisServer::start();
     let mut admin = server.connection();
     let rules = rules();
     set_user(&mut admin, &rules);
-    exercise(&server, &mut admin).expect("the README's user may do everything");
+    exercise(&server, &mut admin).expect("the manual's user may do everything");
 
     let rights = |word: &&String| word.starts_with(['+', '~', '&']);
     for right in rules.iter().filter(rights) {

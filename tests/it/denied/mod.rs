@@ -30,7 +30,7 @@ fn the_commands_are_found() {
     for known in ["set", "get", "del", "incr", "decr", "time", "llen", "lpop", "lpush", "rpush", "lrem", "publish"] {
         assert!(commands.contains(known), "{known} in {commands:?}");
     }
-    // With the rights of the README a script can do all that it calls, and these are all that it can be denied.
+    // With the rights of the manual a script can do all that it calls, and these are all that it can be denied.
     let rights = crate::acl::rules();
     for command in &commands {
         let right = format!("+{command}");

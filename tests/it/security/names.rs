@@ -36,7 +36,7 @@ fn config((kind, target): &(String, String)) -> DLockConfig {
     DLockConfig::new(kind, target).with_lease(Duration::from_secs(60)).with_reason(target.clone())
 }
 
-/// The README's list of commands, and what a connection begins with.
+/// The manual's list of commands, and what a connection begins with.
 fn documented() -> BTreeSet<String> {
     let of_rules = |rule: String| Some(rule.strip_prefix('+')?.split('|').next()?.to_owned());
     rules().into_iter().filter_map(of_rules).chain(["hello".to_owned(), "ping".to_owned()]).collect()

@@ -1,0 +1,32 @@
+// The pages of the manual. They exist only in the documentation.
+
+#![doc = include_str!("manual/index.md")]
+
+#[doc = include_str!("manual/waiting.md")]
+pub mod waiting {}
+
+#[doc = include_str!("manual/leases.md")]
+pub mod leases {}
+
+#[doc = include_str!("manual/fencing_tokens.md")]
+pub mod fencing_tokens {}
+
+#[doc = include_str!("manual/failure.md")]
+pub mod failure {}
+
+#[doc = include_str!("manual/async_code.md")]
+pub mod async_code {}
+
+#[doc = include_str!("manual/storing_a_guard.md")]
+pub mod storing_a_guard {}
+
+#[cfg(feature = "test-util")]
+#[doc = include_str!("manual/testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("manual/porting.md")]
+pub mod porting {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/operations.md")]
+pub mod operations {}
