@@ -148,6 +148,7 @@ pub(crate) const CLOSING_LOOK: Duration = Duration::from_micros(200);
 mod tests {
     use super::*;
 
+    /// Shows: G3.
     #[test]
     fn an_attempt_leaves_time_for_the_next_one_of_the_most_urgent_tenure() {
         let millis = Duration::from_millis;

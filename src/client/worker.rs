@@ -176,6 +176,7 @@ mod tests {
         }
     }
 
+    /// Shows: L6.
     #[test]
     fn the_last_handle_may_go_while_its_worker_works() {
         let (rounds, seen) = bounded(0);
@@ -193,6 +194,7 @@ mod tests {
         assert!(weak.upgrade().is_none());
     }
 
+    /// Shows: L6.
     #[test]
     fn stop_joins_and_refuses_a_new_start() {
         let (rounds, _seen) = bounded(8);
