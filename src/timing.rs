@@ -202,6 +202,7 @@ pub(crate) fn end_of(limit: Duration, begin: Instant) -> Instant {
 mod tests {
     use super::*;
 
+    /// Shows: G3.
     #[test]
     fn an_attempt_leaves_time_for_the_next_one_of_the_most_urgent_tenure() {
         let millis = Duration::from_millis;

@@ -90,6 +90,7 @@ impl Activity {
 mod tests {
     use super::*;
 
+    /// Shows: L6.
     #[test]
     fn the_last_hold_after_the_closing_knows_it() {
         let activity = Activity::default();
@@ -105,6 +106,7 @@ mod tests {
         assert!(activity.end_hold());
     }
 
+    /// Shows: L6.
     #[test]
     fn the_closing_thread_waits_for_those_inside() {
         let activity = Activity::default();

@@ -179,6 +179,7 @@ mod tests {
         }
     }
 
+    /// Shows: L6.
     #[test]
     fn the_last_handle_may_go_while_its_worker_works() {
         let (rounds, seen) = bounded(0);
@@ -196,6 +197,7 @@ mod tests {
         assert!(weak.upgrade().is_none());
     }
 
+    /// Shows: L6.
     #[test]
     fn stop_joins_and_refuses_a_new_start() {
         let (rounds, _seen) = bounded(8);

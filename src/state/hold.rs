@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
+    /// Shows: G6.
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
         let hold = Hold::none();

@@ -88,6 +88,7 @@ fn readable(host: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Shows: G2, S12.
     #[test]
     fn lockers_share_the_client_id_and_never_repeat() {
         let id = ClientId::draw().expect("random bytes");

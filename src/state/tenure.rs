@@ -261,6 +261,7 @@ mod tests {
         Tenure::new("me-1".into(), Arc::new(settings), Grant { number: 7, waiting: 0 }, sent_at)
     }
 
+    /// Shows: G5.
     #[test]
     fn the_deadline_counts_from_the_sending() {
         let sent = Moment::from_nanos(1_000_000_000);
@@ -268,6 +269,7 @@ mod tests {
         assert_eq!(tenure(20, sent).deadline().since(sent), Duration::from_millis(18));
     }
 
+    /// Shows: G3.
     #[test]
     fn an_older_renewal_never_shortens_the_lease() {
         let sent = Moment::from_nanos(1_000_000_000);
@@ -278,6 +280,7 @@ mod tests {
         assert_eq!(t.deadline(), deadline);
     }
 
+    /// Shows: G3, G5.
     #[test]
     fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
         let sent = Moment::from_nanos(1_000_000_000);
@@ -290,6 +293,7 @@ mod tests {
         assert_eq!(at(&t), 550);
     }
 
+    /// Shows: G3.
     #[test]
     fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
         let sent = Moment::from_nanos(1_000_000_000);
@@ -300,6 +304,7 @@ mod tests {
         assert_eq!(at(500), 166);
     }
 
+    /// Shows: L4.
     #[test]
     fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
         let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
@@ -312,6 +317,7 @@ mod tests {
         assert!(!t.is_contended());
     }
 
+    /// Shows: G8, L4.
     #[test]
     fn others_are_let_in_after_so_many_passes_or_so_long() {
         let now = Moment::from_nanos(1_000_000_000);

@@ -57,6 +57,7 @@ impl Tokens {
 mod tests {
     use super::*;
 
+    /// Shows: G7.
     #[test]
     fn tokens_rise_until_the_passes_are_used_up_and_go_on_with_fresh_numbers() {
         let mut tokens = Tokens::of(7);
@@ -75,6 +76,7 @@ mod tests {
         assert_eq!((1..3000).filter(|_| tokens.advance()).count(), 1023);
     }
 
+    /// Shows: G7.
     #[test]
     fn tokens_fit_a_signed_column() {
         // The last microsecond of the year 2254.

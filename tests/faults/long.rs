@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 /// How many faults there are in a round: then everything is judged, and begun anew.
 const FAULTS: usize = 8;
 
+/// Shows: G1, G2, G7, G11, G12, L2.
 #[test]
 #[ignore = "takes as long as DLOCK_TEST_HOURS says, 36 s without"]
 fn faults_in_a_random_order_break_nothing() {

@@ -56,6 +56,7 @@ fn a_drop_does_not_wait_for_the_answer() {
     eventually("it is released", || !exists(&server, &lock));
 }
 
+/// Shows: G11, L2.
 #[test]
 fn a_release_that_gets_lost_is_repeated_though_nobody_calls_any_more() {
     let server = RedisServer::start();
@@ -75,6 +76,7 @@ fn a_release_that_gets_lost_is_repeated_though_nobody_calls_any_more() {
     }
 }
 
+/// Shows: S17.
 #[test]
 fn the_next_lock_of_a_key_comes_behind_its_release() {
     let server = RedisServer::start();
@@ -91,6 +93,7 @@ fn the_next_lock_of_a_key_comes_behind_its_release() {
     });
 }
 
+/// Shows: G6.
 #[test]
 fn a_loss_that_the_release_finds_is_told() {
     let server = RedisServer::start();
@@ -110,6 +113,7 @@ fn a_loss_that_the_release_finds_is_told() {
     assert!(losses.is_empty());
 }
 
+/// Shows: G6.
 #[test]
 fn a_loss_is_told_also_when_all_is_dropped_at_once() {
     let server = RedisServer::start();
@@ -126,6 +130,7 @@ fn a_loss_is_told_also_when_all_is_dropped_at_once() {
     }
 }
 
+/// Shows: L2, L6.
 #[test]
 fn who_drops_all_leaves_nothing() {
     let server = RedisServer::start();
@@ -152,6 +157,7 @@ fn missed(server: &RedisServer, lock: &DistributedReentrantLock, forget: impl Fn
     missed
 }
 
+/// Shows: S17.
 #[test]
 fn a_dropped_lock_is_free_at_once_when_the_server_has_forgotten_the_scripts() {
     let server = RedisServer::start();
@@ -159,6 +165,7 @@ fn a_dropped_lock_is_free_at_once_when_the_server_has_forgotten_the_scripts() {
     assert_eq!(missed(&server, &warm(&generator), || ()), 0);
 }
 
+/// Shows: S17.
 #[test]
 fn a_dropped_lock_is_free_at_once_when_the_server_knows_only_the_script_that_takes_it() {
     let server = RedisServer::start();

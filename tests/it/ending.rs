@@ -76,16 +76,19 @@ fn left_by(event: &str) -> Vec<String> {
     left
 }
 
+/// Shows: L2.
 #[test]
 fn a_program_that_ends_after_a_drop_leaves_no_lock() {
     assert_eq!(left_by("plain"), [""; 0]);
 }
 
+/// Shows: L2.
 #[test]
 fn nor_when_the_server_has_forgotten_the_scripts_since_the_lock() {
     assert_eq!(left_by("flushed"), [""; 0]);
 }
 
+/// Shows: L2.
 #[test]
 fn nor_when_its_connections_were_cut_since_the_lock() {
     assert_eq!(left_by("cut"), [""; 0]);

@@ -57,6 +57,7 @@ fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, 
     own.generate_with(config("other")).unwrap().lock().unwrap().unlock().unwrap();
 }
 
+/// Shows: G3.
 #[test]
 fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
     alone(concat!(module_path!(), "::a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it"), || {

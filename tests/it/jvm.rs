@@ -128,18 +128,21 @@ fn contend_with(
     Tally { ours, jvm }
 }
 
+/// Shows: G1.
 #[test]
 fn two_clients_that_hand_the_lock_over_exclude_a_poller_and_leave_it_the_lock_in_the_end() {
     let tally = contend("two clients", (2, 1), Duration::ZERO, &config());
     assert!(tally.ours > tally.jvm, "{tally:?}");
 }
 
+/// Shows: G1.
 #[test]
 fn threads_that_pass_the_lock_on_exclude_a_poller_and_leave_it_the_lock_in_the_end() {
     let tally = contend("four threads of one client", (1, 4), Duration::ZERO, &config());
     assert!(tally.ours > tally.jvm, "{tally:?}");
 }
 
+/// Shows: G1.
 #[test]
 fn clients_that_pause_and_a_poller_exclude_one_another() {
     let tally = contend("two clients that pause", (2, 1), 10 * INSIDE, &config());
@@ -153,18 +156,21 @@ fn assert_both_live(tally: &Tally) {
     assert!(tally.ours > tally.jvm, "{tally:?}");
 }
 
+/// Shows: G1.
 #[test]
 fn with_gaps_two_clients_that_hand_the_lock_over_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("two clients, gaps", (2, 1), Duration::ZERO, &config));
 }
 
+/// Shows: G1.
 #[test]
 fn with_gaps_threads_that_pass_the_lock_on_let_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
     assert_both_live(&contend("four threads of one client, gaps", (1, 4), Duration::ZERO, &config));
 }
 
+/// Shows: G1.
 #[test]
 fn a_thread_that_lingers_between_its_holds_excludes_a_poller_and_leaves_it_the_lock_in_the_end() {
     let config = config().with_linger(LEASE);
@@ -172,18 +178,21 @@ fn a_thread_that_lingers_between_its_holds_excludes_a_poller_and_leaves_it_the_l
     assert!(tally.ours > tally.jvm, "{tally:?}");
 }
 
+/// Shows: G1.
 #[test]
 fn with_gaps_a_thread_that_lingers_between_its_holds_lets_a_poller_in() {
     let config = config().with_linger(LEASE).with_poller_gap(LEASE);
     assert_both_live(&contend("a thread that lingers, gaps", (1, 1), Duration::ZERO, &config));
 }
 
+/// Shows: G1.
 #[test]
 fn with_gaps_two_clients_that_linger_let_a_poller_in() {
     let config = config().with_linger(LEASE).with_poller_gap(LEASE);
     assert_both_live(&contend("two clients that linger, gaps", (2, 1), Duration::ZERO, &config));
 }
 
+/// Shows: G1.
 #[test]
 fn with_gaps_code_that_makes_a_handle_for_each_use_lets_a_poller_in() {
     let config = config().with_poller_gap(LEASE);
@@ -209,6 +218,7 @@ fn a_lone_hold_that_lingered_makes_no_gap() {
     assert_eq!(watch.count_of(Kind::Poll), 0, "nobody had to wait");
 }
 
+/// Shows: L1.
 #[test]
 fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     // The lease of the poller is far longer: its end is not what is waited for.

@@ -11,6 +11,7 @@ fn lock(generator: &DLockGenerator, target: &str, lease: Duration) -> Distribute
     generator.generate_with(DLockConfig::new("NETWORK", target).with_lease(lease)).unwrap()
 }
 
+/// Shows: G3.
 #[test]
 fn a_lease_of_fifteen_round_trips_is_kept() {
     on_a_running_machine(Duration::from_millis(200), || {
@@ -29,6 +30,7 @@ fn a_lease_of_fifteen_round_trips_is_kept() {
     });
 }
 
+/// Shows: G3.
 #[test]
 fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
     on_a_running_machine(Duration::from_millis(100), || {
@@ -52,6 +54,7 @@ fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
     });
 }
 
+/// Shows: G3.
 #[test]
 fn long_leases_that_cannot_be_probed_do_not_end_a_short_one() {
     on_a_running_machine(Duration::from_millis(200), || {

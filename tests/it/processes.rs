@@ -58,6 +58,7 @@ fn key(server: &RedisServer) -> (Option<String>, u64) {
     (value, u64::try_from(ttl).unwrap_or(0))
 }
 
+/// Shows: G4.
 #[test]
 fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
     let server = RedisServer::start();
@@ -80,6 +81,7 @@ fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
     assert_eq!(key(&server), (None, 0));
 }
 
+/// Shows: G2, G5, G6, S3.
 #[test]
 fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
     let server = RedisServer::start();
@@ -131,6 +133,7 @@ fn prove(server: &RedisServer, further: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
+/// Shows: G1, G7.
 #[test]
 fn between_four_processes_of_eight_threads_nothing_is_lost() {
     let server = RedisServer::start();

@@ -55,6 +55,7 @@ fn a_task_reenters_what_another_task_of_its_thread_holds() {
     assert_eq!(lock.hold_count(), 0);
 }
 
+/// Shows: G1.
 #[test]
 fn a_hold_on_a_thread_of_its_own_excludes_them() {
     // What `spawn_blocking` does: a thread of a pool for the whole hold.
@@ -76,6 +77,7 @@ fn a_hold_on_a_thread_of_its_own_excludes_them() {
     assert_eq!(most.into_inner(), 1);
 }
 
+/// Shows: G6, L2.
 #[test]
 fn with_locks_for_a_closure_and_hears_what_came_of_it() {
     let lab = Lab::memory();

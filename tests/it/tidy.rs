@@ -1,5 +1,7 @@
 //! The rooms of `src`: which may use which stands in ARCHITECTURE.md, and nothing else is true.
 
+mod citations;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

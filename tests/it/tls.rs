@@ -96,6 +96,7 @@ impl TlsServer {
     }
 }
 
+/// Shows: G7.
 #[test]
 fn locks_work_over_tls_and_are_handed_over() {
     let server = TlsServer::start("localhost");

@@ -14,6 +14,7 @@ fn next_token(generator: &DLockGenerator, target: &str) -> u64 {
     token
 }
 
+/// Shows: G7, S2.
 #[test]
 fn tokens_rise_whatever_the_server_forgets() {
     let mut server = RedisServer::start();
@@ -41,6 +42,7 @@ fn tokens_rise_whatever_the_server_forgets() {
     rises(&second, "a restart seen by the second client");
 }
 
+/// Shows: G7.
 #[test]
 fn tokens_rise_over_threads_that_take_turns() {
     let server = RedisServer::start();
@@ -62,6 +64,7 @@ fn tokens_rise_over_threads_that_take_turns() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "in the order of the holds: {tokens:?}");
 }
 
+/// Shows: L2.
 #[test]
 fn a_hundred_thousand_names_leave_one_fence_and_nothing_else() {
     let server = RedisServer::start();

@@ -11,6 +11,7 @@ fn config(target: &str) -> DLockConfig {
     DLockConfig::new("CUSTOMER_LOCK", target).with_lease(LEASE)
 }
 
+/// Shows: G1, S3.
 #[test]
 fn a_jvm_holder_keeps_us_out_and_hands_over_by_deleting() {
     let server = RedisServer::start();
@@ -34,6 +35,7 @@ fn a_jvm_holder_keeps_us_out_and_hands_over_by_deleting() {
     assert!(jvm.is_lock_free(lock.key()));
 }
 
+/// Shows: G1.
 #[test]
 fn our_hold_keeps_the_jvm_out_and_it_cannot_extend_or_delete_ours() {
     let server = RedisServer::start();
@@ -53,6 +55,7 @@ fn our_hold_keeps_the_jvm_out_and_it_cannot_extend_or_delete_ours() {
     assert!(jvm.update_for_lock(lock.key(), LEASE));
 }
 
+/// Shows: G6, S3.
 #[test]
 fn we_cannot_extend_or_delete_what_the_jvm_took_over() {
     let server = RedisServer::start();
@@ -135,6 +138,7 @@ fn a_key_without_time_to_live_is_waited_for() {
     });
 }
 
+/// Shows: S6.
 #[test]
 fn keys_of_another_type_are_a_named_conflict_and_nothing_is_written() {
     let server = RedisServer::start();
@@ -162,6 +166,7 @@ fn keys_of_another_type_are_a_named_conflict_and_nothing_is_written() {
     }
 }
 
+/// Shows: G6, S3.
 #[test]
 fn a_held_key_that_becomes_another_type_is_a_lost_lease() {
     let server = RedisServer::start();

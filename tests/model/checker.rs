@@ -7,16 +7,27 @@ use crate::settle::{Stuck, settle};
 use crate::world::{Action, PLAIN, World};
 use stateright::{Model, Property};
 
+/// Shows: G1, S1.
 pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
+/// Shows: G1, S1.
 pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
+/// Shows: G7, S2.
 pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";
+/// Shows: G7, S2.
 pub(crate) const HOLDS_RISE: &str = "every hold's number is greater than those of all holds before";
+/// Shows: G7, S2.
 pub(crate) const NUMBERS_FOLLOW: &str = "numbers rise in the order in which the key was given";
+/// Shows: G8, S5.
 pub(crate) const NOBODY_PASSED: &str = "a plain attempt passes no waiter";
+/// Shows: S6.
 pub(crate) const REFUSALS_ARE_TRUE: &str = "a refusal leaves the locker where it was";
+/// Shows: G2, S3.
 pub(crate) const NO_THEFT: &str = "nobody touches a key that is not his";
+/// Shows: S4.
 pub(crate) const NOBODY_FALLS_OUT: &str = "a waiter leaves the queue by a grant or its release";
+/// Shows: G10, L1.
 pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
+/// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
 
 /// As many calls as a script makes that passes two dead waiters and puts the third back.

@@ -32,21 +32,15 @@
 //!
 //! # What must hold
 //!
-//! In every state that can be reached ([`checker`]):
+//! In every state that can be reached ([`checker`]) S1 to S6, L1 and L2 of ARCHITECTURE.md hold. Besides:
 //!
-//! 1. At most one client believes, by its own clock, to hold the key; and who believes so has the key.
-//! 2. Every number is greater than all issued before; every hold's is greater than those of all holds before. (Where the
-//!    fence is lost, so is the key, and only the first half is promised. Where the key is deleted, of two holds the one that
-//!    was given the key later has the greater number.) A plain attempt does not keep the key from who waited before it.
-//! 3. No waiter is forgotten. If faults stop, every live waiter comes to hold, and *without waiting for a lease to end*,
-//!    but for the leases that the protocol leaves to their end: see [`settle`]. A live waiter leaves the queue by its grant or
-//!    its own release, not otherwise (but for the end of a queue for which nobody polled).
-//! 4. No command extends, deletes or replaces a key that is not its locker's.
-//! 5. What answers a refusal has done nothing for its locker: it is where it was.
-//! 6. When all have ended and cleaned up, nothing is left in key or queue but what belongs to ended processes, or arrived
-//!    after its clean-up was over; that is gone with its lease, or with the queue, which lives two leases.
+//! * S2: where the fence is lost, so is the key, and only the numbers that are issued are looked at. Where the key is
+//!   deleted, of two holds the one that was given the key later has the greater number.
+//! * S5 is looked at for plain attempts; the model's server has one script for all else.
+//! * L1: a waiter does *not wait for a lease to end*, but for the leases that the protocol leaves to their end: see
+//!   [`settle`].
 //!
-//! For 3 and 6 the checker plays, from *each* state, one fair schedule without faults to its end. This shows that a
+//! For L1 and L2 the checker plays, from *each* state, one fair schedule without faults to its end. This shows that a
 //! good end can always be reached, not that no schedule avoids it for ever.
 //!
 //! # Bounds

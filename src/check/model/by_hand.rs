@@ -124,16 +124,19 @@ mod scenarios {
     pub(super) const HOLDER: super::Scenario = super::Scenario::Holder;
 }
 
+/// Shows: G12, L3.
 #[test]
 fn a_wait_is_over() {
     explore_both(|| Scenario::Wait.play());
 }
 
+/// Shows: G5.
 #[test]
 fn a_lease_is_lost() {
     explore_both(|| Scenario::Lease.play());
 }
 
+/// Shows: G4, L3.
 #[test]
 fn a_holder_has_died() {
     explore_both(|| Scenario::Holder.play());

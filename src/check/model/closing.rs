@@ -21,6 +21,7 @@ fn every_order(execution: fn()) -> usize {
 
 /// One hold ends and another begins while the client is closed. The second hold is then on, so no thread may end the client; the end of
 /// that hold must end it.
+/// Shows: L6.
 #[test]
 fn a_hold_that_has_begun_keeps_a_closed_client_alive() {
     let schedules = every_order(|| {

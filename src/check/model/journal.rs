@@ -43,6 +43,7 @@ impl Journal {
     }
 
     /// Enters a hold that begins.
+    /// Shows: G7.
     pub(crate) fn enter(&self, who: impl Into<String>, token: u64) -> Entry {
         let place = self.with(|book| {
             let who = who.into();
@@ -80,6 +81,7 @@ impl Entry {
 }
 
 impl Book {
+    /// Shows: G1, G6, G7.
     fn take(&mut self, place: usize, at: u64, valid: bool) {
         let (who, token) = (self.holds[place].who.clone(), self.holds[place].token);
         if !valid {

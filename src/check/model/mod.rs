@@ -22,19 +22,16 @@
 //!
 //! # What must hold
 //!
-//! 1. At most one guard of all clients is valid at a time (`journal`). A guard that was invalid is never valid again. Unlocking
-//!    without an error means that the guard was valid until then. A loss is reported to the threads that watch, and nothing else is.
-//! 2. Tokens rise in the order of the holds, and no token is issued twice.
-//! 3. No thread is forgotten: every call returns. A call that gives up was cancelled, or its time was over.
-//! 4. Keys are not deleted here. So a lease is lost only by its deadline, and never because another locker has the key.
-//! 5. A client that has heard that others wait passes the lock on among its threads as often as it may and no more, and does not
-//!    take up a lingering tenure again.
-//! 6. At any moment the invariants of [`state`](crate::state::machine) hold, as far as they can be seen, and no client waits for a
-//!    grant that it has already heard of.
-//! 7. In the end all keys are idle with an empty queue, the clean-up list has become empty, a closed client's threads have ended, and
-//!    the client is gone with its last handle. Nothing is left in the store, without waiting for a lease to end. (Exceptions: a
-//!    command executed after its client had gone, or a lease after it was sent, and what a client that is closed amid faults leaves.)
-//! 8. Reentry counts, and is the same hold.
+//! In the words of README and ARCHITECTURE.md: G1, G6, G7, G9, S8, S9, S11, L1 to L4 and L6. They are looked at so:
+//!
+//! * *G1, G6*: at most one guard of all clients is valid at a time (`journal`). A guard that was invalid is never valid again. Unlocking
+//!   without an error means that the guard was valid until then. A loss is reported to the threads that watch, and nothing else is.
+//!   Keys are not deleted here, so a lease is lost only by its deadline, and never because another locker has the key.
+//! * *G7*: tokens rise in the order of the holds, and no token is issued twice. *G9*: reentry counts, and is the same hold.
+//! * *L1, L3*: a thread that is forgotten is a deadlock. No client waits for a grant that it has already heard of.
+//! * *S8, S9, S11*: the timer looks at all keys at each of its steps, and each thread after each call.
+//! * *L2, L6* are looked at in the end, without waiting for a lease to end. (Exceptions: a command executed after its client had gone, or
+//!   a lease after it was sent, and what a client that is closed amid faults leaves.)
 //!
 //! # Bounds
 //!

@@ -170,29 +170,43 @@ macro_rules! holds {
 
 holds! {
     threads_of_one_client: THREADS;
+    // Shows: G11, S12.
     threads_of_one_client_with_faults: THREADS_FAULTY;
+    // Shows: G2.
     tenures_that_follow_closely: PROBING;
     threads_that_pass_the_lock_on: PASSING;
+    // Shows: G6.
     threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
     two_clients: TWO;
     two_clients_with_a_thread_each: PAIR;
+    // Shows: G5, G11.
     two_clients_with_faults: TWO_FAULTY;
     two_clients_that_ask: TWO_ASKING;
     two_clients_that_ask_with_faults: TWO_ASKING_FAULTY;
+    // Shows: L4.
     one_client_that_would_go_on_by_itself: CONTENDED;
     guests_that_leave_before_their_host: GUESTS;
     a_thread_that_is_cancelled: CANCELLING;
+    // Shows: L2, L3.
     threads_that_give_up: GIVE_UPS;
     threads_that_give_up_with_faults: GIVE_UPS_FAULTY;
+    // Shows: L2, L3.
     threads_that_ask_and_give_up: GIVE_UPS_ASKING;
+    // Shows: G11, S12.
     threads_that_ask_and_give_up_with_faults: GIVE_UPS_ASKING_FAULTY;
     a_client_that_gives_up_and_comes_again: RETURNING;
+    // Shows: S10, L3.
     a_waiter_that_comes_as_another_gives_up: CROSSING;
     a_waiter_that_comes_as_another_gives_up_its_place: CROSSING_HEARING;
+    // Shows: L4.
     a_lock_that_lingers: LINGERING;
+    // Shows: S10.
     a_lock_that_lingers_with_faults: LINGERING_FAULTY;
+    // Shows: L6.
     a_client_that_is_closed: CLOSING;
     a_client_that_is_closed_with_faults: CLOSING_FAULTY;
+    // Shows: L6.
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
+    // Shows: L6.
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
 }

@@ -57,6 +57,7 @@ impl Visitor {
         Self { name, generator, lock, world }
     }
 
+    /// Shows: G12, L3.
     pub(crate) fn act(&self, act: Act) {
         let began = time::now();
         let recalled = self.recalled();
@@ -93,6 +94,7 @@ impl Visitor {
         self.world.look(self.lock.local_key(), || self.lock.client().is_closed());
     }
 
+    /// Shows: G6.
     fn stay(&self, act: Act, guard: DLockGuard<'_>) {
         log::trace!("{:?}: {} is inside with {}", time::now(), self.name, guard.fencing_token());
         let entry = self.world.journal.enter(&*self.name, guard.fencing_token());
@@ -126,6 +128,7 @@ impl Visitor {
         }
     }
 
+    /// Shows: G9.
     fn reenter(&self, guard: &DLockGuard<'_>) {
         match self.lock.lock() {
             Ok(again) => {
@@ -140,6 +143,7 @@ impl Visitor {
     }
 
     /// Counts the hold if its client has heard that others wait for the key.
+    /// Shows: L4.
     fn count_pass(&self) {
         let Some(most) = self.world.passes else { return };
         let holds = self.locker().and_then(|locker| self.world.network.count_hold(&locker));
@@ -155,6 +159,7 @@ impl Visitor {
     }
 
     /// The locker of the lingering tenure, if the client has heard of waiters that will not give up.
+    /// Shows: L4.
     fn recalled(&self) -> Option<Arc<str>> {
         self.world.passes?;
         let state = self.lock.local_key().state();

@@ -60,6 +60,7 @@ type Party = (Arc<DLockGenerator>, DistributedReentrantLock);
 
 impl Scenario {
     /// Plays one execution, as shuttle schedules it.
+    /// Shows: L1, L3.
     pub(crate) fn play(&self) {
         time::reset();
         let mut rng = thread_rng();
@@ -143,6 +144,7 @@ impl World {
     }
 
     /// Checks the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
+    /// Shows: S8, S9, S11, L1.
     pub(crate) fn look(&self, key: &Key, is_closed: impl FnOnce() -> bool) {
         let state = key.state();
         let wrong = match &state.phase {
@@ -163,6 +165,7 @@ impl World {
     }
 
     /// Runs when no thread uses the lock any more. Checks that nothing is left, here and in the store.
+    /// Shows: L2, L6.
     fn end(&self, parties: Vec<Party>, lingers: bool) {
         // A client that is closed amid faults releases what is left only once, whether or not that is answered.
         let closed = parties.iter().any(|(_, lock)| lock.client().is_closed());

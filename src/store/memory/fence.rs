@@ -81,6 +81,7 @@ fn wall_clock() -> u64 {
 mod tests {
     use super::*;
 
+    /// Shows: S2.
     #[test]
     fn numbers_follow_the_clock_and_never_fall() {
         assert_eq!(next(0, 5_000_000), 5_000_000, "the first number is the time");
@@ -91,6 +92,7 @@ mod tests {
         assert_eq!(next(7, 0), 8, "a clock before 1970");
     }
 
+    /// Shows: S2.
     #[test]
     fn ranges_begin_above_what_was_issued() {
         assert_eq!(range_after(5_000_000, 5_000_300), Some(5_000_001..=5_000_300));
@@ -99,6 +101,7 @@ mod tests {
         assert_eq!(range_after(5_000_000, 4_000_000), None);
     }
 
+    /// Shows: S2.
     #[test]
     fn threads_never_share_a_number() {
         let threads: Vec<_> = (0..4)

@@ -237,6 +237,7 @@ mod tests {
         assert!(matches!(processor.acquire(&request, LEASE), Ok(AcquireOutcome::Acquired(_))));
     }
 
+    /// Shows: L2.
     #[test]
     fn free_keys_leave_nothing_behind() {
         let processor = MemoryLockProcessor::new();
@@ -251,6 +252,7 @@ mod tests {
         assert!(processor.shared.store.lock().keys.capacity() < SWEEP_FROM);
     }
 
+    /// Shows: L2.
     #[test]
     fn keys_of_dead_holders_are_swept() {
         let clock = Arc::new(ManualClock::new());
@@ -266,6 +268,7 @@ mod tests {
         assert!(processor.shared.store.lock().keys.capacity() < 4 * SWEEP_FROM);
     }
 
+    /// Shows: L2.
     #[test]
     fn keys_that_had_a_gap_are_swept() {
         let clock = Arc::new(ManualClock::new());

@@ -27,13 +27,21 @@ use std::fmt;
 /// What a violation is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Property {
+    /// Shows: G1, S1.
     M,
+    /// Shows: G7, S2.
     F,
+    /// Shows: G1, G9, G11.
     X,
+    /// Shows: G2, S3.
     O,
+    /// Shows: G12.
     C,
+    /// Shows: G5.
     T,
+    /// Shows: G4, G10, L1.
     V,
+    /// Shows: L2, L6.
     Q,
 }
 

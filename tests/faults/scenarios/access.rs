@@ -75,11 +75,13 @@ fn password_set(name: &'static str, length: Length) {
     judge(report, length);
 }
 
+/// Shows: G3.
 #[test]
 fn a_password_that_is_taken_back_in_time_costs_no_lease() {
     password_set("NOAUTH 0.2 L", Length::Short);
 }
 
+/// Shows: G5.
 #[test]
 fn a_password_that_stays_ends_leases_at_their_deadlines() {
     password_set("NOAUTH 1.5 L", Length::Long);
@@ -103,6 +105,7 @@ pub(crate) fn right_taken_for_a_moment(mutant: Option<&'static str>) -> Report {
     right_taken(with_user("NOPERM evalsha 0.2 L").with(mutant), Length::Short, "evalsha", "NOPERM")
 }
 
+/// Shows: G3.
 #[test]
 fn a_right_that_is_given_back_in_time_costs_no_lease() {
     judge(right_taken_for_a_moment(None), Length::Short);
@@ -111,6 +114,7 @@ fn a_right_that_is_given_back_in_time_costs_no_lease() {
     judge(right_taken(inside, Length::Short, "get", "script"), Length::Short);
 }
 
+/// Shows: G5.
 #[test]
 fn a_right_that_stays_away_ends_leases_at_their_deadlines() {
     judge(right_taken(with_user("NOPERM evalsha 1.5 L"), Length::Long, "evalsha", "NOPERM"), Length::Long);
@@ -137,6 +141,7 @@ fn messages_denied(name: &'static str, rules: &[&str], in_queue: bool) {
     report.assert_clean_without_loss();
 }
 
+/// Shows: G10, L1.
 #[test]
 fn without_the_right_to_tell_others_waiters_proceed_by_asking() {
     messages_denied("PUBLISH denied", &["-publish"], true);
@@ -148,6 +153,7 @@ fn without_the_right_to_any_channel_waiters_proceed_by_asking() {
     messages_denied("channels denied", &["resetchannels"], false);
 }
 
+/// Shows: G3.
 #[test]
 fn a_rotated_password_matters_to_nobody_who_is_connected() {
     let report = with_user("password rotated").first_holds(1.2).play(Bounds::default(), |scene| {
@@ -175,11 +181,13 @@ fn password_rotated(name: &'static str, length: Length) {
     judge(report, length);
 }
 
+/// Shows: G3.
 #[test]
 fn a_rotated_password_that_is_good_again_in_time_costs_no_lease() {
     password_rotated("WRONGPASS 0.2 L", Length::Short);
 }
 
+/// Shows: G5.
 #[test]
 fn a_rotated_password_ends_leases_at_their_deadlines() {
     password_rotated("WRONGPASS 1.5 L", Length::Long);

@@ -20,6 +20,7 @@ fn dropped() -> Bounds {
 /// A replica does not wait for others that might come.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
+/// Shows: G5, G7.
 #[test]
 fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
     // Beyond the end of the scene: where clients are not led to, the old master lives on.
@@ -45,6 +46,7 @@ fn a_holder_hears_of_a_new_master_that_missed_its_lock() {
     report.assert_clean();
 }
 
+/// Shows: G5, G7.
 #[test]
 fn a_master_that_comes_back_empty_has_dropped_the_lock() {
     let report =

@@ -7,6 +7,7 @@ pub(crate) fn undisturbed(mutant: Option<&'static str>) -> Report {
     Setup::of("no fault").with(mutant).play(Bounds::default(), |scene| scene.sleep(2.0))
 }
 
+/// Shows: G1, G10.
 #[test]
 fn without_a_fault_nobody_waits() {
     undisturbed(None).assert_clean();
@@ -23,11 +24,13 @@ pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
     })
 }
 
+/// Shows: G1, G2, G5, S3.
 #[test]
 fn a_holder_that_is_stopped_for_two_leases_knows_that_it_has_lost_the_lock() {
     assert!(stopped(None).assert_clean().lost >= 1);
 }
 
+/// Shows: G4.
 #[test]
 fn a_holder_that_is_killed_keeps_the_lock_for_its_lease_and_no_longer() {
     let bounds = Bounds { expired: 1, ..Bounds::default() };

@@ -65,6 +65,7 @@ fn busy(name: &'static str, length: Length) {
     judge(report, length);
 }
 
+/// Shows: G3, G5.
 #[test]
 fn a_busy_script_costs_no_lease_unless_it_lasts_longer() {
     busy("busy script 0.2 L", Length::Short);
@@ -92,12 +93,14 @@ fn misconfigured(name: &'static str, length: Length) {
     judge(report, length);
 }
 
+/// Shows: G3, G5.
 #[test]
 fn a_server_that_cannot_save_costs_no_lease_unless_it_lasts_longer() {
     misconfigured("MISCONF 0.2 L", Length::Short);
     misconfigured("MISCONF 1.5 L", Length::Long);
 }
 
+/// Shows: G3, L2.
 #[test]
 fn a_server_without_memory_refuses_new_locks_only() {
     // Renewals, releases and hand-overs go on, for however long.
@@ -112,6 +115,7 @@ fn a_server_without_memory_refuses_new_locks_only() {
     report.assert_clean_without_loss();
 }
 
+/// Shows: L1.
 #[test]
 fn a_full_server_hands_over_to_those_who_wait() {
     let report = Setup::of("maxmemory reached, hand-over").first_holds(1.2).play(bounds(Length::Short), |scene| {
@@ -140,6 +144,7 @@ fn demoted(name: &'static str, length: Length) {
     judge(report, length);
 }
 
+/// Shows: G3, G5.
 #[test]
 fn a_master_that_is_a_replica_for_a_while_costs_no_lease_unless_it_lasts_longer() {
     demoted("REPLICAOF on the master 0.2 L", Length::Short);
@@ -149,6 +154,7 @@ fn a_master_that_is_a_replica_for_a_while_costs_no_lease_unless_it_lasts_longer(
 /// How often the server's log of commands is filled, so that loading it takes more than a lease.
 const COMMANDS: usize = 12_000;
 
+/// Shows: L3.
 #[test]
 fn a_server_that_loads_its_data_is_waited_for() {
     let setup = Setup::of("LOADING 1.2 L").server(&[

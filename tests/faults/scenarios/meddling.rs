@@ -33,6 +33,7 @@ fn meddle(setup: Setup, what: impl Fn(&mut Scene)) -> Report {
     report
 }
 
+/// Shows: G5, G7.
 #[test]
 fn a_deleted_key_is_no_longer_held() {
     meddle(Setup::of("DEL by an operator"), |scene| {
@@ -44,6 +45,7 @@ fn a_deleted_key_is_no_longer_held() {
     .assert_clean();
 }
 
+/// Shows: G5, G7.
 #[test]
 fn a_flushed_store_has_dropped_the_lock_and_all_that_waited() {
     meddle(Setup::of("FLUSHALL by an operator"), |scene| {
@@ -66,11 +68,13 @@ pub(crate) fn overwritten(mutant: Option<&'static str>) -> Report {
     })
 }
 
+/// Shows: G5, S3.
 #[test]
 fn an_overwritten_key_is_the_operators_until_it_ends() {
     overwritten(None).assert_clean();
 }
 
+/// Shows: G5, S3.
 #[test]
 fn a_key_of_another_type_is_a_conflict_at_once_and_left_alone() {
     let setup = Setup::of("key of another type");
@@ -103,6 +107,7 @@ fn evict(server: &RedisServer) {
     server.config("maxmemory", "0");
 }
 
+/// Shows: G5, G7.
 #[test]
 fn an_evicted_key_is_no_longer_held() {
     meddle(Setup::of("allkeys-lru evicts the key").unmonitored(), |scene| {
@@ -114,6 +119,7 @@ fn an_evicted_key_is_no_longer_held() {
     .assert_clean();
 }
 
+/// Shows: G7.
 #[test]
 fn tokens_rise_over_many_evictions() {
     let report = Setup::of("allkeys-lru evicts all the time").unmonitored().play(dropped(), |scene| {

@@ -4,6 +4,7 @@ use crate::report::Bounds;
 use crate::setup::Setup;
 use crate::worker::now;
 
+/// Shows: G10, L1.
 #[test]
 fn without_any_message_waiters_proceed_by_asking() {
     Setup::of("every message lost")
@@ -14,6 +15,7 @@ fn without_any_message_waiters_proceed_by_asking() {
         .assert_clean();
 }
 
+/// Shows: G10, L1.
 #[test]
 fn an_inbox_that_hears_nothing_any_more_costs_each_grant_a_poll() {
     Setup::of("half-open to a listener")
@@ -24,6 +26,7 @@ fn an_inbox_that_hears_nothing_any_more_costs_each_grant_a_poll() {
         .assert_clean();
 }
 
+/// Shows: L1.
 #[test]
 fn inboxes_that_the_server_closes_are_opened_again() {
     Setup::of("listeners closed by CLIENT KILL")
@@ -37,6 +40,7 @@ fn inboxes_that_the_server_closes_are_opened_again() {
         .assert_clean();
 }
 
+/// Shows: L1.
 #[test]
 fn inboxes_that_the_server_closes_for_their_size_are_opened_again() {
     Setup::of("listeners closed for their output buffer")

@@ -40,11 +40,13 @@ pub(crate) fn reply_of_acquire_lost(mutant: Option<&'static str>) -> Report {
     })
 }
 
+/// Shows: G11.
 #[test]
 fn an_acquire_whose_reply_is_lost_is_one_hold() {
     reply_of_acquire_lost(None).assert_clean();
 }
 
+/// Shows: G11, L2.
 #[test]
 fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
     // It has the lock until the clean-up list asks again.
@@ -54,12 +56,14 @@ fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
     seldom("request of acquire late").play(bounds, |scene| meet(scene, Sent::Acquire, late, 4)).assert_clean();
 }
 
+/// Shows: G11.
 #[test]
 fn a_release_whose_reply_is_lost_is_one_release() {
     let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
     seldom("reply of release lost").play(bounds, |scene| meet(scene, Sent::Release, Lot::LoseReply, 4)).assert_clean();
 }
 
+/// Shows: G11.
 #[test]
 fn replies_that_are_cut_or_reset_lose_nothing() {
     let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
@@ -92,6 +96,7 @@ pub(crate) fn slow_replies_to_a_stopped_holder(mutant: Option<&'static str>) -> 
     })
 }
 
+/// Shows: G1, G5, S1.
 #[test]
 fn a_lease_counts_from_before_its_command_was_sent() {
     slow_replies_to_a_stopped_holder(None).assert_clean();
@@ -109,6 +114,7 @@ pub(crate) fn extension_after_release(mutant: Option<&'static str>) -> Report {
     })
 }
 
+/// Shows: G2, G3, S3.
 #[test]
 fn an_extension_that_comes_after_the_release_changes_nothing() {
     // It was repeated on a fresh connection.
@@ -116,6 +122,7 @@ fn an_extension_that_comes_after_the_release_changes_nothing() {
 }
 
 /// What was sent in time and comes too late extends nobody's lease.
+/// Shows: G2, S3.
 #[test]
 fn requests_that_come_too_late_change_nothing() {
     let bounds = Bounds { expired: 2, ..Bounds::default() };
@@ -130,6 +137,7 @@ fn requests_that_come_too_late_change_nothing() {
     assert!(report.assert_clean().lost >= 1);
 }
 
+/// Shows: G3.
 #[test]
 fn a_half_open_connection_costs_the_holder_no_lease() {
     let report = Setup::of("half-open to the holder").first_holds(1.5).play(Bounds::default(), |scene| {
@@ -144,6 +152,7 @@ fn a_half_open_connection_costs_the_holder_no_lease() {
     report.assert_clean_without_loss();
 }
 
+/// Shows: G5.
 #[test]
 fn a_holder_that_is_cut_off_knows_at_its_deadline() {
     let bounds = Bounds { expired: 1, ..Bounds::default() };

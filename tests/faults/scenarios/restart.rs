@@ -5,6 +5,7 @@ use crate::setup::{Setup, leases};
 use crate::worker::now;
 use std::time::{Duration, Instant};
 
+/// Shows: G5, G7.
 #[test]
 fn holders_hear_of_a_server_that_came_back_without_their_keys() {
     // Lease/6, and a connection.
@@ -22,6 +23,7 @@ fn holders_hear_of_a_server_that_came_back_without_their_keys() {
     assert!(report.assert_clean().lost >= 1);
 }
 
+/// Shows: G3.
 #[test]
 fn a_server_that_came_back_with_its_keys_has_lost_no_lease() {
     let bounds = Bounds { waited: leases(1.0), ..Bounds::default() };

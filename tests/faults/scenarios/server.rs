@@ -5,6 +5,7 @@ use crate::setup::{Setup, leases};
 use crate::worker::now;
 use std::time::Duration;
 
+/// Shows: G1, G5.
 #[test]
 fn a_paused_server_ends_leases_and_nothing_else() {
     let bounds = Bounds { expired: 3, ..Bounds::default() };
@@ -36,11 +37,13 @@ fn sleeping(name: &'static str, hold: f64, pause: u64) {
         .assert_clean();
 }
 
+/// Shows: G5.
 #[test]
 fn a_server_that_sleeps_during_a_hold_ends_it() {
     sleeping("DEBUG SLEEP 2 L in a hold", 2.5, 10);
 }
 
+/// Shows: G11.
 #[test]
 fn a_server_that_sleeps_during_releases_and_acquires_loses_none() {
     sleeping("DEBUG SLEEP 2 L in releases", 0.1, 10);

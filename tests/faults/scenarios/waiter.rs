@@ -3,6 +3,7 @@
 use crate::report::Bounds;
 use crate::setup::Setup;
 
+/// Shows: L1.
 #[test]
 fn a_waiter_that_is_killed_costs_the_others_nothing() {
     Setup::of("next waiter SIGKILL")
@@ -17,6 +18,7 @@ fn a_waiter_that_is_killed_costs_the_others_nothing() {
         .assert_clean();
 }
 
+/// Shows: L1.
 #[test]
 fn a_waiter_that_is_stopped_costs_the_others_its_lease_once() {
     let bounds = Bounds { expired: 1, ..Bounds::default() };

@@ -14,6 +14,7 @@ pub(crate) fn takes_a_free_key(suite: &Suite) {
     assert!(found.remaining.unwrap() <= LONG);
 }
 
+/// Shows: G1.
 pub(crate) fn finds_a_busy_key_with_its_holder_and_lease(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().tenure_with("k", SHORT);
@@ -40,6 +41,7 @@ pub(crate) fn stands_in_no_queue_unless_it_waits(suite: &Suite) {
     assert_eq!(suite.holder("k"), None);
 }
 
+/// Shows: G1.
 pub(crate) fn excludes_two_lockers_of_one_client(suite: &Suite) {
     let client = suite.client();
     let a = client.holder("k");
@@ -59,6 +61,7 @@ pub(crate) fn knows_no_remaining_lease_of_a_key_without_one(suite: &Suite) {
     assert!(suite.store().delete("k"));
 }
 
+/// Shows: S3.
 pub(crate) fn copes_with_holders_of_any_shape(suite: &Suite) {
     for holder in ["jvm", "", "-", "-1", "a-", "10.0.0.1-7-12", "zwei wörter-1", "a\nb\0-c"] {
         suite.store().overwrite("k", holder, Some(LONG));

@@ -3,6 +3,7 @@
 use super::suite::{LONG, Suite};
 use redis_dlock::{AcquireOutcome, Busy, ExtendOutcome, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request};
 
+/// Shows: S15.
 pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
     let client = suite.client();
     let (a, b, c, stranger) = (client.tenure("k"), client.tenure("k"), client.tenure("k"), client.tenure("k"));

@@ -3,6 +3,7 @@
 use super::suite::{LONG, Suite};
 use redis_dlock::ReleaseOutcome;
 
+/// Shows: S6.
 pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
     let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
     for command in ["DEL", "SET", "INCR"] {
@@ -30,6 +31,7 @@ pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
     dead.poll_gone();
 }
 
+/// Shows: S4, S6.
 pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];
@@ -58,6 +60,7 @@ pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
     a.poll_gone();
 }
 
+/// Shows: S6.
 pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
     for command in ["SET", "INCR"] {
         let a = suite.client().tenure("k");
@@ -76,6 +79,7 @@ pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
     assert_eq!(suite.waiting("k"), 0);
 }
 
+/// Shows: L1.
 pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
     let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
     let clients = [suite.client(), suite.client()];
@@ -94,6 +98,7 @@ pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
     assert!(c.holds());
 }
 
+/// Shows: G2, L1.
 pub(crate) fn gives_no_key_to_the_locker_that_is_released(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];

@@ -78,6 +78,7 @@ pub(crate) fn is_waited_for_by_all_of_ours(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: G8, S4.
 pub(crate) fn keeps_the_queue_and_puts_the_next_locker_behind_it(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
     let mut ears = clients.each_ref().map(|client| client.listen());
@@ -168,6 +169,7 @@ pub(crate) fn is_of_one_key_alone(suite: &Suite) {
     suite.client().holder("l");
 }
 
+/// Shows: G2, S3.
 pub(crate) fn is_made_once_by_a_repeated_release(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.holder("k"), client.tenure("k"));
@@ -189,6 +191,7 @@ pub(crate) fn is_made_once_by_a_repeated_release(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: S3.
 pub(crate) fn is_not_made_by_a_stranger(suite: &Suite) {
     let a = suite.client().holder("k");
     let waiter = suite.client().waiter("k");
@@ -222,6 +225,7 @@ pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: G8, S5.
 pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
     let client = suite.client();
     let mut ear = client.listen();
@@ -239,6 +243,7 @@ pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: S4.
 pub(crate) fn outlives_the_queue(suite: &Suite) {
     let brief = Duration::from_millis(20);
     let waiter = suite.client().tenure_with("k", brief);
@@ -253,6 +258,7 @@ pub(crate) fn outlives_the_queue(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: L2.
 pub(crate) fn can_be_left_by_a_waiter(suite: &Suite) {
     let waiter = suite.client().tenure("k");
     make_before(suite, &waiter);
@@ -263,6 +269,7 @@ pub(crate) fn can_be_left_by_a_waiter(suite: &Suite) {
     forget(suite);
 }
 
+/// Shows: L2.
 pub(crate) fn leaves_nothing_behind(suite: &Suite) {
     let gap = Gap { length: SHORT / 2, every: SHORT };
     for _ in 0..2 {

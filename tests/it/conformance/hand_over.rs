@@ -4,6 +4,7 @@ use super::suite::{LONG, SHORT, Suite};
 use redis_dlock::{AcquireOutcome, ReleaseOutcome};
 use std::time::Duration;
 
+/// Shows: G7, G8, G10.
 pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     let a = suite.client();
     let holder = a.tenure("k");
@@ -27,6 +28,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     ears.iter_mut().for_each(super::suite::Ear::hear_nothing);
 }
 
+/// Shows: G10, L1.
 pub(crate) fn skips_the_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead: Vec<_> = (0..100).map(|_| suite.client().waiter("k")).collect();
@@ -42,6 +44,7 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
     assert_eq!(behind.poll_waiting().holder, winner.locker);
 }
 
+/// Shows: L1.
 pub(crate) fn skips_a_client_that_hung_up(suite: &Suite) {
     let client = suite.client();
     drop(client.listen());
@@ -71,6 +74,7 @@ pub(crate) fn gives_a_waiter_its_own_lease(suite: &Suite) {
     assert!(found.remaining.unwrap() <= SHORT);
 }
 
+/// Shows: L1, L2.
 pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
@@ -79,6 +83,7 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     dead.iter().for_each(super::suite::Tenure::poll_gone);
 }
 
+/// Shows: G8, S5.
 pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
     suite.client().holder("k");
     let client = suite.client();
@@ -94,6 +99,7 @@ pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
     asker.poll_gone();
 }
 
+/// Shows: G8, S5.
 pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
     suite.client().holder("k");
     let dead = suite.client().waiter("k");
@@ -110,6 +116,7 @@ pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
     assert_eq!(ears[1].hear_granted(&asker).waiting, 0);
 }
 
+/// Shows: L1.
 pub(crate) fn gives_a_free_key_to_the_asker_when_all_waiters_are_dead(suite: &Suite) {
     for wait in [false, true] {
         let first = suite.client().holder("k");
@@ -124,6 +131,7 @@ pub(crate) fn gives_a_free_key_to_the_asker_when_all_waiters_are_dead(suite: &Su
     }
 }
 
+/// Shows: G10, L1.
 pub(crate) fn gives_a_free_key_to_a_polling_waiter_without_an_inbox(suite: &Suite) {
     suite.client().holder("k");
     let waiter = suite.client().tenure_with("k", SHORT);
@@ -146,6 +154,7 @@ pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
     ear.hear_contended(&waiter);
 }
 
+/// Shows: G8.
 pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite: &Suite) {
     suite.client().holder("k");
     let client = suite.client();
@@ -161,6 +170,7 @@ pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite:
     second.poll_gone();
 }
 
+/// Shows: L1.
 pub(crate) fn gives_a_free_key_to_the_polling_waiter_past_the_dead(suite: &Suite) {
     suite.client().holder("k");
     let dead = suite.client().waiter("k");

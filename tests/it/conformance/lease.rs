@@ -10,6 +10,7 @@ fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {
     tenure
 }
 
+/// Shows: G4.
 pub(crate) fn ends(suite: &Suite) {
     let a = holder_with(suite, SHORT);
     suite.store().pass_time(SHORT);
@@ -19,6 +20,7 @@ pub(crate) fn ends(suite: &Suite) {
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(b.not_yours()));
 }
 
+/// Shows: G3.
 pub(crate) fn is_prolonged_by_extend(suite: &Suite) {
     let mut a = holder_with(suite, SHORT);
     a.lease = LONG;
@@ -35,6 +37,7 @@ pub(crate) fn is_prolonged_by_poll(suite: &Suite) {
     assert!(a.holds());
 }
 
+/// Shows: S3.
 pub(crate) fn is_never_shortened_by_others(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().tenure_with("k", SHORT);
@@ -47,6 +50,7 @@ pub(crate) fn is_never_shortened_by_others(suite: &Suite) {
     assert!(a.holds());
 }
 
+/// Shows: S3.
 pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
     let a = holder_with(suite, SHORT);
     let b = suite.client().tenure("k");
@@ -60,6 +64,7 @@ pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
     assert_eq!(suite.holder("k"), None, "nobody prolonged it");
 }
 
+/// Shows: G2.
 pub(crate) fn cannot_be_extended_after_its_end(suite: &Suite) {
     let a = holder_with(suite, SHORT);
     suite.store().pass_time(SHORT);
@@ -67,6 +72,7 @@ pub(crate) fn cannot_be_extended_after_its_end(suite: &Suite) {
     assert_eq!(suite.holder("k"), None);
 }
 
+/// Shows: G2.
 pub(crate) fn cannot_be_extended_after_deletion(suite: &Suite) {
     let a = suite.client().holder("k");
     assert!(suite.store().delete("k"));
@@ -78,6 +84,7 @@ pub(crate) fn cannot_be_extended_after_deletion(suite: &Suite) {
     assert_eq!(suite.holder("k"), None);
 }
 
+/// Shows: G2, S3.
 pub(crate) fn cannot_be_extended_after_overwriting(suite: &Suite) {
     let a = suite.client().holder("k");
     suite.store().overwrite("k", "somebody", Some(SHORT));

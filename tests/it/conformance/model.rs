@@ -296,6 +296,7 @@ fn count(waiting: u64) -> usize {
     usize::try_from(waiting).unwrap()
 }
 
+/// Shows: G1, G2, G8, S3, S4, S5.
 pub(crate) fn random_requests_agree_with_the_model(suite: &Suite) {
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let keys = AtomicU64::new(0);

@@ -48,6 +48,7 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
     }
 }
 
+/// Shows: L2.
 pub(crate) fn of_many_keys_leave_nothing_behind(suite: &Suite) {
     let (one, two) = (suite.client(), suite.client());
     let (_ear_one, _ear_two) = (one.listen(), two.listen());

@@ -27,6 +27,7 @@ fn fresh_range(tenure: &Tenure) -> RangeInclusive<u64> {
     panic!("no fresh numbers");
 }
 
+/// Shows: G7, S2.
 pub(crate) fn rise_over_everything(suite: &Suite) {
     let mut numbers = Rising::default();
     let (one, two) = (suite.client(), suite.client());
@@ -52,6 +53,7 @@ pub(crate) fn rise_over_everything(suite: &Suite) {
     }
 }
 
+/// Shows: S2.
 pub(crate) fn rise_with_every_poll(suite: &Suite) {
     let mut numbers = Rising::default();
     let a = suite.client().tenure("k");
@@ -61,6 +63,7 @@ pub(crate) fn rise_with_every_poll(suite: &Suite) {
     }
 }
 
+/// Shows: G7, S2.
 pub(crate) fn rise_over_a_flush(suite: &Suite) {
     let mut numbers = Rising::default();
     for _ in 0..20 {
@@ -77,6 +80,7 @@ pub(crate) fn rise_over_a_flush(suite: &Suite) {
     }
 }
 
+/// Shows: S2.
 pub(crate) fn rise_over_lost_leases(suite: &Suite) {
     let mut numbers = Rising::default();
     for _ in 0..2 {
@@ -87,6 +91,7 @@ pub(crate) fn rise_over_lost_leases(suite: &Suite) {
     numbers.push(suite.client().tenure("k").acquire().number);
 }
 
+/// Shows: S2.
 pub(crate) fn of_a_fresh_range_are_unissued(suite: &Suite) {
     let mut numbers = Rising::default();
     let (a, b) = (suite.client(), suite.client());

@@ -46,6 +46,7 @@ pub(crate) fn tells_a_granted_holder_of_the_new_head(suite: &Suite) {
     ear.hear_contended(&winner);
 }
 
+/// Shows: G2.
 pub(crate) fn knows_nobody_that_was_not_sent(suite: &Suite) {
     let client = suite.client();
     client.tenure("k").poll_gone();
@@ -57,6 +58,7 @@ pub(crate) fn knows_nobody_that_was_not_sent(suite: &Suite) {
     assert_eq!(suite.waiting("k"), 1, "the question queued nobody");
 }
 
+/// Shows: G2.
 pub(crate) fn knows_nobody_that_gave_up(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().waiter("k");
@@ -68,6 +70,7 @@ pub(crate) fn knows_nobody_that_gave_up(suite: &Suite) {
     assert_eq!(suite.holder("k"), None, "no late question brings a tenure back");
 }
 
+/// Shows: G2.
 pub(crate) fn knows_nobody_whose_tenure_ended(suite: &Suite) {
     let a = suite.client().tenure_with("k", SHORT);
     a.acquire();
@@ -88,6 +91,7 @@ pub(crate) fn is_entered_once_by_many_polls(suite: &Suite) {
     assert_eq!(suite.waiting("k"), 1);
 }
 
+/// Shows: L2.
 pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().tenure_with("k", SHORT);
@@ -98,6 +102,7 @@ pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
 }
 
+/// Shows: L2.
 pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
     let holder = suite.client().holder("k");
     let client = suite.client();
@@ -112,6 +117,7 @@ pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
     behind.poll_gone();
 }
 
+/// Shows: S4.
 pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
     suite.client().holder("k");
     let long = suite.client().waiter("k");
@@ -131,6 +137,7 @@ pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
     long.poll_waiting();
 }
 
+/// Shows: S4.
 pub(crate) fn lives_on_by_polls(suite: &Suite) {
     suite.client().holder("k");
     let b = suite.client().tenure_with("k", SHORT);

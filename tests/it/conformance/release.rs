@@ -3,6 +3,7 @@
 use super::suite::{LONG, SHORT, Suite};
 use redis_dlock::{NotOurs, ReleaseOutcome};
 
+/// Shows: L2.
 pub(crate) fn frees_the_key(suite: &Suite) {
     let a = suite.client().holder("k");
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -10,6 +11,7 @@ pub(crate) fn frees_the_key(suite: &Suite) {
     suite.client().holder("k");
 }
 
+/// Shows: G2, G11, S3.
 pub(crate) fn twice_does_no_harm(suite: &Suite) {
     let a = suite.client().holder("k");
     a.release();
@@ -21,6 +23,7 @@ pub(crate) fn twice_does_no_harm(suite: &Suite) {
     assert_eq!(c.poll_waiting().holder, b.locker);
 }
 
+/// Shows: S3.
 pub(crate) fn by_a_stranger_changes_nothing(suite: &Suite) {
     let a = suite.client().tenure_with("k", SHORT);
     a.acquire();
@@ -34,6 +37,7 @@ pub(crate) fn by_a_stranger_changes_nothing(suite: &Suite) {
     assert_eq!(suite.waiting("k"), 1);
 }
 
+/// Shows: L2.
 pub(crate) fn takes_a_waiter_out_of_the_queue(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client(), suite.client()];
@@ -50,6 +54,7 @@ pub(crate) fn takes_a_waiter_out_of_the_queue(suite: &Suite) {
     ears[1].hear_nothing();
 }
 
+/// Shows: G2, S3.
 pub(crate) fn of_a_lost_tenure_changes_nothing(suite: &Suite) {
     let a = suite.client().holder("k");
     suite.store().overwrite("k", "somebody-1", Some(LONG));
@@ -59,6 +64,7 @@ pub(crate) fn of_a_lost_tenure_changes_nothing(suite: &Suite) {
     suite.store().delete("k");
 }
 
+/// Shows: S2.
 pub(crate) fn passes_to_the_next_locker_when_nobody_waits(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.tenure("k"), client.tenure("k"));
@@ -74,6 +80,7 @@ pub(crate) fn passes_to_the_next_locker_when_nobody_waits(suite: &Suite) {
     a.poll_gone();
 }
 
+/// Shows: L1.
 pub(crate) fn passes_to_the_next_locker_past_the_dead(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.holder("k"), client.tenure("k"));
@@ -92,6 +99,7 @@ pub(crate) fn passes_with_the_lease_of_the_next_locker(suite: &Suite) {
     next.poll_gone();
 }
 
+/// Shows: G8, S5.
 pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
     let (one, two, three) = (suite.client(), suite.client(), suite.client());
     let (mut ear_one, mut ear_two) = (one.listen(), two.listen());
@@ -115,6 +123,7 @@ pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
     c.poll_gone();
 }
 
+/// Shows: G2, G11, S3.
 pub(crate) fn repeated_with_the_same_next_locker_changes_nothing(suite: &Suite) {
     let client = suite.client();
     let _ear = client.listen();
@@ -132,6 +141,7 @@ pub(crate) fn repeated_with_the_same_next_locker_changes_nothing(suite: &Suite) 
     assert_eq!(suite.waiting("k"), 1);
 }
 
+/// Shows: G2, S3.
 pub(crate) fn by_a_stranger_leaves_its_next_locker_unknown(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.tenure("k"), client.tenure("k"));

@@ -28,6 +28,7 @@ impl Protected {
     }
 }
 
+/// Shows: G1, G7, L2.
 pub(crate) fn exclude_one_another(suite: &Suite) {
     let protected = Protected::default();
     thread::scope(|scope| {

@@ -59,6 +59,7 @@ fn try_in_vain(lock: &DistributedReentrantLock) {
     .join();
 }
 
+/// Shows: G12.
 #[test]
 fn a_try_ends_in_time_when_the_servers_queue_is_full() {
     let local = Local::start();
@@ -121,11 +122,13 @@ fn a_loss_is_told(key: &'static str, others_call_first: bool) {
     assert!(guard.unlock().is_err());
 }
 
+/// Shows: G5.
 #[test]
 fn a_loss_is_told_while_the_renewal_connects() {
     a_loss_is_told("renewal connects", false);
 }
 
+/// Shows: G5.
 #[test]
 fn a_loss_is_told_while_another_caller_connects() {
     a_loss_is_told("another caller connects", true);

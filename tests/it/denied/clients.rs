@@ -108,6 +108,7 @@ fn lock_is_free(server: &RedisServer, target: &str) -> bool {
     }
 }
 
+/// Shows: G3, L1.
 #[test]
 fn a_command_that_is_refused_for_a_while_costs_no_lease_and_no_loss() {
     let server = Arc::new(RedisServer::start());

@@ -82,6 +82,7 @@ fn judge(scene: &mut Scene, step: &Step, denied: &[&str]) -> Vec<String> {
     called.into_iter().filter(|command| !["eval", "evalsha"].contains(&command.as_str())).collect()
 }
 
+/// Shows: S6.
 #[test]
 fn one_or_two_refused_commands_leave_what_the_answer_says() {
     let mut scene = Scene::new();

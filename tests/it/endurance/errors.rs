@@ -28,6 +28,7 @@ const PART: u64 = 30;
 
 const THREADS: usize = 8;
 
+/// Shows: G1, G7, G11, L2, L3, L6.
 fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     let seed = seed();
     let operations = if is_long() { 10_000 } else { 200 };

@@ -30,6 +30,7 @@ fn time(server: &RedisServer) -> i64 {
     seconds
 }
 
+/// Shows: G5, G7.
 #[test]
 fn a_step_forward_frees_the_lock_and_its_holder_knows_soon() {
     let lease_ms = if is_long() { 30_000 } else { 6000 };
@@ -76,6 +77,7 @@ fn a_step_forward_frees_the_lock_and_its_holder_knows_soon() {
     eprintln!("endurance, server clock +60 s, L = {lease:?}: T {told:.0?}, V {waited:.0?}, no violations");
 }
 
+/// Shows: G1, G7.
 #[test]
 fn a_step_back_lets_nobody_in_and_keeps_nobody_out() {
     let (server, shim) = server();

@@ -62,6 +62,7 @@ fn is_over(result: Result<(), Error>) {
     }
 }
 
+/// Shows: G2, G5, G6, G7.
 #[test]
 fn a_holder_that_slept_knows_at_its_first_look_and_does_no_harm() {
     let scene = Scene::set(|config| config);
@@ -100,16 +101,19 @@ fn slept_while_extending(when: When) {
     next.unlock().unwrap();
 }
 
+/// Shows: G2, G6, S3.
 #[test]
 fn an_extension_that_slept_on_its_way_extends_nothing() {
     slept_while_extending(When::Going);
 }
 
+/// Shows: G6.
 #[test]
 fn an_answer_that_slept_makes_no_hold_valid_again() {
     slept_while_extending(When::Coming);
 }
 
+/// Shows: L1.
 #[test]
 fn a_waiter_that_slept_gets_the_lock_although_the_store_has_forgotten_it() {
     let scene = Scene::set(|config| config);
@@ -127,6 +131,7 @@ fn a_waiter_that_slept_gets_the_lock_although_the_store_has_forgotten_it() {
     assert!(scene.other.lock().unwrap().fencing_token() > token);
 }
 
+/// Shows: G5, G7, S1.
 #[test]
 fn a_waiter_that_was_given_the_lock_in_its_sleep_does_not_take_it() {
     let scene = Scene::set(|config| config);
@@ -153,6 +158,7 @@ fn a_waiter_that_was_given_the_lock_in_its_sleep_does_not_take_it() {
     assert!(is_valid && token > given, "{is_valid}: {token}, after {given}");
 }
 
+/// Shows: G1, S13.
 #[test]
 fn a_lock_that_was_kept_for_the_next_one_is_not_taken_up_after_a_sleep() {
     if !is_listener_on() {
@@ -189,6 +195,7 @@ fn process() {
 
 /// The clocks of a machine that was suspended for many days: those that count it are ahead of those that do not. Where the system lets
 /// nobody make such a machine, nothing is judged.
+/// Shows: G5.
 #[test]
 fn the_time_of_a_suspend_counts() {
     const SLEPT: Duration = Duration::from_secs(100_000_000);

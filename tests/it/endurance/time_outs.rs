@@ -27,6 +27,7 @@ const LEASE_MS: u64 = 6000;
 /// larger.
 const GROWTH: usize = 8;
 
+/// Shows: G12, L2.
 fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
     let waits = if is_long() { 1_000_000 } else { 100_000 };
     let clients = THREADS.map(|_| lab.generator());

@@ -58,6 +58,7 @@ fn wait_in_vain(lock: &DistributedReentrantLock) -> bool {
     !got && waited >= limit && waited < nap * 3
 }
 
+/// Shows: G3, G7.
 #[test]
 fn the_wall_clock_of_a_client_is_none_of_its_business() {
     let server = RedisServer::start();

@@ -16,6 +16,7 @@ fn millis(dice: &mut Dice, low: u64, high: u64) -> Duration {
     Duration::from_millis(low + dice.up_to(high - low))
 }
 
+/// Shows: G1, G7, L1.
 #[test]
 fn holds_never_overlap_when_processes_are_stopped_at_any_time() {
     let stops = if is_long() { 400 } else { 12 };

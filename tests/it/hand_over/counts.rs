@@ -72,6 +72,7 @@ fn take_turns(processes: usize, clients: usize) -> Cost {
     cost
 }
 
+/// Shows: G10.
 #[test]
 fn a_hand_over_is_two_script_calls_however_many_wait() {
     let costs = [(2, 2), (4, 8), (4, 32)].map(|(processes, clients)| take_turns(processes, clients));

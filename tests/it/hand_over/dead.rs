@@ -22,6 +22,7 @@ fn kill<'a>(server: &RedisServer, actors: impl IntoIterator<Item = &'a mut Actor
     eventually("only the living hear", || inboxes(server) == survivors);
 }
 
+/// Shows: G7, G10, L1.
 #[test]
 fn killed_waiters_before_and_behind_the_living_are_passed_over_in_one_script_call_each_time() {
     let server = start();
@@ -55,6 +56,7 @@ fn killed_waiters_before_and_behind_the_living_are_passed_over_in_one_script_cal
     assert_eq!((holder(&server), queue(&server)), (None, Vec::new()));
 }
 
+/// Shows: G10, L1.
 #[test]
 fn a_hundred_killed_waiters_in_a_row_are_passed_over_in_one_script_call() {
     const PROCESSES: usize = 4;
@@ -87,6 +89,7 @@ fn a_hundred_killed_waiters_in_a_row_are_passed_over_in_one_script_call() {
     alive.unlock("waiter0");
 }
 
+/// Shows: L1.
 #[test]
 fn when_all_waiters_were_killed_the_next_thread_at_home_gets_the_lock_in_the_same_call() {
     let server = start();

@@ -36,6 +36,7 @@ fn in_order(server: &RedisServer, actors: &mut [Actor; 3]) {
     assert_eq!((holder(server), queue(server)), (None, Vec::new()));
 }
 
+/// Shows: G4, G8.
 #[test]
 fn the_first_poll_after_the_end_of_a_dead_holders_lease_gives_the_lock_to_the_first_in_the_queue() {
     let server = start();
@@ -66,6 +67,7 @@ fn is_poll(done: &Executed) -> bool {
     done.by_script && done.words[0] == "lpos"
 }
 
+/// Shows: G4, G8.
 #[test]
 fn whoever_asks_after_a_dead_holder_the_first_in_the_queue_gets_the_lock() {
     let server = start();

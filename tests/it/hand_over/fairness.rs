@@ -42,6 +42,7 @@ fn shares(holds: &[Hold], number: usize, whose: impl Fn(&Hold) -> usize) -> Vec<
     shares
 }
 
+/// Shows: G8, L4.
 #[test]
 fn four_processes_of_sixteen_threads_get_like_shares_in_short_turns() {
     const PROCESSES: usize = 4;
@@ -64,6 +65,7 @@ fn four_processes_of_sixteen_threads_get_like_shares_in_short_turns() {
     assert!(longest <= LOCAL_PASSES + 1, "{longest}: {runs:?}");
 }
 
+/// Shows: G8, L4.
 #[test]
 fn long_holds_end_a_turn_after_ten_milliseconds() {
     let server = start();
@@ -96,6 +98,7 @@ fn turns_before(executed: &[Executed]) -> Vec<usize> {
     before
 }
 
+/// Shows: G8.
 #[test]
 fn single_threads_beside_a_process_of_sixty_four_wait_for_a_turn_of_each_other_process() {
     const PROCESSES: usize = 4;

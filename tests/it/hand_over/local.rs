@@ -65,6 +65,7 @@ impl Chain {
     }
 }
 
+/// Shows: G7.
 #[test]
 fn three_thousand_holds_inside_a_process_are_one_command_for_numbers() {
     let server = start();
@@ -91,6 +92,7 @@ fn three_thousand_holds_inside_a_process_are_one_command_for_numbers() {
     assert_eq!(holder(&server), None);
 }
 
+/// Shows: G1, G8, G10, L4.
 #[test]
 fn a_process_that_waits_is_served_after_so_many_more_holds_and_by_one_command() {
     const THREADS: usize = 8;
@@ -148,6 +150,7 @@ fn a_process_that_waits_is_served_after_so_many_more_holds_and_by_one_command() 
     assert!(between[between.len() / 2] <= 18, "{between:?}");
 }
 
+/// Shows: G7, G11, L2.
 #[test]
 fn a_release_with_a_next_locker_whose_reply_is_lost_hands_over_once() {
     let server = start();

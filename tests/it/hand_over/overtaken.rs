@@ -53,14 +53,17 @@ fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) 
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G8, L4.
 fn who_waits_behind_an_acquire_whose_answer_is_late_is_let_in(lab: &Lab) {
     behind_a_late_acquire(lab, |lock| lock.lock().unwrap().fencing_token());
 }
 
+/// Shows: G8, L4.
 fn who_waits_behind_a_single_attempt_whose_answer_is_late_is_let_in(lab: &Lab) {
     behind_a_late_acquire(lab, |lock| lock.try_lock().unwrap().unwrap().fencing_token());
 }
 
+/// Shows: G8, L4.
 fn who_waits_behind_a_next_locker_whose_answer_is_late_is_let_in(lab: &Lab) {
     let (here, watch) = lab.listening_generator();
     let (there, _) = lab.listening_generator();

@@ -123,6 +123,7 @@ fn without_polls(scene: &mut Scene, lease: Duration) {
     });
 }
 
+/// Shows: G5, S1.
 #[test]
 fn a_grant_read_after_its_lease_is_no_hold() {
     let mut scene = Scene::new();
@@ -136,6 +137,7 @@ fn a_grant_read_after_its_lease_is_no_hold() {
     });
 }
 
+/// Shows: G5, S1.
 #[test]
 fn a_grant_read_while_a_poll_is_under_way_after_its_lease_is_no_hold() {
     let mut scene = Scene::new();
@@ -151,6 +153,7 @@ fn a_grant_read_while_a_poll_is_under_way_after_its_lease_is_no_hold() {
     });
 }
 
+/// Shows: G5, S1.
 #[test]
 fn a_grant_read_after_a_poll_that_knew_nothing_more_is_no_hold() {
     let mut scene = Scene::new();

@@ -53,6 +53,7 @@ fn a_handle_knows_its_names_and_settings(lab: &Lab) {
     assert_eq!((lock.config().lock_type(), lock.config().target()), ("TEST", "47 11_"));
 }
 
+/// Shows: G5, G6.
 fn a_guard_tells_how_it_was_lost(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 6_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -64,6 +65,7 @@ fn a_guard_tells_how_it_was_lost(lab: &Lab) {
     drop(guard);
 }
 
+/// Shows: G12, L3.
 fn a_wait_ends_by_its_limit_or_by_its_token(lab: &Lab) {
     let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let guard = elsewhere.lock().unwrap();
@@ -111,6 +113,7 @@ fn a_clone_of_a_generator_is_the_same_client(lab: &Lab) {
     assert!(matches!(lock.lock(), Err(Error::ShutDown)));
 }
 
+/// Shows: G1.
 fn a_shared_store_serves_several_generators(lab: &Lab) {
     let store: Arc<dyn LockProcessor> = lab.processor();
     let [lock, other] = [(); 2].map(|()| builder().build(Arc::clone(&store)).unwrap().generate("TEST", "x").unwrap());
@@ -131,6 +134,7 @@ fn a_shared_store_serves_several_generators(lab: &Lab) {
     assert!(third.try_lock().unwrap().is_some());
 }
 
+/// Shows: G5, G6.
 fn pairs_know_what_guards_know(lab: &Lab) {
     let generator = lab.generator();
     let pair = generator.generate_with(config("x", 6_000)).unwrap().unguarded();

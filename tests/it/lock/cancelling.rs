@@ -39,6 +39,7 @@ fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
     assert!(lock.lock_cancellable(&CancelToken::new()).unwrap().is_some());
 }
 
+/// Shows: L3.
 fn cancelled_while_waiting_for_a_local_thread(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -51,6 +52,7 @@ fn cancelled_while_waiting_for_a_local_thread(lab: &Lab) {
     assert!(guard.is_valid());
 }
 
+/// Shows: L2, L3.
 fn cancelled_while_waiting_for_another_process(lab: &Lab) {
     let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let guard = elsewhere.lock().unwrap();
@@ -63,6 +65,7 @@ fn cancelled_while_waiting_for_another_process(lab: &Lab) {
     eventually("nothing is left", || lab.leftovers().is_empty());
 }
 
+/// Shows: L3.
 fn cancelled_while_asking(lab: &Lab) {
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let _guard = elsewhere.lock().unwrap();
@@ -78,6 +81,7 @@ fn cancelled_while_asking(lab: &Lab) {
     assert_eq!(lock.queue_length(), 0);
 }
 
+/// Shows: L3.
 fn one_token_ends_all_its_waits(lab: &Lab) {
     let (generator, elsewhere) = (lab.generator(), lab.generator());
     let [here, there] = ["here", "there"].map(|target| generator.generate_with(config(target, 30_000)).unwrap());
@@ -94,6 +98,7 @@ fn one_token_ends_all_its_waits(lab: &Lab) {
     assert!(kept.join(), "another token is another matter");
 }
 
+/// Shows: G8, L3.
 fn a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();

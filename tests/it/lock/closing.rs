@@ -41,6 +41,7 @@ fn is_shut_down<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::ShutDown))
 }
 
+/// Shows: L2, L6.
 fn waiters_are_turned_away_at_once(lab: &Lab) {
     let (generator, elsewhere) = (lab.generator(), lab.generator());
     let [here, there] = ["here", "there"].map(|target| generator.generate_with(config(target, 600_000)).unwrap());
@@ -72,6 +73,7 @@ fn nothing_begins_after_the_closing(lab: &Lab) {
     assert_eq!(watch.count(), 0);
 }
 
+/// Shows: G1, G3, G9.
 fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 1000).with_renew_at(0.1)).unwrap();
@@ -92,6 +94,7 @@ fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
     assert!(is_shut_down(&lock.lock()));
 }
 
+/// Shows: L2, L6.
 fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
@@ -136,6 +139,7 @@ fn closing_one_generator_is_no_matter_to_another(lab: &Lab) {
     lock.lock().unwrap().unlock().unwrap();
 }
 
+/// Shows: G11, L2.
 fn what_could_not_be_released_is_tried_on_a_fresh_connection_at_the_end(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();

@@ -25,6 +25,7 @@ fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize
     member
 }
 
+/// Shows: G12, L2, L3.
 fn those_who_gave_up_leave_no_trace(lab: &Lab) {
     let elsewhere = lab.generator();
     let [held, other] = ["x", "metronome"].map(|target| elsewhere.generate_with(config(target, 30_000)).unwrap());
@@ -87,6 +88,7 @@ fn granted_behind_a_gate(
     (granted, waiters)
 }
 
+/// Shows: L2.
 fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
@@ -103,6 +105,7 @@ fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     assert!(lock.try_lock_for(Duration::from_secs(1000)).unwrap().is_some());
 }
 
+/// Shows: L2, L3.
 fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
@@ -119,6 +122,7 @@ fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     eventually("the lock is free", || lab.leftovers().is_empty());
 }
 
+/// Shows: L3.
 fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
@@ -137,6 +141,7 @@ fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
     assert!(newcomer.join());
 }
 
+/// Shows: L3.
 fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
     // Nothing is passed on, so the release goes to the store, and the turn to the next in line.
     let (generator, watch) = lab.deaf_generator();
@@ -160,6 +165,7 @@ fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
     assert!(second.join());
 }
 
+/// Shows: L3.
 fn the_asker_gives_up_and_the_next_asks(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
@@ -179,6 +185,7 @@ fn the_asker_gives_up_and_the_next_asks(lab: &Lab) {
     assert_eq!(watch.count_of(Kind::Acquire), asked + 1);
 }
 
+/// Shows: G1, L2, L3.
 fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
     const THREADS: u32 = 12;
     const ROUNDS: u32 = 150;

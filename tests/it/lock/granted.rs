@@ -27,6 +27,7 @@ on_both_stores!(
     a_thread_that_takes_over_a_place_keeps_it,
 );
 
+/// Shows: G8, G10.
 fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
@@ -55,6 +56,7 @@ fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &La
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G10, L1.
 fn the_dead_are_passed_over(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
@@ -76,6 +78,7 @@ fn the_dead_are_passed_over(lab: &Lab) {
     store.close();
 }
 
+/// Shows: L2.
 fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
@@ -93,6 +96,7 @@ fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: L1, L2.
 fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
@@ -118,6 +122,7 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     eventually("nothing is left", || lab.leftovers().is_empty());
 }
 
+/// Shows: L2.
 fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", HOUR)).unwrap();
@@ -149,6 +154,7 @@ fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
 }
 
 /// The poll finds the key before the message of the grant is heard, and that comes when the release is about to be sent.
+/// Shows: L2.
 fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
     type End = fn(DLockGuard<'_>) -> Result<(), Error>;
     let ways: [(bool, End); 3] = [
@@ -199,6 +205,7 @@ fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
     }
 }
 
+/// Shows: G10.
 fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let (generator, watch) = lab.listening_generator();
@@ -218,6 +225,7 @@ fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
     assert_eq!(watch.count_of(Kind::Poll), 1, "for the grant that was lost with the panic");
 }
 
+/// Shows: S4.
 fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     const SHORT: u64 = 300;
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
@@ -240,6 +248,7 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     patient.join();
 }
 
+/// Shows: L1.
 #[test]
 fn a_listener_that_was_cut_off_subscribes_again_and_nobody_waits_in_vain() {
     let server = RedisServer::start();

@@ -57,6 +57,7 @@ fn other_keys_are_other_locks(lab: &Lab) {
     drop(guards);
 }
 
+/// Shows: G1, G7.
 fn two_generators_exclude_each_other(lab: &Lab) {
     let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let guard = a.lock().unwrap();
@@ -70,6 +71,7 @@ fn two_generators_exclude_each_other(lab: &Lab) {
     assert!(a.try_lock().unwrap().is_none());
 }
 
+/// Shows: G1.
 fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
     let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = a.lock().unwrap();
@@ -85,6 +87,7 @@ fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
     assert!(waiter.join(), "it got in before the unlock");
 }
 
+/// Shows: G1.
 fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
     const ROUNDS: u32 = 40;
     let inside = Arc::new(AtomicU32::new(0));
@@ -114,6 +117,7 @@ fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
     assert_eq!(entered.load(Ordering::SeqCst), 6 * ROUNDS);
 }
 
+/// Shows: G7.
 fn a_key_whose_handles_went_is_made_anew(lab: &Lab) {
     let generator = lab.generator();
     let mut last = 0;

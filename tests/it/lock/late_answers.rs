@@ -42,6 +42,7 @@ fn cause(error: Error) -> LossCause {
     }
 }
 
+/// Shows: G5.
 #[test]
 fn what_remains_is_the_lease_less_a_margin_and_what_has_passed() {
     let scene = scene();
@@ -53,6 +54,7 @@ fn what_remains_is_the_lease_less_a_margin_and_what_has_passed() {
     guard.unlock().unwrap();
 }
 
+/// Shows: G5, G6.
 #[test]
 fn a_passed_deadline_is_seen_by_whoever_looks_first() {
     type Look = fn(&redis_dlock::DLockGuard<'_>) -> bool;
@@ -77,6 +79,7 @@ fn a_passed_deadline_is_seen_by_whoever_looks_first() {
     }
 }
 
+/// Shows: G6.
 #[test]
 fn unlocking_after_the_deadline_says_so_even_if_nobody_looked() {
     let scene = scene();
@@ -111,6 +114,7 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
     }
 }
 
+/// Shows: L2.
 #[test]
 fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
     let scene = scene();
@@ -130,6 +134,7 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
     scene.lock.lock().unwrap().unlock().unwrap();
 }
 
+/// Shows: G5, S12.
 #[test]
 fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     let scene = scene();
@@ -151,6 +156,7 @@ fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     });
 }
 
+/// Shows: G8, L3.
 #[test]
 fn a_turn_that_comes_too_late_is_passed_on() {
     const LIMIT: Duration = Duration::from_secs(500);
@@ -180,6 +186,7 @@ fn a_turn_that_comes_too_late_is_passed_on() {
     assert_eq!(scene.watch.count_of(Kind::Acquire), 3, "who is late does not ask");
 }
 
+/// Shows: L3.
 #[test]
 fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
     let scene = scene_of_turns();
@@ -194,6 +201,7 @@ fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
     assert!(scene.lock.try_lock().unwrap().is_some());
 }
 
+/// Shows: L3.
 #[test]
 fn a_turn_for_a_cancelled_thread_is_passed_on() {
     // Cancelled while it is on its way from being chosen to asking: whichever comes first, the other gets the lock.

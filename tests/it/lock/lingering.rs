@@ -41,6 +41,7 @@ fn lingering(target: &str) -> DLockConfig {
     config(target, HOUR).with_linger(Duration::from_secs(3600))
 }
 
+/// Shows: G7, S14.
 fn a_thread_that_comes_back_again_and_again_asks_the_store_once(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -71,6 +72,7 @@ fn other_threads_of_the_process_take_it_up_too(lab: &Lab) {
     assert_eq!(watch.count(), before);
 }
 
+/// Shows: G10, L4.
 fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -87,6 +89,7 @@ fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: L4.
 fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -107,6 +110,7 @@ fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
     assert!(polls <= tried * 6, "{polls} polls");
 }
 
+/// Shows: L4.
 fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
     let (generator, _) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -122,6 +126,7 @@ fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
     }
 }
 
+/// Shows: G1, L2.
 fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -156,6 +161,7 @@ fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab
     }
 }
 
+/// Shows: S10.
 fn it_ends_by_itself(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", HOUR).with_linger(Duration::from_millis(50))).unwrap();
@@ -168,6 +174,7 @@ fn it_ends_by_itself(lab: &Lab) {
     }
 }
 
+/// Shows: G3.
 fn its_lease_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 1200).with_linger(Duration::from_secs(3600))).unwrap();
@@ -181,6 +188,7 @@ fn its_lease_is_renewed(lab: &Lab) {
     assert_eq!(watch.count_of(Kind::Acquire), acquired);
 }
 
+/// Shows: L6.
 fn closing_gives_it_back_while_another_lock_is_held(lab: &Lab) {
     let (generator, _) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -194,6 +202,7 @@ fn closing_gives_it_back_while_another_lock_is_held(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0], "after the closing nothing lingers");
 }
 
+/// Shows: L6.
 fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
     let (generator, _) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -205,6 +214,7 @@ fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
     eventually("it is given back", || lab.leftovers().is_empty());
 }
 
+/// Shows: G5, G7, S13.
 fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 600).with_linger(Duration::from_secs(3600))).unwrap();
@@ -221,6 +231,7 @@ fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
     assert!(guard.is_valid() && guard.fencing_token() > token);
 }
 
+/// Shows: G5, S13.
 fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
@@ -237,6 +248,7 @@ fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
+/// Shows: L4.
 fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -257,6 +269,7 @@ fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
     assert_eq!(seen.count_of(Kind::Poll), 0);
 }
 
+/// Shows: G10, L4.
 fn it_does_not_linger_while_others_wait(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -295,6 +308,7 @@ fn the_next_hold_may_last_for_the_whole_time(lab: &Lab) {
     assert!(guard.unlock().is_err());
 }
 
+/// Shows: L3.
 fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 1500).with_linger(Duration::from_secs(3600))).unwrap();
@@ -324,6 +338,7 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     assert!(slow.join());
 }
 
+/// Shows: G11, L6.
 fn closing_gives_it_back_later_if_the_store_fails_now(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
@@ -337,6 +352,7 @@ fn closing_gives_it_back_later_if_the_store_fails_now(lab: &Lab) {
     eventually("it is given back", || lab.holder(lock.key()).is_none());
 }
 
+/// Shows: L4.
 #[test]
 fn it_ends_when_the_subscription_breaks() {
     let server = RedisServer::start();

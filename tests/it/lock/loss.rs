@@ -17,6 +17,7 @@ running_on_both_stores!(
     the_lock_works_again_afterwards,
 );
 
+/// Shows: G5, G6.
 fn everybody_hears_of_it(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
@@ -41,6 +42,7 @@ fn everybody_hears_of_it(lab: &Lab) {
     assert!(!lock.is_held_by_current_thread());
 }
 
+/// Shows: G6.
 fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
@@ -64,6 +66,7 @@ fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
     assert!(lost[0].recv().is_err(), "once only");
 }
 
+/// Shows: G6.
 fn the_log_warns_once_with_the_reason(lab: &Lab) {
     journal::keep();
     // One journal for all tests, so a key that no other test has.
@@ -81,6 +84,7 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
     assert!(warnings[0].contains("deleted") && warnings[0].contains("nightly billing"), "{warnings:?}");
 }
 
+/// Shows: S13.
 fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 1200)).unwrap();
@@ -102,6 +106,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
     waiter.join().unwrap();
 }
 
+/// Shows: G6.
 fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let unguarded = lock.unguarded();
@@ -117,6 +122,7 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
     assert!(matches!(unguarded.unlock(), Err(Error::NotHeld { .. })));
 }
 
+/// Shows: G2, G6, S3.
 fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 1200)).unwrap();
@@ -142,6 +148,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     }
 }
 
+/// Shows: G7, L2.
 fn the_lock_works_again_afterwards(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
     let mut last = 0;

@@ -30,6 +30,7 @@ fn wait_for_loss(guard: &DLockGuard<'_>) {
     assert!(!guard.is_valid());
 }
 
+/// Shows: G5.
 fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
@@ -40,6 +41,7 @@ fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
     assert_eq!(cause(guard.unlock()), LossCause::Deleted);
 }
 
+/// Shows: G5.
 fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
@@ -50,6 +52,7 @@ fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
     assert_eq!(cause(guard.unlock()), LossCause::TakenOver { by: "10.0.0.7-main".to_owned() });
 }
 
+/// Shows: G6.
 fn without_probes_the_next_extension_notices(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 3000).with_probe(false).with_renew_at(0.2)).unwrap();
@@ -60,6 +63,7 @@ fn without_probes_the_next_extension_notices(lab: &Lab) {
     assert_eq!(cause(guard.unlock()), LossCause::Deleted);
 }
 
+/// Shows: G6.
 fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 600_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -97,16 +101,19 @@ fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&crate::support::watched::Watch
     tries
 }
 
+/// Shows: G3, G5.
 fn a_store_that_fails_costs_the_lease_at_its_deadline(lab: &Lab) {
     let tries = tries_until_lost(lab, |watch| watch.fail(BackendFailure::NotExecuted));
     assert!(tries >= 3, "{tries}");
 }
 
+/// Shows: G3, G5.
 fn a_store_that_is_silent_costs_the_lease_at_its_deadline(lab: &Lab) {
     let tries = tries_until_lost(lab, crate::support::watched::Watch::silence);
     assert!(tries >= 3, "{tries}");
 }
 
+/// Shows: G3.
 fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 3000).with_renew_at(0.1)).unwrap();
@@ -121,6 +128,7 @@ fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
+/// Shows: G6, L2.
 fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 600).with_probe(false)).unwrap();
@@ -142,6 +150,7 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G5, G6.
 fn an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(600);
     let (generator, watch) = lab.watched_generator();

@@ -57,6 +57,7 @@ fn it_is_not_told_of_a_hold_that_ended_in_time(lab: &Lab) {
     assert!(losses.try_recv().is_err());
 }
 
+/// Shows: G3.
 fn a_slow_one_delays_no_renewal(lab: &Lab) {
     let (arrive, arrived) = bounded(1);
     let (leave, left) = bounded::<()>(0);

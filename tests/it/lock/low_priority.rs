@@ -12,6 +12,7 @@ const HOLDERS: usize = 20;
 const LEASE: Duration = Duration::from_millis(300);
 
 /// `cargo test --all-features --test it -- --ignored --nocapture low_priority`
+/// Shows: G3.
 #[test]
 #[ignore = "takes eight seconds, and wants two cores for itself"]
 fn busy_threads_of_low_priority_lose_nobody_a_lease() {

@@ -24,6 +24,7 @@ fn cause(error: Error) -> LossCause {
     }
 }
 
+/// Shows: G6.
 fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(limited("x", 60_000)).unwrap();

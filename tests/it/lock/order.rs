@@ -31,6 +31,7 @@ fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, p
     member
 }
 
+/// Shows: G8.
 fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -42,6 +43,7 @@ fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
     assert_eq!(lock.queue_length(), 0);
 }
 
+/// Shows: G8.
 fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 300)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
@@ -53,6 +55,7 @@ fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
     assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
 }
 
+/// Shows: G8.
 fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
     const FOR_EVER: Duration = Duration::from_secs(1000);
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
@@ -94,6 +97,7 @@ fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
     assert_eq!(*entered.lock(), (0..8).collect::<Vec<_>>());
 }
 
+/// Shows: G8.
 fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let mut guard = lock.lock().unwrap();
@@ -111,6 +115,7 @@ fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
+/// Shows: G8, S7.
 fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
@@ -131,6 +136,7 @@ fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
     assert_eq!(*entered.lock(), [0, 1, 2, 3, 4]);
 }
 
+/// Shows: G8, S7.
 fn try_lock_does_not_overtake(lab: &Lab) {
     let (generator, watch) = lab.deaf_generator();
     let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();

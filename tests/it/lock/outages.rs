@@ -17,6 +17,7 @@ on_both_stores!(
     the_log_names_what_is_on_the_clean_up_list,
 );
 
+/// Shows: L2, L3.
 fn lock_waits_an_outage_out(lab: &Lab) {
     for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
         let (generator, watch) = lab.watched_generator();
@@ -63,6 +64,7 @@ fn a_cancelled_wait_for_a_failing_store_is_no_error(lab: &Lab) {
     watch.heal();
 }
 
+/// Shows: G11.
 fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
@@ -80,6 +82,7 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G11, S12.
 fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     journal::keep();
     // One journal for all tests, so keys that no other test has.
@@ -116,6 +119,7 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     eventually("both are cleaned up", || lab.leftovers().is_empty());
 }
 
+/// Shows: G11, L2.
 fn a_release_without_an_answer_is_repeated(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();

@@ -34,6 +34,7 @@ fn a_function_returns_the_guard_of_a_lock_that_it_made(lab: &Lab) {
     assert!(["a", "b", "c"].iter().all(|target| is_free(target)));
 }
 
+/// Shows: G9.
 fn it_counts_with_borrowed_guards(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let outer = lock.lock().unwrap();
@@ -77,6 +78,7 @@ fn dropping_it_lets_others_in(lab: &Lab) {
     assert!(waiter.join() > token);
 }
 
+/// Shows: G5, G6.
 fn its_loss_is_told(lab: &Lab) {
     let owned = lab.generator().generate_with(config("x", 6_000)).unwrap().lock_owned().unwrap();
     let lost = owned.lost();

@@ -16,6 +16,7 @@ on_both_stores!(
 
 const HOUR: u64 = 3_600_000;
 
+/// Shows: G7.
 fn threads_take_turns_without_the_store_each_with_its_own_token(lab: &Lab) {
     const THREADS: usize = 8;
     const ROUNDS: usize = 150;
@@ -55,6 +56,7 @@ fn threads_take_turns_without_the_store_each_with_its_own_token(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G8, G10, L4.
 fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
     const PASSES: u32 = 3;
     let (generator, told) = lab.listening_generator();

@@ -25,6 +25,7 @@ const LOCKS_PER_THREAD: usize = 48;
 /// A batch of so many extensions is worth a sign.
 const MANY: usize = 16;
 
+/// Shows: G2, S3.
 fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     let book = Arc::new(Book::default());
     let generator = DLockGenerator::new(Referee { store: lab.processor(), book: Arc::clone(&book) }).unwrap();

@@ -32,6 +32,7 @@ fn every_lock_counts_up_and_every_unlock_down(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G9.
 fn reentry_never_asks_the_store(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 600_000)).unwrap();
@@ -79,6 +80,7 @@ fn a_count_is_its_threads_own(lab: &Lab) {
     assert_eq!(lock.hold_count(), 2);
 }
 
+/// Shows: G1, G7.
 fn a_waiting_thread_gets_in_only_after_the_last_unlock(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());

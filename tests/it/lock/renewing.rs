@@ -16,6 +16,7 @@ running_on_both_stores!(
     it_lets_go_of_what_was_unlocked,
 );
 
+/// Shows: G1, G3.
 fn a_hold_outlives_ten_leases(lab: &Lab) {
     // Long enough for a machine on which many others want to run.
     const LEASE: Duration = Duration::from_millis(500);
@@ -44,6 +45,7 @@ fn a_hold_outlives_ten_leases(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
+/// Shows: G3, G5.
 fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(4000);
     let (generator, watch) = lab.watched_generator();

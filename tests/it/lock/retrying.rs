@@ -18,6 +18,7 @@ fn gaps(calls: &[Call]) -> Vec<Duration> {
     calls.windows(2).map(|pair| pair[1].at.since(pair[0].at)).collect()
 }
 
+/// Shows: G10.
 fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(2400);
     let (generator, watch) = lab.deaf_generator();
@@ -39,6 +40,7 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     assert!(median < LEASE / 4, "a sixth, not a quarter: {gaps:?}");
 }
 
+/// Shows: G4.
 fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     const LEASE: Duration = Duration::from_secs(600);
     let (generator, watch) = lab.deaf_generator();

@@ -21,6 +21,7 @@ fn told(lab: &Lab, after: Duration) -> (DLockGenerator, Receiver<SlowWait>) {
     (builder.build(lab.processor()).unwrap(), waits)
 }
 
+/// Shows: G8.
 fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
     let (generator, waits) = told(lab, SLOW);
     let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000).with_reason("billing")).unwrap());

@@ -93,6 +93,7 @@ fn at_work(lab: &Lab) -> (redis_dlock::DLockGenerator, DistributedReentrantLock)
     (generator, lock)
 }
 
+/// Shows: L6.
 fn closing_ends_them(lab: &Lab) {
     let open = descriptors();
     let (generator, _lock) = at_work(lab);
@@ -102,6 +103,7 @@ fn closing_ends_them(lab: &Lab) {
     assert_eq!(descriptors(), open, "and the handles that are left keep no socket");
 }
 
+/// Shows: L6.
 fn the_last_unlock_after_the_closing_ends_them(lab: &Lab) {
     let open = descriptors();
     let (generator, lock) = at_work(lab);
@@ -117,6 +119,7 @@ fn the_last_unlock_after_the_closing_ends_them(lab: &Lab) {
     assert_eq!(descriptors(), open);
 }
 
+/// Shows: L6.
 fn the_last_handle_ends_them(lab: &Lab) {
     let (generator, lock) = at_work(lab);
     let (clone, unguarded) = (lock.clone(), lock.unguarded());
@@ -131,6 +134,7 @@ fn the_last_handle_ends_them(lab: &Lab) {
     eventually("their end", || threads_named("dlock-") == 0);
 }
 
+/// Shows: L6.
 fn a_holder_that_drops_the_last_handle_ends_them(lab: &Lab) {
     let (generator, lock) = at_work(lab);
     let (go, may_go) = crossbeam_channel::bounded::<()>(0);
@@ -148,6 +152,7 @@ fn a_holder_that_drops_the_last_handle_ends_them(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: L6.
 fn a_waiter_that_drops_the_last_handle_ends_them(lab: &Lab) {
     let (generator, lock) = at_work(lab);
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
@@ -161,6 +166,7 @@ fn a_waiter_that_drops_the_last_handle_ends_them(lab: &Lab) {
     eventually("their end", || threads_named("dlock-") == 0);
 }
 
+/// Shows: L2, L6.
 fn nothing_is_left_of_a_hundred_generators(lab: &Lab) {
     // What the process opens once and for all is opened now.
     drop(at_work(lab));

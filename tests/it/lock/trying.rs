@@ -40,6 +40,7 @@ fn one_attempt_gets_a_free_lock(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
+/// Shows: G1, L2.
 fn one_attempt_on_a_lock_held_elsewhere_asks_once(lab: &Lab) {
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = elsewhere.lock().unwrap();
@@ -52,6 +53,7 @@ fn one_attempt_on_a_lock_held_elsewhere_asks_once(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0], "an attempt does not stand in the store's queue");
 }
 
+/// Shows: G1.
 fn one_attempt_on_a_lock_held_by_a_local_thread_does_not_ask(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 600_000)).unwrap();
@@ -85,6 +87,7 @@ fn answered<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
     answer.unwrap()
 }
 
+/// Shows: G12, L3.
 fn a_timed_attempt_waits_its_time_out(lab: &Lab) {
     const LIMIT: Duration = Duration::from_millis(60);
     let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
@@ -143,6 +146,7 @@ fn an_endless_attempt_does_not_overflow(lab: &Lab) {
     assert_eq!(waiters.map(crate::support::crew::Member::join), [true; 3]);
 }
 
+/// Shows: G1.
 fn unguarded_attempts_tell_the_same(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap().unguarded();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap().unguarded();

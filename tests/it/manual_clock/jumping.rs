@@ -7,6 +7,7 @@ use redis_dlock::{BackendFailure, Clock, LossCause, ManualClock, Moment};
 use std::time::Duration;
 
 /// The pause before the next question counts from the last one: what was seen before the move is asked about again.
+/// Shows: G4, L3.
 #[test]
 fn a_busy_answer_from_before_the_move_is_asked_about_again() {
     for _ in 0..100 {
@@ -37,6 +38,7 @@ fn a_busy_answer_from_before_the_move_is_asked_about_again() {
 }
 
 /// So is a failure.
+/// Shows: L3.
 #[test]
 fn a_failure_from_before_the_move_is_asked_about_again() {
     for _ in 0..100 {
@@ -58,6 +60,7 @@ fn a_failure_from_before_the_move_is_asked_about_again() {
 }
 
 /// So is a renewal.
+/// Shows: G3.
 #[test]
 fn a_renewal_that_failed_before_the_move_is_tried_again() {
     for _ in 0..100 {
@@ -75,6 +78,7 @@ fn a_renewal_that_failed_before_the_move_is_tried_again() {
     }
 }
 
+/// Shows: G5.
 #[test]
 fn several_threads_may_move_it() {
     const STEPS: u32 = 20;

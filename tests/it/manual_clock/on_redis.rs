@@ -13,6 +13,7 @@ fn generator(server: &RedisServer, clock: &Arc<ManualClock>) -> DLockGenerator {
     crate::support::lab::builder().clock(clock.clone()).build(processor).unwrap()
 }
 
+/// Shows: G5, G6.
 #[test]
 fn a_lease_is_lost() {
     let server = RedisServer::start();
@@ -29,6 +30,7 @@ fn a_lease_is_lost() {
     }
 }
 
+/// Shows: G12, L3.
 #[test]
 fn a_wait_is_over() {
     let server = RedisServer::start();

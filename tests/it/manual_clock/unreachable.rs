@@ -58,6 +58,7 @@ fn only_the_inboxes_of_a_connection_break_with_it() {
     assert_eq!(there.open_inbox("b", limit).unwrap().next(Duration::ZERO).unwrap(), None);
 }
 
+/// Shows: L3.
 #[test]
 fn whoever_waits_gets_the_lock_when_the_store_is_back() {
     for _ in 0..300 {
@@ -76,6 +77,7 @@ fn whoever_waits_gets_the_lock_when_the_store_is_back() {
     }
 }
 
+/// Shows: G12, L3.
 #[test]
 fn a_wait_with_a_limit_ends_with_the_error() {
     for _ in 0..300 {
@@ -90,6 +92,7 @@ fn a_wait_with_a_limit_ends_with_the_error() {
     }
 }
 
+/// Shows: G1, G5.
 #[test]
 fn what_is_held_is_lost_at_its_deadline_and_not_before() {
     for _ in 0..300 {
@@ -110,6 +113,7 @@ fn what_is_held_is_lost_at_its_deadline_and_not_before() {
     }
 }
 
+/// Shows: G11, L2.
 #[test]
 fn a_release_that_failed_is_repeated() {
     for _ in 0..30 {
@@ -125,6 +129,7 @@ fn a_release_that_failed_is_repeated() {
     }
 }
 
+/// Shows: L1.
 #[test]
 fn grants_are_heard_again() {
     if !is_listener_on() {

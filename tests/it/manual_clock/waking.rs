@@ -6,6 +6,7 @@ use crossbeam_channel::{RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, LossCause};
 use std::time::Duration;
 
+/// Shows: G5, G6.
 #[test]
 fn a_lease_is_lost() {
     for round in 0..ROUNDS {
@@ -61,6 +62,7 @@ fn a_wait_becomes_slow() {
     }
 }
 
+/// Shows: G4, G7.
 #[test]
 fn the_holder_has_died() {
     for round in 0..ROUNDS {
@@ -80,6 +82,7 @@ fn the_holder_has_died() {
     }
 }
 
+/// Shows: G4.
 #[test]
 fn the_last_step_ends_a_lease_to_the_nanosecond() {
     for round in 0..ROUNDS {
@@ -97,6 +100,7 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
     }
 }
 
+/// Shows: G12, L3.
 #[test]
 fn a_wait_is_over_for_a_holder_in_the_same_process() {
     for _ in 0..ROUNDS {
@@ -112,6 +116,7 @@ fn a_wait_is_over_for_a_holder_in_the_same_process() {
     }
 }
 
+/// Shows: G12, L3.
 #[test]
 fn a_wait_is_over_for_a_holder_elsewhere() {
     for _ in 0..ROUNDS {
@@ -127,6 +132,7 @@ fn a_wait_is_over_for_a_holder_elsewhere() {
     }
 }
 
+/// Shows: G12.
 #[test]
 fn a_wait_goes_on_until_its_last_nanosecond() {
     for _ in 0..50 {
@@ -147,6 +153,7 @@ fn a_wait_goes_on_until_its_last_nanosecond() {
     }
 }
 
+/// Shows: L3.
 #[test]
 fn a_cancelled_wait_ends_though_the_clock_stands() {
     for _ in 0..100 {
@@ -162,6 +169,7 @@ fn a_cancelled_wait_ends_though_the_clock_stands() {
     }
 }
 
+/// Shows: G3.
 #[test]
 fn a_long_job_keeps_its_lease() {
     for _ in 0..100 {
@@ -191,6 +199,7 @@ fn a_hold_lasts_too_long() {
     }
 }
 
+/// Shows: S10.
 #[test]
 fn a_lock_has_lingered() {
     for _ in 0..ROUNDS {
@@ -206,6 +215,7 @@ fn a_lock_has_lingered() {
     }
 }
 
+/// Shows: G10.
 #[test]
 fn a_client_that_hears_nothing_asks_again() {
     for _ in 0..ROUNDS {

@@ -61,6 +61,7 @@ fn a_busy_single_attempt_costs_one_round_trip() {
     assert_eq!(calls.count("evalsha") + calls.count("eval"), 1, "{calls:?}");
 }
 
+/// Shows: G12.
 #[test]
 fn a_second_question_that_is_not_answered_in_time_is_no_error() {
     let scene = Scene::new(Duration::ZERO);
@@ -80,6 +81,7 @@ fn a_second_question_that_is_not_answered_in_time_is_no_error() {
     eventually("it is free", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
 }
 
+/// Shows: G1.
 #[test]
 fn a_timed_attempt_asks_nothing_that_cannot_be_answered_in_its_time() {
     const TRIP: Duration = Duration::from_millis(60);

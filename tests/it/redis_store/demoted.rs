@@ -33,6 +33,7 @@ fn fail_over_and_back(server: &RedisServer, other: &RedisLockProcessor) -> u64 {
     number
 }
 
+/// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_demotion_that_an_idle_client_does_not_see() {
     let (server, another) = (RedisServer::start(), RedisServer::start());
@@ -51,6 +52,7 @@ fn numbers_rise_over_a_demotion_that_an_idle_client_does_not_see() {
     }
 }
 
+/// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_demotion_within_a_hold() {
     let (server, another) = (RedisServer::start(), RedisServer::start());
@@ -67,6 +69,7 @@ fn numbers_rise_over_a_demotion_within_a_hold() {
     }
 }
 
+/// Shows: G7, S2.
 #[test]
 fn a_refusal_that_was_told_to_nobody_ends_the_proof() {
     let (server, another) = (RedisServer::start(), RedisServer::start());

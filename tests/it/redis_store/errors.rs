@@ -18,6 +18,7 @@ fn backend<T: Debug>(result: Result<T, Error>, want: BackendFailure, word: &str)
     }
 }
 
+/// Shows: G3.
 #[test]
 fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
     let (server, store) = setup();
@@ -29,6 +30,7 @@ fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
     assert_eq!(released, ReleaseOutcome::Released { waiting: 0 });
 }
 
+/// Shows: G5, S4.
 #[test]
 fn out_of_memory_hides_neither_a_loss_nor_a_place_in_the_queue() {
     let (server, store) = setup();
@@ -79,6 +81,7 @@ fn a_busy_server_executes_nothing() {
     store.extend(&extend("k", "a-1", false), LONG).unwrap();
 }
 
+/// Shows: G10, S6.
 #[test]
 fn missing_rights_are_denied_with_nothing_written() {
     let (server, _) = setup();

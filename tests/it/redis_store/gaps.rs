@@ -55,6 +55,7 @@ fn a_gap_without_waiters_ends_with_its_entry() {
     assert!(life > 50_000 && life <= 60_000, "{life}");
 }
 
+/// Shows: L1.
 #[test]
 fn a_gap_that_the_clock_left_behind_and_what_is_none_keep_nobody_waiting() {
     let (server, store) = setup();
@@ -117,6 +118,7 @@ fn a_full_server_lets_a_release_with_a_gap_pass() {
     assert_eq!(server.run::<u64>(&["LLEN", &helper(&server, "queue")]), 2);
 }
 
+/// Shows: S6.
 #[test]
 fn a_release_with_a_gap_that_fails_writes_nothing() {
     let (server, store) = setup();

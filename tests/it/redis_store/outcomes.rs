@@ -58,6 +58,7 @@ fn holder_and_waiting(store: &RedisLockProcessor) -> (Option<String>, u64) {
     (seen.holder.map(|busy| busy.holder), seen.waiting)
 }
 
+/// Shows: G1, G2, S3.
 #[test]
 fn a_free_key_is_taken_and_given_back() {
     let (_server, store) = setup();
@@ -87,6 +88,7 @@ fn a_holder_without_lease_or_dash_is_shown_as_it_is() {
     assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
+/// Shows: G2.
 #[test]
 fn polls_tell_ours_waiting_and_gone_and_change_nothing_for_the_last() {
     let (server, store) = setup();
@@ -108,6 +110,7 @@ fn polls_tell_ours_waiting_and_gone_and_change_nothing_for_the_last() {
     assert_eq!(store.poll(&poll(KEY, "b-1"), LONG).unwrap(), PollOutcome::Gone);
 }
 
+/// Shows: G8, G10, L1.
 #[test]
 fn a_release_hands_over_to_the_first_live_waiter_and_tells_it() {
     let (_server, store) = setup();
@@ -137,6 +140,7 @@ fn a_release_hands_over_to_the_first_live_waiter_and_tells_it() {
     assert_eq!(holder_and_waiting(&store), (None, 0));
 }
 
+/// Shows: L1.
 #[test]
 fn a_hundred_dead_waiters_in_a_row_are_skipped() {
     let (_server, store) = setup();
@@ -163,6 +167,7 @@ fn a_hundred_dead_waiters_in_a_row_are_skipped() {
     assert_eq!(holder_and_waiting(&store), (None, 0));
 }
 
+/// Shows: G2, G8, L1.
 #[test]
 fn the_next_locker_gets_the_key_or_the_queues_end_and_repeats_do_no_harm() {
     let (_server, store) = setup();
@@ -193,6 +198,7 @@ fn the_next_locker_gets_the_key_or_the_queues_end_and_repeats_do_no_harm() {
     assert_eq!(holder_and_waiting(&store), (Some("b-2".into()), 0));
 }
 
+/// Shows: G8, S5, L1.
 #[test]
 fn a_free_key_with_a_queue_goes_to_the_first_live_waiter() {
     let (server, store) = setup();
@@ -226,6 +232,7 @@ fn a_free_key_with_a_queue_goes_to_the_first_live_waiter() {
     assert_eq!(holder_and_waiting(&store), (Some("e-1".into()), 0));
 }
 
+/// Shows: S4.
 #[test]
 fn the_queue_lives_twice_its_longest_lease() {
     let (server, store) = setup();
@@ -239,6 +246,7 @@ fn the_queue_lives_twice_its_longest_lease() {
     assert_eq!(server.run::<i64>(&["LLEN", &queue()]), 2);
 }
 
+/// Shows: G3, S2, S3.
 #[test]
 fn extend_renews_and_hands_out_unissued_numbers() {
     let (server, store) = setup();
@@ -267,6 +275,7 @@ fn extend_renews_and_hands_out_unissued_numbers() {
     assert_eq!(store.extend(&extend(KEY, "z-1", true), LONG).unwrap(), not_ours);
 }
 
+/// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_lost_fence() {
     let (server, store) = setup();
@@ -283,6 +292,7 @@ fn numbers_rise_over_a_lost_fence() {
     }
 }
 
+/// Shows: S6.
 #[test]
 fn foreign_types_are_named_and_nothing_is_written() {
     let (server, store) = setup();
@@ -367,6 +377,7 @@ fn foreign_types_are_named_and_nothing_is_written() {
     assert_eq!(extended, ExtendOutcome::Extended { waiting: 0, numbers: None });
 }
 
+/// Shows: L1.
 #[test]
 fn entries_that_no_lock_wrote_are_dropped() {
     let (server, store) = setup();
@@ -381,6 +392,7 @@ fn entries_that_no_lock_wrote_are_dropped() {
     assert!(matches!(inbox.next(LONG).unwrap(), Some(Message::Granted { locker, .. }) if locker == "b-1"));
 }
 
+/// Shows: S15.
 #[test]
 fn a_batch_answers_each_request_even_when_the_scripts_were_flushed() {
     let (server, store) = setup();

@@ -128,6 +128,7 @@ fn no_place_in_the_queue_is_asked_for_where_the_limit_has_no_time_for_it() {
     assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone, "nothing is left of it");
 }
 
+/// Shows: G11.
 #[test]
 fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
     let server = RedisServer::start();
@@ -145,6 +146,7 @@ fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
     assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
+/// Shows: G8, S5.
 #[test]
 fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
     let (server, store) = proved();
@@ -161,6 +163,7 @@ fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
     assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
+/// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
     let (server, store) = proved();
@@ -181,6 +184,7 @@ fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
     }
 }
 
+/// Shows: S6.
 #[test]
 fn foreign_values_are_named_and_leave_nothing_behind() {
     let highest = u64::MAX.to_string();
@@ -207,6 +211,7 @@ fn foreign_values_are_named_and_leave_nothing_behind() {
     }
 }
 
+/// Shows: S2.
 #[test]
 fn a_demoted_master_executes_nothing_and_ends_the_proof() {
     let (server, store) = proved();
@@ -236,6 +241,7 @@ fn assert_unknown(result: &Result<AcquireOutcome, Error>) {
     assert!(matches!(result, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{result:?}");
 }
 
+/// Shows: G11.
 #[test]
 fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one() {
     let server = RedisServer::start();
@@ -254,6 +260,7 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
     assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
 }
 
+/// Shows: G2, G11.
 #[test]
 fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     let server = RedisServer::start();

@@ -23,6 +23,7 @@ fn failure<T: Debug>(result: Result<T, Error>) -> BackendFailure {
     }
 }
 
+/// Shows: S15.
 #[test]
 fn replies_of_many_threads_are_never_mixed_up() {
     let (_server, store) = setup();
@@ -53,6 +54,7 @@ fn replies_of_many_threads_are_never_mixed_up() {
     });
 }
 
+/// Shows: G12, L5.
 #[test]
 fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     let server = RedisServer::start();
@@ -99,6 +101,7 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     }
 }
 
+/// Shows: L5.
 #[test]
 fn an_overdue_reply_breaks_the_link_for_all_that_wait_on_it() {
     let server = RedisServer::start();
@@ -130,6 +133,7 @@ fn a_killed_server_fails_by_name_and_a_restarted_one_is_used() {
     assert!(matches!(store.acquire(&acquire("k", "a-5", false), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }
 
+/// Shows: L5.
 #[test]
 fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -157,6 +161,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
     server.join().unwrap();
 }
 
+/// Shows: L5.
 #[test]
 fn after_close_every_call_says_so() {
     let (server, store) = setup();

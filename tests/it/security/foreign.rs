@@ -109,6 +109,7 @@ fn any_holder() {
     });
 }
 
+/// Shows: L1.
 #[test]
 fn queue_entries_of_any_bytes_delay_no_waiter() {
     without_panics("it::security::foreign::queue_entries_of_any_bytes_delay_no_waiter", any_entries);

@@ -120,6 +120,7 @@ mod tests {
         }
     }
 
+    /// Shows: S6.
     #[test]
     fn every_reply_has_its_class() {
         use BackendFailure::{NotExecuted, Refused, Unknown};

@@ -122,6 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Shows: S15.
         #[test]
         fn frames_are_found_however_the_bytes_are_cut(
             sent in proptest::collection::vec(values(), 1..6),

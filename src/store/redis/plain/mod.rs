@@ -200,6 +200,7 @@ mod tests {
         Value::BulkString(locker.into())
     }
 
+    /// Shows: S2, S5.
     #[test]
     fn only_a_key_that_was_ours_all_along_with_nobody_waiting_is_taken() {
         use Value::{Int, Nil, Okay};
@@ -263,6 +264,7 @@ mod tests {
         assert!(!calm.has(key));
     }
 
+    /// Shows: S2.
     #[test]
     fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
         let packed = pack(&REQUEST);

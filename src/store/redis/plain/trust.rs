@@ -192,6 +192,7 @@ mod tests {
         (proofs, proof)
     }
 
+    /// Shows: S2.
     #[test]
     fn a_number_above_a_fresh_proof_is_believed_in_any_order_of_reading() {
         let (proofs, proof) = proved();
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
     }
 
+    /// Shows: S2.
     #[test]
     fn a_number_that_is_not_above_its_proof_is_a_lost_fence() {
         let (proofs, proof) = proved();
@@ -210,6 +212,7 @@ mod tests {
         assert_eq!(proofs.judge_at(proof, FIRST, 100, at(20)), Worth::Fallen);
     }
 
+    /// Shows: S2.
     #[test]
     fn a_proof_is_over_after_its_second_however_many_counted_numbers_follow() {
         let (proofs, proof) = proved();
@@ -221,6 +224,7 @@ mod tests {
         assert_eq!(proofs.judge_at(proof, FIRST, 10_000, at(2001)), Worth::Unproved);
     }
 
+    /// Shows: S2.
     #[test]
     fn a_proof_is_of_one_epoch_of_one_connection_alone() {
         let (proofs, proof) = proved();
@@ -236,6 +240,7 @@ mod tests {
         assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
 
+    /// Shows: S2.
     #[test]
     fn what_was_sent_for_before_an_end_proves_nothing() {
         let (proofs, proof) = proved();
@@ -250,6 +255,7 @@ mod tests {
         assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
     }
 
+    /// Shows: S2.
     #[test]
     fn a_number_has_to_be_above_those_of_all_connections() {
         let (proofs, _) = proved();

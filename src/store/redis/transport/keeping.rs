@@ -146,6 +146,7 @@ fn transport() -> (Crowded, Transport<Crowded>) {
     (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2))
 }
 
+/// Shows: G3.
 #[test]
 fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection() {
     let (crowded, transport) = transport();
@@ -196,6 +197,7 @@ fn renew(transport: &Transport<Crowded>) {
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
 
+/// Shows: G3.
 #[test]
 fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);

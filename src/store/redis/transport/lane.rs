@@ -18,7 +18,7 @@
 //! 4. A caller that waits for its answer first looks for it a few times and yields in between. Then it becomes the reader if there is
 //!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it appoints a successor.
 //!
-//! Invariants
+//! Rules, by which S15, S16, S18 and L5 of ARCHITECTURE.md hold:
 //! 1. No thread blocks on I/O while it holds the state's mutex. The writer owns the outbound half and the reader the inbound half, so
 //!    neither needs the mutex for its I/O.
 //! 2. Replies belong to calls in the order of writing, because the server answers in that order. A caller that leaves keeps its place;

@@ -136,6 +136,7 @@ impl Drop for Passage {
 mod tests {
     use super::*;
 
+    /// Shows: S17.
     #[test]
     fn a_key_stays_on_its_lane_until_its_last_call_is_over() {
         let routes = Arc::new(Routes::new());

@@ -156,6 +156,7 @@ mod tests {
         transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
     }
 
+    /// Shows: L5.
     #[test]
     fn a_panic_anywhere_in_a_connection_leaves_no_role_behind() {
         for bad in 0..12 {

@@ -11,13 +11,13 @@
 //!
 //! # What must hold
 //!
-//! 1. Every call ends, once, with its own replies in their order, or with a failure after some of them. No caller sleeps forever.
-//! 2. Every callback runs exactly once, and no lock is held while it runs. When `collect` reports that no answer is missing, none is.
-//! 3. No command arrives twice. A command that failed with "not executed", or because of the closing, never arrives.
-//! 4. If one of two calls for a key was sent or given up before the other began, it arrives first, unless its connection broke.
-//! 5. Without faults no call fails except those whose time was short. Each connection is then opened only once, however short the
-//!    limits of the callers are.
-//! 6. In the end neither the lanes nor the routes count a call as in flight.
+//! S15 to S18 and L5 of ARCHITECTURE.md. Besides:
+//!
+//! * When `collect` reports that no answer is missing, none is.
+//! * A command that failed because of the closing never arrives.
+//! * Without faults no call fails except those whose time was short. Each connection is then opened only once, however short the
+//!   limits of the callers are.
+//! * In the end neither the lanes nor the routes count a call as in flight.
 //!
 //! The model does not cover what a callback may do, nor what the sockets themselves do.
 

@@ -197,6 +197,7 @@ impl Party {
         self.answered(call);
     }
 
+    /// Shows: S18.
     fn post(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
@@ -238,6 +239,7 @@ impl Party {
 
     /// After all callers are done, waits for the answers to posted calls, or lets the closing end them. Returns which connections ended
     /// before the closing.
+    /// Shows: L5.
     fn end(&self, network: &Network) -> Vec<bool> {
         let missing =
             || self.with(|book| book.entries.iter().filter(|e| e.answered == 0).map(|e| e.call).collect::<Vec<_>>());
@@ -266,6 +268,7 @@ impl Party {
     }
 
     /// Checks that everything the callers were told can be true.
+    /// Shows: S16, S17.
     fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
         let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
@@ -344,6 +347,7 @@ impl Party {
         });
     }
 
+    /// Shows: S15.
     fn answer(&self, call: u16, place: u8, answer: Result<Value, Error>) {
         let answer = match answer {
             Ok(Value::Int(n)) if n == reply_to(call, place) => Ok(()),
