@@ -223,6 +223,11 @@ impl DLockConfig {
         self.reason.as_deref().map(OneLine)
     }
 
+    /// The reason as the program gave it.
+    pub(crate) fn plain_reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     /// The lock's key, as a pointer that can be shared.
     pub(crate) fn shared_key(&self) -> &Arc<str> {
         &self.unique_key

@@ -61,6 +61,8 @@ mod check;
 mod client;
 mod clock;
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod lock;
 mod log;
@@ -91,15 +93,13 @@ pub use store::memory::MemoryLockProcessor;
 pub use store::processor;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
-#[cfg(feature = "redis")]
-pub use store::redis::{RedisBuilder, RedisLockProcessor};
-// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
 #[doc(hidden)]
 pub use store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    Message, NotOurs, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome,
-    ReleaseRequest, Request,
+    AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
+#[cfg(feature = "redis")]
+pub use store::redis::{RedisBuilder, RedisLockProcessor}; // Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

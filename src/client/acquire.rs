@@ -84,7 +84,7 @@ impl Core {
         if patience.is_cancelled() {
             return Ok(None);
         }
-        self.prepare(|| patience.limit(self.clock.now(), self.processor.command_limit()))?;
+        self.prepare(|| patience.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
             // A client whose tenures may linger must hear when others wait.
@@ -163,6 +163,7 @@ impl Core {
     pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.note_use();
         self.start_lease_thread()?;
+        let Some(queue) = self.processor.queue() else { return Ok(()) };
         // ORDERING: the flag alone matters, here and below: see `Core::is_checked`.
         if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
             return Ok(());
@@ -171,7 +172,7 @@ impl Core {
         if self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let checked = self.processor.check_inbox(self.id(), limit());
+        let checked = queue.check_inbox(self.id().as_str(), limit());
         if checked.is_err() {
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);
@@ -269,7 +270,7 @@ impl Core {
         };
         let unconfirmed = Unconfirmed { key, core: self };
         log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
-        self.extend_now(key, &worn, false, patience.limit(now, self.processor.command_limit()));
+        self.extend_now(key, &worn, false, patience.limit(now, self.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
+use crate::store::processor::Posting;
 use crate::sync::atomic::Ordering;
 use crate::timing;
 use std::sync::Arc;
@@ -92,9 +93,14 @@ impl Core {
         }
         // Reset first: a release that is posted after this may be missed by the call below.
         self.collect_at.store(0, Ordering::Release);
-        if self.processor.collect() {
+        if self.collect_replies() {
             self.collect_soon();
         }
+    }
+
+    /// Processes the replies to posted releases that have arrived. Returns `true` if some are still outstanding.
+    pub(super) fn collect_replies(&self) -> bool {
+        self.processor.posting().is_some_and(Posting::collect)
     }
 
     /// Wakes the retry thread for the clean-up list.
@@ -158,6 +164,25 @@ impl Core {
         self.held.lock().schedule.next()
     }
 
+    /// Checks, after a request, whether another server has answered than before. If so, makes every wait and every
+    /// tenure due now: the other server may not know of them.
+    pub(crate) fn notice_server(&self) {
+        let server = self.processor.status().server;
+        if self.server.load(Ordering::SeqCst) == server || self.server.swap(server, Ordering::SeqCst) == server {
+            return;
+        }
+        log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
+        let now = self.clock.now();
+        for key in self.keys.all() {
+            if let Some(tenure) = key.state().kept() {
+                tenure.doubt(now);
+            }
+        }
+        self.hasten_retries(now);
+        self.held.lock().schedule.hasten(now);
+        self.lease_thread.wake_by(now);
+    }
+
     /// Notes how long the store took to reply.
     pub(crate) fn note_trip(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -176,8 +201,6 @@ impl Core {
     /// attempts, for this tenure and for every other one that the lease thread renews.
     pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
         let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
-        timing::attempt_limit(most_urgent, self.trip())
-            .min(self.processor.command_limit())
-            .max(timing::SHORTEST_COMMAND)
+        timing::attempt_limit(most_urgent, self.trip()).min(self.limits.command).max(timing::SHORTEST_COMMAND)
     }
 }

@@ -13,6 +13,7 @@ use crate::state::key::Key;
 use crate::state::locker;
 use crate::state::owner::current_thread;
 use crate::state::queue::Waiter;
+use crate::store::processor::Busy;
 use crate::sync::{mutant, thread};
 use std::sync::Arc;
 
@@ -46,8 +47,10 @@ impl Core {
         loop {
             let sent_at = self.clock.now();
             let wait = question.wait;
-            let limit = patience.limit(sent_at, self.processor.command_limit());
-            let result = self.run(&question.request(&key.name), limit);
+            let limit = patience.limit(sent_at, self.limits.command);
+            let thread = thread::current();
+            let result = self.run(&question.request(&key.name, self.id(), thread.name()), limit);
+            self.notice_server();
             let heard = if wait { key.state().heard() } else { None };
             match self.take_in(key, question, result, sent_at, heard) {
                 Answer::Acquired(tenure) => {
@@ -105,13 +108,14 @@ impl Core {
                 Answer::Busy { busy, unsettled: None }
                     if patience.is_one_attempt()
                         && !std::mem::replace(&mut was_behind_release, true)
-                        && key.state().released.as_deref() == Some(&*busy.holder) =>
+                        && busy.holder.is_some()
+                        && key.state().released.as_deref() == busy.holder.as_deref() =>
                 {
                     is_busy = true;
                     question = self.new_question(key, settings, false);
                 }
                 Answer::Busy { busy, unsettled: None }
-                    if patience.is_one_attempt() && recall.is_none() && locker::may_linger(&busy.holder) =>
+                    if patience.is_one_attempt() && recall.is_none() && self.may_recall(&busy) =>
                 {
                     let now = self.clock.now();
                     recall = Some(Recall::begin(now, now.since(sent_at)));
@@ -121,7 +125,7 @@ impl Core {
                 Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
                     let pause = recall.as_mut().and_then(|recall| recall.pause(self.clock.now()));
                     match pause {
-                        Some(pause) if locker::may_linger(&busy.holder) => {
+                        Some(pause) if self.may_recall(&busy) => {
                             thread::sleep(pause);
                             question = Question::again(unsettled);
                             key.state().ask_about(question.locker());
@@ -161,6 +165,11 @@ impl Core {
     /// to receive the grant: the store would drop a waiter that does not listen, as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
         self.new_question(key, settings, !patience.is_one_attempt() && self.is_listening())
+    }
+
+    /// Returns whether the holder may give the lock up when it hears that somebody wants it.
+    fn may_recall(&self, busy: &Busy) -> bool {
+        self.processor.queue().is_some() && busy.holder.as_deref().is_some_and(locker::may_linger)
     }
 
     fn new_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait: bool) -> Question {

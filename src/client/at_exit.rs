@@ -49,7 +49,7 @@ mod imp {
     /// Waits for the replies of all clients at the same time, so that a server that does not reply takes no time from
     /// the others.
     fn await_answers(clients: &[Arc<Core>]) {
-        let limit = clients.iter().map(|core| core.processor.command_limit()).max().unwrap_or_default();
+        let limit = clients.iter().map(|core| core.limits.command).max().unwrap_or_default();
         let until = Instant::now() + exit_wait(limit);
         let mut waits: Vec<_> = clients.iter().map(|core| (core, core.unanswered.turn_over())).collect();
         loop {
@@ -58,7 +58,7 @@ mod imp {
                 return;
             }
             for (core, _) in &waits {
-                let _ = contain(|| core.processor.collect());
+                let _ = contain(|| core.collect_replies());
             }
             thread::sleep(EXIT_LOOK);
         }

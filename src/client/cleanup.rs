@@ -1,6 +1,7 @@
 //! The clean-up list: lockers that ended while the store may still contain something of theirs, or may yet get it.
 //!
-//! A release is safe to repeat, so the retry thread repeats it until nothing can be left:
+//! A release is safe to repeat, so the retry thread repeats it until nothing can be left. (A store that can end a
+//! locker for certain is asked to do that instead, until it answers.)
 //!
 //! | ended | how | repeated until |
 //! |---|---|---|
@@ -14,7 +15,7 @@ use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
-use crate::store::processor::{Outcome, ReleaseRequest, Request};
+use crate::store::processor::{Claim, Request};
 use crate::sync::Mutex;
 use crate::timer::Timer;
 use crate::timing;
@@ -120,14 +121,20 @@ impl Cleanup {
     }
 
     /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
-    /// needed.
-    pub(crate) fn put_back(&self, mut leftover: Leftover, result: &Result<Outcome, Error>, sent_at: Moment) {
+    /// needed: none is if the store said that the locker is `settled`.
+    pub(crate) fn put_back<T>(
+        &self,
+        mut leftover: Leftover,
+        result: &Result<T, Error>,
+        settled: bool,
+        sent_at: Moment,
+    ) {
         let now = self.clock.pause_begins(sent_at);
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;
                 let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.lease));
-                if leftover.ending != Ending::AcquireUnanswered || now >= until {
+                if settled || leftover.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
@@ -157,13 +164,12 @@ impl Cleanup {
 }
 
 impl Leftover {
-    pub(crate) fn request(&self) -> Request<'_> {
-        Request::Release(ReleaseRequest {
-            key: &self.key,
-            locker: &self.locker,
-            lease: self.lease,
-            next: None,
-            gap: None,
-        })
+    /// Describes the locker, one of this client, to the store.
+    pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
+        Claim::new(&self.key, client, &self.locker, self.lease)
+    }
+
+    pub(crate) fn request<'a>(&'a self, client: &'a str) -> Request<'a> {
+        Request::Release(self.claim(client))
     }
 }

@@ -39,7 +39,7 @@ impl Core {
     /// Gives back the tenures that linger. After the closing no tenure begins to linger.
     fn end_lingering(&self) {
         let over: Vec<_> = self.keys.all().iter().filter_map(|key| self.end_linger(key, true)).collect();
-        retry::release(self, over, self.processor.command_limit());
+        retry::release(self, over, self.limits.command);
         // The retry thread handles what could not be released.
         self.retry_thread.wake_by(self.cleanup.next());
     }
@@ -65,12 +65,28 @@ impl Core {
 impl Core {
     /// Waits for the replies to posted releases, for at most the limit of one command.
     fn await_answers(&self) {
-        let most = self.processor.command_limit().as_nanos() / CLOSING_LOOK.as_nanos();
+        let most = self.limits.command.as_nanos() / CLOSING_LOOK.as_nanos();
         let mut looks = 0;
-        while self.processor.collect() && looks < most {
+        while self.collect_replies() && looks < most {
             looks += 1;
             thread::sleep(CLOSING_LOOK);
         }
+    }
+
+    /// Releases these lockers, or ends them for certain where the store can. Returns for each whether the store has
+    /// answered.
+    fn release_all(&self, leftovers: &[Leftover]) -> Vec<bool> {
+        let client = self.id().as_str();
+        let Some(settling) = self.processor.settling() else {
+            let requests: Vec<_> = leftovers.iter().map(|leftover| leftover.request(client)).collect();
+            return self.batch(&requests, self.limits.command).iter().map(Result::is_ok).collect();
+        };
+        let mut answers = true;
+        let settle = |leftover: &Leftover| {
+            answers = answers && settling.settle(&leftover.claim(client), self.limits.command).is_ok();
+            answers
+        };
+        leftovers.iter().map(settle).collect()
     }
 
     /// Releases what is on the clean-up list, as long as the store replies.
@@ -82,10 +98,9 @@ impl Core {
                 break;
             }
             for _ in 0..CLOSING_TRIES {
-                let requests: Vec<_> = leftovers.iter().map(Leftover::request).collect();
-                let mut results = self.batch(&requests, self.processor.command_limit()).into_iter();
+                let mut results = self.release_all(&leftovers).into_iter();
                 leftovers.retain(|_| {
-                    let is_released = results.next().is_some_and(|result| result.is_ok());
+                    let is_released = results.next().unwrap_or_default();
                     released += usize::from(is_released);
                     !is_released
                 });

@@ -18,7 +18,8 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::state::key::{Key, Table};
 use crate::state::locker::ClientId;
-use crate::store::processor::{LockProcessor, Outcome, Request, run};
+use crate::state::tenure::Tenure;
+use crate::store::processor::{Claim, LockProcessor, Outcome, Request, StoreLimits};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::timer::Timer;
@@ -42,6 +43,10 @@ pub(crate) struct Rounds {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
+    /// What the store can keep to.
+    pub(crate) limits: StoreLimits,
+    /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
+    pub(super) server: AtomicU64,
     pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
     pub(super) unanswered: Arc<Unanswered>,
@@ -84,7 +89,11 @@ impl Core {
         rounds: Rounds,
     ) -> Result<Arc<Self>, Error> {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
+        // Without a queue in the store there is nothing to listen to.
+        let listen = listen && processor.queue().is_some();
         Ok(Arc::new_cyclic(|this| Self {
+            limits: processor.limits(),
+            server: AtomicU64::new(processor.status().server),
             processor,
             cleanup: Arc::new(Cleanup::new(clock.clone())),
             unanswered: Arc::default(),
@@ -108,13 +117,23 @@ impl Core {
         }))
     }
 
-    pub(crate) fn id(&self) -> &str {
-        self.id.as_str()
+    pub(crate) fn id(&self) -> &ClientId {
+        &self.id
+    }
+
+    /// Describes a tenure of this client to the store.
+    pub(crate) fn claim<'a>(&'a self, key: &'a str, locker: &'a str, lease: Duration) -> Claim<'a> {
+        Claim::new(key, self.id.as_str(), locker, lease)
+    }
+
+    /// Describes a tenure of this client that ends.
+    pub(crate) fn ending<'a>(&'a self, key: &'a str, tenure: &'a Tenure) -> Claim<'a> {
+        self.claim(key, &tenure.locker, tenure.lease()).with_poller_gap(tenure.gap)
     }
 
     /// Returns whether a locker belongs to this client.
     pub(crate) fn is_ours(&self, locker: &str) -> bool {
-        locker.strip_prefix(self.id()).is_some_and(|rest| rest.starts_with('-'))
+        locker.strip_prefix(self.id.as_str()).is_some_and(|rest| rest.starts_with('-'))
     }
 
     /// Returns a fresh locker for a tenure with these settings.
@@ -145,7 +164,7 @@ impl Core {
 
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        run(&*self.processor, request, limit)
+        request.send(&*self.processor, limit)
     }
 
     /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.

@@ -6,11 +6,10 @@ use crate::client::announce::tell;
 use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
 use crate::client::hook::LossHook;
-use crate::config::MIN_LEASE;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{NotOurs, ReleaseOutcome, ReleaseRequest};
+use crate::store::processor::{NotOurs, ReleaseOutcome};
 use crate::sync::{mutant, thread};
 use crate::timer::Timer;
 use crate::timing;
@@ -84,13 +83,12 @@ impl Core {
     ///
     /// As [`give_back`](Self::give_back).
     pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
-        let request =
-            ReleaseRequest { key, locker: &tenure.locker, lease: tenure.lease(), next: None, gap: tenure.gap };
+        let claim = self.ending(key, tenure);
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself, and there is nothing left to wait for.
             let left = tenure.deadline().since(self.clock.now());
-            match self.processor.release(&request, self.release_limit(left)) {
+            match self.processor.release(&claim, self.release_limit(left)) {
                 // After a try without a reply, "not ours" may be the effect of that try.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
@@ -114,14 +112,14 @@ impl Core {
 
     /// Returns how long one try of a release may take if `left` of the lease remains.
     fn release_limit(&self, left: Duration) -> Duration {
-        left.max(timing::SHORTEST_RELEASE).min(self.processor.command_limit())
+        left.max(timing::SHORTEST_RELEASE).min(self.limits.command)
     }
 
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
         self.note_use();
         let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
-        let request = ReleaseRequest { key, locker: &locker, lease, next: None, gap };
+        let claim = self.claim(key, &locker, lease).with_poller_gap(gap);
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
             core: Weak::clone(&self.this),
@@ -131,9 +129,14 @@ impl Core {
             key: key.to_owned(),
             ticket: self.unanswered.ticket(),
         };
-        let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
-        if self.processor.post_release(&request, limit, done) {
-            self.collect_soon();
+        match self.processor.posting() {
+            Some(posting) => {
+                let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
+                if posting.post_release(&claim, limit, done) {
+                    self.collect_soon();
+                }
+            }
+            None => posted.answered(tenure, watchers, self.processor.release(&claim, limit)),
         }
     }
 
@@ -168,7 +171,7 @@ impl Core {
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
-        self.cleanup.add(key, locker, MIN_LEASE, Ending::GivenUp);
+        self.cleanup.add(key, locker, self.limits.shortest_lease, Ending::GivenUp);
         self.wake_cleanup();
     }
 }

@@ -36,6 +36,24 @@ impl Core {
                     self.hear_contended(&key, locker);
                 }
             }
+            Message::Changed { key: Some(key) } => {
+                if let Some(key) = self.keys.known(key) {
+                    self.ask_again_now(&key);
+                }
+            }
+            Message::Changed { key: None } => self.retry_all_now(),
+        }
+    }
+
+    /// Makes a key due for the retry thread now if threads wait for it, and makes its holder assume that others wait.
+    fn ask_again_now(&self, key: &Arc<Key>) {
+        let mut state = key.state();
+        let now = self.clock.now();
+        if let Some(tenure) = state.kept() {
+            tenure.others_wait(1, now);
+        }
+        if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
+            self.retry_at(key, now);
         }
     }
 
@@ -109,7 +127,8 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
     loop {
         let Some(strong) = core.upgrade() else { return };
         let asked_at = clock.now();
-        let opened = strong.processor.open_inbox(strong.id(), timing::SUBSCRIBE_LIMIT);
+        let Some(queue) = strong.processor.queue() else { return };
+        let opened = queue.open_inbox(strong.id().as_str(), timing::SUBSCRIBE_LIMIT);
         match opened {
             Ok(mut inbox) if desk.attend(&*inbox) => {
                 failures = 0;

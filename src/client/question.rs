@@ -3,10 +3,9 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::state::locker::ClientId;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, Grant, Outcome, PollOutcome, PollRequest, Request,
-};
+use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
 use crate::sync::mutant;
 use crate::timer::Timer;
 use std::sync::Arc;
@@ -50,13 +49,15 @@ impl Question {
         &self.about.locker
     }
 
-    /// Returns the request to send to the store.
-    pub(crate) fn request<'a>(&'a self, key: &'a str) -> Request<'a> {
-        let (locker, lease) = (&*self.about.locker, self.about.settings.lease());
-        if self.again {
-            Request::Poll(PollRequest { key, locker, lease })
-        } else {
-            Request::Acquire(AcquireRequest { key, locker, lease, wait: self.wait })
+    /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
+    pub(crate) fn request<'a>(&'a self, key: &'a str, client: &'a ClientId, thread: Option<&'a str>) -> Request<'a> {
+        let settings = &self.about.settings;
+        let note = Note::new(settings.plain_reason(), thread, Some(client.host()));
+        let claim = Claim::new(key, client.as_str(), &self.about.locker, settings.lease()).with_note(note);
+        match (self.again, self.wait) {
+            (true, _) => Request::Poll(claim),
+            (false, true) => Request::Join(claim),
+            (false, false) => Request::Acquire(claim),
         }
     }
 

@@ -10,12 +10,12 @@ use crate::client::core::Core;
 use crate::client::question::Answer;
 use crate::client::turn::{Turn, is_unknown};
 use crate::clock::Moment;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{ReleaseOutcome, ReleaseRequest};
+use crate::store::processor::{Note, Outcome, ReleaseOutcome, Request};
 use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Core {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
-                self.extend_now(key, &locker, true, self.processor.command_limit());
+                self.extend_now(key, &locker, true, self.limits.command);
             }
             state = key.state();
         }
@@ -66,7 +66,7 @@ impl Core {
     /// million.
     fn needs_numbers(&self, state: &State) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if tenure.needs_numbers() => {
+            Phase::Held(tenure) if tenure.needs_numbers() && self.processor.numbers().is_some() => {
                 !state.queue.is_empty() || tenure.may_linger(self.is_listening())
             }
             _ => false,
@@ -159,15 +159,16 @@ impl Core {
         tenure: &Tenure,
         mut next: Unsettled,
     ) -> Result<(), Error> {
-        let request = ReleaseRequest {
-            key: &key.name,
-            locker: &tenure.locker,
-            lease: tenure.lease(),
-            next: Some((&next.locker, next.settings.lease())),
-            gap: tenure.gap,
-        };
+        let note = Note::new(next.settings.plain_reason(), None, Some(self.id().host()));
+        let wanted = self.claim(&key.name, &next.locker, next.settings.lease()).with_note(note);
+        let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
         let sent_at = next.counts_from;
-        let outcome = self.processor.release(&request, self.processor.command_limit());
+        let outcome = self.run(&request, self.limits.command).and_then(|outcome| match outcome {
+            Outcome::Release(outcome) => Ok(outcome),
+            other => {
+                Err(Error::backend(BackendFailure::Unknown, format!("the store answered {other:?} to a hand-over")))
+            }
+        });
         let heard = key.state().heard();
         let (released, answer) = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {

@@ -13,7 +13,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
 use crate::state::owner;
-use crate::store::processor::{ExtendOutcome, ExtendRequest, Outcome, ProbeOutcome, ProbeRequest, Request};
+use crate::store::processor::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
 use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
@@ -30,13 +30,9 @@ struct Chore {
 }
 
 impl Chore {
-    fn request(&self) -> Request<'_> {
-        let (key, locker) = (&*self.key.name, &*self.locker);
-        if self.extend {
-            Request::Extend(ExtendRequest { key, locker, lease: self.lease, fresh_numbers: false })
-        } else {
-            Request::Probe(ProbeRequest { key, locker })
-        }
+    fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
+        let claim = core.claim(&self.key.name, &self.locker, self.lease);
+        if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
     }
 }
 
@@ -48,13 +44,14 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     if let Some(first) = chores.first() {
         let sent_at = core.clock.now();
         let limit = core.keep_limit(first.deadline, sent_at);
-        let requests: Vec<_> = chores.iter().map(Chore::request).collect();
+        let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
         let results = core.batch(&requests, limit);
         // Note it even if no reply came in time: the limit may have been too short.
         core.note_trip(core.clock.now().since(sent_at));
         for (chore, result) in chores.iter().zip(results) {
             core.end_chore(&chore.key, &chore.locker, result, sent_at);
         }
+        core.notice_server();
     }
     core.next_lease()
 }
@@ -69,9 +66,11 @@ impl Core {
         };
         let sent_at = self.clock.now();
         let limit = limit.min(self.keep_limit(key.hold.deadline(), sent_at));
-        let request = ExtendRequest { key: &key.name, locker, lease, fresh_numbers };
-        let result = self.processor.extend(&request, limit).map(Outcome::Extend);
+        let claim = self.claim(&key.name, locker, lease);
+        let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
+        let result = self.run(&request, limit);
         self.end_chore(key, locker, result, sent_at);
+        self.notice_server();
     }
 
     /// Returns the work that a due key needs, if its tenure is live.
@@ -114,7 +113,7 @@ impl Core {
             return self.notice_loss(key, state, cause, at);
         }
         match result {
-            Ok(Outcome::Extend(ExtendOutcome::Extended { waiting, numbers })) => {
+            Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
                 tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
                 tenure.others_waited(waiting, sent_at, now);
                 if let Some(numbers) = numbers {

@@ -11,7 +11,7 @@ use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Outcome, ReleaseRequest, Request};
+use crate::store::processor::{Outcome, Request};
 use std::time::Duration;
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
@@ -24,15 +24,15 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
             None => turns.extend(core.begin_retry(&key)),
         }
     }
-    let leftovers = core.cleanup.take_due(now);
+    let leftovers = core.settle_leftovers(core.cleanup.take_due(now));
     let requests: Vec<_> = turns
         .iter()
-        .map(|(turn, question)| question.request(&turn.key().name))
-        .chain(over.iter().map(|(turn, tenure)| release_of(turn, tenure)))
-        .chain(leftovers.iter().map(Leftover::request))
+        .map(|(turn, question)| question.request(&turn.key().name, core.id(), None))
+        .chain(over.iter().map(|(turn, tenure)| release_of(core, turn, tenure)))
+        .chain(leftovers.iter().map(|leftover| leftover.request(core.id().as_str())))
         .collect();
     let sent_at = core.clock.now();
-    let mut results = core.batch(&requests, core.processor.command_limit()).into_iter();
+    let mut results = core.batch(&requests, core.limits.command).into_iter();
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
@@ -44,7 +44,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
         released(core, &turn, &tenure, &result);
     }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-        core.cleanup.put_back(leftover, &result, sent_at);
+        core.cleanup.put_back(leftover, &result, false, sent_at);
     }
     if core.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
@@ -52,14 +52,34 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
             core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
         }
     } else {
-        release(core, unwanted, core.processor.command_limit());
+        release(core, unwanted, core.limits.command);
     }
+    core.notice_server();
     core.next_retry()
+}
+
+impl Core {
+    /// Ends lockers for certain where the store can. Returns those that must be released instead.
+    fn settle_leftovers(&self, leftovers: Vec<Leftover>) -> Vec<Leftover> {
+        let Some(settling) = self.processor.settling() else { return leftovers };
+        // Once one has failed, the others are not tried: each could take as long again.
+        let mut failure = None;
+        for leftover in leftovers {
+            let sent_at = self.clock.now();
+            let result = match &failure {
+                None => settling.settle(&leftover.claim(self.id().as_str()), self.limits.command),
+                Some(error) => Err(Error::clone(error)),
+            };
+            failure = result.as_ref().err().cloned();
+            self.cleanup.put_back(leftover, &result, true, sent_at);
+        }
+        Vec::new()
+    }
 }
 
 /// Releases tenures that nobody wants any more, and passes their turns on.
 pub(crate) fn release(core: &Core, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
-    let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(turn, tenure)).collect();
+    let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(core, turn, tenure)).collect();
     let results = core.batch(&requests, limit);
     drop(requests);
     for ((turn, tenure), result) in unwanted.into_iter().zip(results) {
@@ -67,9 +87,8 @@ pub(crate) fn release(core: &Core, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Dur
     }
 }
 
-fn release_of<'a>(turn: &'a Turn<'_>, tenure: &'a Tenure) -> Request<'a> {
-    let (key, locker, lease) = (&*turn.key().name, &*tenure.locker, tenure.lease());
-    Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: tenure.gap })
+fn release_of<'a>(core: &'a Core, turn: &'a Turn<'_>, tenure: &'a Tenure) -> Request<'a> {
+    Request::Release(core.ending(&turn.key().name, tenure))
 }
 
 fn released(core: &Core, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {

@@ -146,7 +146,7 @@ impl Core {
                 // longer lease may have taken the place over from one that gave up.
                 let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
                 let pause = timing::ask_pause(lease, state.asked);
-                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.processor.tick()));
+                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.limits.tick));
                 state.asked = state.asked.saturating_add(1);
                 state.failures = 0;
                 state.failure = None;
@@ -216,7 +216,9 @@ impl Answer {
     /// every failure is one: a wrong address or password is then more likely than a server that is down.
     pub(super) fn is_refusal(&self, core: &Core) -> bool {
         match self {
-            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
+            Self::Failed { error, .. } => {
+                !matches!(error, Error::Backend { .. }) || !core.processor.status().has_answered
+            }
             _ => false,
         }
     }

@@ -4,6 +4,7 @@ use crate::client::{Client, Hook, Hooks, SlowWait};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
+use crate::lock::limits;
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::store::processor::LockProcessor;
@@ -120,10 +121,11 @@ impl DLockGenerator {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], which names the setting that cannot be used; without a lease, those of
+    /// [`Error::InvalidConfig`], which names the setting that cannot be used, also if it is a
+    /// [limit of the store](crate::processor::StoreLimits) that forbids it; without a lease, those of
     /// [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
-        let config = self.with_its_lease(config)?.checked()?;
+        let config = limits::within(self.with_its_lease(config)?.checked()?, &self.client.limits)?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }

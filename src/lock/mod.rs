@@ -3,6 +3,7 @@
 mod generator;
 mod guard;
 mod holding;
+mod limits;
 mod owned_guard;
 pub(crate) mod properties;
 mod reentrant;

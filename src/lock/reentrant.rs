@@ -10,7 +10,7 @@ use crate::lock::owned_guard::OwnedDLockGuard;
 use crate::lock::unguarded::UnguardedLock;
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
-use crate::store::processor::{Busy, Inspection};
+use crate::store::processor::Inspection;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -259,11 +259,11 @@ impl DistributedReentrantLock {
     /// As [`is_locked`](Self::is_locked).
     pub fn inspect(&self) -> Result<LockState, Error> {
         self.client.check_process()?;
-        let Inspection { holder, waiting } =
-            self.client.processor.inspect(self.key(), self.client.processor.command_limit())?;
-        let holder = holder.map(|Busy { holder, remaining }| {
-            let is_local = self.client.is_ours(&holder);
-            Holder { locker: holder, remaining, is_local }
+        let Inspection { holder, remaining, waiting } =
+            self.client.processor.inspect(self.key(), self.client.limits.command)?;
+        let holder = holder.map(|locker| {
+            let is_local = self.client.is_ours(&locker);
+            Holder { locker, remaining, is_local }
         });
         Ok(LockState { holder, waiting })
     }

@@ -18,6 +18,8 @@ const COUNT_ROOM: usize = 22;
 #[derive(Debug)]
 pub(crate) struct ClientId {
     text: String,
+    /// The length of the host name at its beginning.
+    host: usize,
     tenures: AtomicU64,
 }
 
@@ -41,17 +43,23 @@ impl ClientId {
         getrandom::fill(&mut random).map_err(|e| {
             Error::backend(BackendFailure::NotExecuted, format!("the operating system gave no random bytes: {e}"))
         })?;
-        let mut text = format!("{}-{}-", readable(host), std::process::id());
+        let host = readable(host);
+        let mut text = format!("{host}-{}-", std::process::id());
         for byte in random {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
-        Ok(Self { text, tenures: AtomicU64::new(0) })
+        Ok(Self { text, host: host.len(), tenures: AtomicU64::new(0) })
     }
 
     /// Returns the client id, the part of every locker before the last `-`.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the host name in the client id.
+    pub(crate) fn host(&self) -> &str {
+        &self.text[..self.host]
     }
 
     /// Returns a locker that was never returned before. `may_linger` says whether its tenure may linger.

@@ -26,6 +26,9 @@ pub(crate) struct Tenure {
     renewed_at: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
+    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
+    /// without such a doubt.
+    doubted_at: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
@@ -51,6 +54,7 @@ impl Tenure {
             heard_at: counts_from,
             renewed_at: counts_from,
             checked_at: counts_from,
+            doubted_at: Moment::NEVER,
             hold_ends: Moment::NEVER,
             told: false,
             kept_on: false,
@@ -133,7 +137,7 @@ impl Tenure {
     pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
-        due.then(|| Gap { length: whole_milliseconds(timing::gap_length(self.lease())), every })
+        due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
 
     /// Returns whether others are known to wait.
@@ -187,7 +191,7 @@ impl Tenure {
     pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe =
             if self.settings.probe() { self.checked_at + timing::probe_pause(self.lease()) } else { Moment::NEVER };
-        self.extend_at(trip).min(probe).min(self.valid_until())
+        self.extend_at(trip).min(probe).min(self.doubted_at).min(self.valid_until())
     }
 
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
@@ -195,8 +199,17 @@ impl Tenure {
         self.checked(sent_at);
     }
 
+    /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
     pub(crate) fn checked(&mut self, sent_at: Moment) {
         self.checked_at = self.checked_at.max(sent_at);
+        if self.doubted_at <= sent_at {
+            self.doubted_at = Moment::NEVER;
+        }
+    }
+
+    /// Notes that another server answers since now. The key must be checked.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        self.doubted_at = now;
     }
 
     /// Returns why and when the tenure was lost.
@@ -258,7 +271,7 @@ mod tests {
 
     fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
         let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
-        Tenure::new("me-1".into(), Arc::new(settings), Grant { number: 7, waiting: 0 }, sent_at)
+        Tenure::new("me-1".into(), Arc::new(settings), Grant::new(7, 0), sent_at)
     }
 
     /// Shows: G5.

@@ -2,10 +2,9 @@
 //! any one of its rights missing something fails: the line is neither too short nor too long.
 
 use crate::support::RedisServer;
-use redis_dlock::{
-    AcquireOutcome, AcquireRequest, DLockGenerator, Error, ExtendRequest, Gap, LockProcessor, Message, PollRequest,
-    ProbeRequest, RedisLockProcessor, ReleaseRequest,
-};
+use crate::support::{Asking, claim};
+use redis_dlock::processor::Gap;
+use redis_dlock::{AcquireOutcome, DLockGenerator, Error, LockProcessor, Message, RedisLockProcessor};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -32,21 +31,20 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     redis::cmd("ACL").arg("LOG").arg("RESET").exec(admin).expect("reset");
     let store = RedisLockProcessor::connect(&server.url().replace("//", "//dlock:PASSWORD@"))?;
     let key = "DLOCK_ACL_test";
-    let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease: LEASE, wait }, LIMIT);
-    let release_with = |locker: &str, next, gap| {
-        let request = ReleaseRequest { key, locker, lease: LEASE, next, gap };
-        store.release(&request, LIMIT)
+    let acquire = |locker: &str, wait| store.ask(&claim(key, locker, LEASE), wait, LIMIT);
+    let release = |locker: &str, next: Option<&str>| {
+        let next = next.map(|next| claim(key, next, LEASE));
+        store.end_with(&claim(key, locker, LEASE), next.as_ref(), LIMIT)
     };
-    let release = |locker: &str, next| release_with(locker, next, None);
-    let mut inbox = store.open_inbox("b", LIMIT)?;
+    let mut inbox = store.open("b", LIMIT)?;
 
     assert!(matches!(acquire("a-1", false)?, AcquireOutcome::Acquired(_)));
     acquire("dead-1", true)?;
     acquire("b-1", true)?;
     acquire("a-9", true)?;
-    store.poll(&PollRequest { key, locker: "b-1", lease: LEASE }, LIMIT)?;
-    store.extend(&ExtendRequest { key, locker: "a-1", lease: LEASE, fresh_numbers: true }, LIMIT)?;
-    store.probe(&ProbeRequest { key, locker: "a-1" }, LIMIT)?;
+    store.poll(&claim(key, "b-1", LEASE), LIMIT)?;
+    store.extend_fresh(&claim(key, "a-1", LEASE), LIMIT)?;
+    store.probe(&claim(key, "a-1", LEASE), LIMIT)?;
     store.inspect(key, LIMIT)?;
     release("a-9", None)?;
     release("a-1", None)?;
@@ -56,17 +54,18 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
         Some(Message::Granted { locker, .. }) if locker == "b-1" => {}
         other => return Err(Error::denied(format!("heard {other:?} in place of the grant"))),
     }
-    release("b-1", Some(("b-2", LEASE)))?;
+    release("b-1", Some("b-2"))?;
     release("b-2", None)?;
     // Once more, now that the connection has had its first number.
     acquire("a-3", false)?;
     release("a-3", None)?;
     // A gap for pollers, and what is done in it and after it.
     acquire("a-4", false)?;
-    let gap = Gap { length: Duration::from_millis(1), every: Duration::from_millis(1) };
-    release_with("a-4", Some(("a-5", LEASE)), Some(gap))?;
+    let gap = Gap::new(Duration::from_millis(1), Duration::from_millis(1));
+    let ends = claim(key, "a-4", LEASE).with_poller_gap(Some(gap));
+    store.end_with(&ends, Some(&claim(key, "a-5", LEASE)), LIMIT)?;
     std::thread::sleep(Duration::from_millis(5));
-    store.poll(&PollRequest { key, locker: "a-5", lease: LEASE }, LIMIT)?;
+    store.poll(&claim(key, "a-5", LEASE), LIMIT)?;
     release("a-5", None)?;
 
     // A right that a script can do without is missed all the same: the server logs each time that it is.

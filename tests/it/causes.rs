@@ -1,7 +1,8 @@
 //! What an error of the store was caused by, for programs: its `source()`.
 
+use crate::support::{Asking, claim};
 use crate::support::{LONG, Proxy, RedisServer};
-use redis_dlock::processor::{LockProcessor, ReleaseRequest};
+use redis_dlock::processor::LockProcessor;
 use redis_dlock::{BackendFailure, Error, MemoryLockProcessor, RedisLockProcessor};
 use std::error::Error as _;
 use std::io;
@@ -33,9 +34,9 @@ fn a_connection_that_is_cut_under_a_command_is_known_too() {
     // Long enough that the cut comes first.
     let store = RedisLockProcessor::builder(&proxy.url()).unwrap().io_timeout(LONG).connect().unwrap();
     store.inspect("k", LONG).unwrap();
-    let mut inbox = store.open_inbox("client", LONG).unwrap();
+    let mut inbox = store.open("client", LONG).unwrap();
     proxy.silence();
-    let release = ReleaseRequest { key: "k", locker: "a-1", lease: Duration::from_secs(30), next: None, gap: None };
+    let release = claim("k", "a-1", Duration::from_secs(30));
     let (asked, heard) = thread::scope(|scope| {
         let asked = scope.spawn(|| store.release(&release, LONG).unwrap_err());
         let heard = scope.spawn(|| inbox.next(LONG).unwrap_err());

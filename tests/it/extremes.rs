@@ -1,12 +1,14 @@
 //! Every public constructor and setter with extreme values: none panics; each works, or says which value is wrong and what to do.
 
 use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use proptest::prelude::*;
 use proptest::sample::select;
+use redis_dlock::processor::Gap;
 use redis_dlock::{
-    AcquireRequest, Clock, DLockConfig, DLockGenerator, Error, ExtendRequest, Gap, LockProcessor, MAX_LEASE, MIN_LEASE,
-    ManualClock, MemoryLockProcessor, Moment, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest, Request,
+    Clock, DLockConfig, DLockGenerator, Error, LockProcessor, MAX_LEASE, MIN_LEASE, ManualClock, MemoryLockProcessor,
+    Moment, RedisLockProcessor, Request,
 };
 use std::net::TcpListener;
 use std::thread;
@@ -208,21 +210,24 @@ proptest! {
 
 /// Every operation of a store, with any names, leases and limits: an answer or an error.
 fn every_operation(store: &dyn LockProcessor, key: &str, locker: &str, lease: Duration, limit: Duration) {
-    let gap = Some(Gap { length: lease, every: lease });
-    let acquire = AcquireRequest { key, locker, lease, wait: true };
-    let extend = ExtendRequest { key, locker, lease, fresh_numbers: true };
-    let release = ReleaseRequest { key, locker, lease, next: Some((locker, lease)), gap };
-    let (poll, probe) = (PollRequest { key, locker, lease }, ProbeRequest { key, locker });
-    let _ = store.acquire(&acquire, limit);
-    let _ = store.poll(&poll, limit);
-    let _ = store.extend(&extend, limit);
-    let _ = store.probe(&probe, limit);
+    let asked = claim(key, locker, lease);
+    let ended = asked.with_poller_gap(Some(Gap::new(lease, lease)));
+    let queue = store.queue().unwrap();
+    let _ = store.acquire(&asked, limit);
+    let _ = queue.join(&asked, limit);
+    let _ = store.poll(&asked, limit);
+    let _ = store.extend(&asked, limit);
+    let _ = store.extend_fresh(&asked, limit);
+    let _ = store.probe(&asked, limit);
     let _ = store.inspect(key, limit);
-    let _ = store.release(&release, limit);
-    let _ = store.post_release(&release, limit, Box::new(drop));
-    let _ = store.batch(&[Request::Acquire(acquire), Request::Probe(probe)], limit);
-    let _ = store.check_inbox(locker, limit);
-    if let Ok(mut inbox) = store.open_inbox(locker, limit) {
+    let _ = queue.hand_over(&ended, &asked, limit);
+    let _ = store.release(&ended, limit);
+    if let Some(posting) = store.posting() {
+        let _ = posting.post_release(&ended, limit, Box::new(drop));
+    }
+    let _ = store.batch(&[Request::Join(asked), Request::Probe(asked)], limit);
+    let _ = queue.check_inbox(locker, limit);
+    if let Ok(mut inbox) = store.open(locker, limit) {
         let _ = inbox.next(Duration::ZERO);
         inbox.breaker().cut();
         let _ = inbox.next(limit);

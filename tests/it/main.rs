@@ -20,6 +20,7 @@ mod lock;
 mod log_panics;
 mod manual_clock;
 mod network;
+mod other_stores;
 mod processes;
 mod quiet;
 mod redis_store;

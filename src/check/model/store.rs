@@ -12,8 +12,8 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Message, Outcome,
-    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request, run,
+    AcquireOutcome, Claim, ExtendOutcome, Extension, Inbox, Inspection, LockProcessor, Message, Numbers, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
@@ -155,6 +155,7 @@ impl Network {
             Message::Contended { locker, .. } => {
                 self.memory().contended.entry(locker).or_default();
             }
+            Message::Changed { .. } => {}
         }
     }
 
@@ -177,9 +178,9 @@ impl Network {
 
     /// Executes a command.
     fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
-        let outcome = run(&self.shared.store, request, Duration::ZERO);
+        let outcome = request.send(&self.shared.store, Duration::ZERO);
         log::trace!("{:?}: {request:?}: {outcome:?}", time::now());
-        if !matches!(request, Request::Extend(_) | Request::Probe(_)) {
+        if !matches!(request, Request::Extend(_) | Request::ExtendWithNumbers(_) | Request::Probe(_)) {
             *self.shared.news.lock() += 1;
             self.shared.changed.notify_all();
         }
@@ -194,11 +195,9 @@ impl Network {
         match self.fate() {
             Fate::Answered => {
                 let outcome = self.execute(request);
-                if let (Request::Extend(request), Ok(Outcome::Extend(ExtendOutcome::Extended { waiting: 0, .. }))) =
-                    (request, &outcome)
-                {
+                if let Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting: 0, .. }))) = &outcome {
                     // The waiter was so slow that the store has forgotten it.
-                    self.memory().contended.remove(request.locker);
+                    self.memory().contended.remove(request.claim().locker);
                 }
                 time::step();
                 return outcome;
@@ -240,8 +239,8 @@ impl fmt::Debug for Network {
 }
 
 macro_rules! outcome {
-    ($self:ident, $request:ident, $limit:ident, $kind:ident) => {
-        match $self.call(&Request::$kind(*$request), $limit)? {
+    ($self:ident, $request:expr, $limit:ident, $kind:ident) => {
+        match $self.call(&$request, $limit)? {
             Outcome::$kind(outcome) => Ok(outcome),
             other => panic!("{other:?} is no answer to {:?}", $request),
         }
@@ -249,20 +248,66 @@ macro_rules! outcome {
 }
 
 impl LockProcessor for Network {
-    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        if !request.wait || thread_rng().gen_ratio(2, 3) {
-            return outcome!(self, request, limit, Acquire);
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        outcome!(self, Request::Acquire(*claim), limit, Acquire)
+    }
+
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        outcome!(self, Request::Extend(*claim), limit, Extend)
+    }
+
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        outcome!(self, Request::Release(*claim), limit, Release)
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        self.shared.store.inspect(key, limit)
+    }
+
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        outcome!(self, Request::Poll(*claim), limit, Poll)
+    }
+
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        outcome!(self, Request::Probe(*claim), limit, Probe)
+    }
+
+    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+        requests.iter().map(|request| self.call(request, limit)).collect()
+    }
+
+    fn limits(&self) -> StoreLimits {
+        let (command, tick) = (self.shared.lease / 4, Duration::from_millis(1));
+        StoreLimits { command, tick, ..self.shared.store.limits() }
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl WaitQueue for Network {
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        if thread_rng().gen_ratio(2, 3) {
+            return outcome!(self, Request::Join(*claim), limit, Acquire);
         }
         // Acts like a store that first checks only the key.
-        let look = &AcquireRequest { wait: false, ..*request };
-        let busy = match outcome!(self, look, limit, Acquire)? {
+        let busy = match outcome!(self, Request::Acquire(*claim), limit, Acquire)? {
             AcquireOutcome::Busy(busy) => busy,
             other => return Ok(other),
         };
         if thread_rng().gen_bool(0.5) {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match outcome!(self, request, limit, Acquire) {
+        match outcome!(self, Request::Join(*claim), limit, Acquire) {
             Err(Error::Backend { failure, .. }) => {
                 Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
             }
@@ -270,28 +315,8 @@ impl LockProcessor for Network {
         }
     }
 
-    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        outcome!(self, request, limit, Poll)
-    }
-
-    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        outcome!(self, request, limit, Extend)
-    }
-
-    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        outcome!(self, request, limit, Release)
-    }
-
-    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        outcome!(self, request, limit, Probe)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.shared.store.inspect(key, limit)
-    }
-
-    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        requests.iter().map(|request| self.call(request, limit)).collect()
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        outcome!(self, Request::HandOver(*claim, *next), limit, Release)
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
@@ -302,12 +327,10 @@ impl LockProcessor for Network {
         let inbox = self.shared.store.open_inbox(client, limit)?;
         Ok(Box::new(ModelInbox::new(self.clone(), inbox)))
     }
+}
 
-    fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
-    fn command_limit(&self) -> Duration {
-        self.shared.lease / 4
+impl Numbers for Network {
+    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        outcome!(self, Request::ExtendWithNumbers(*claim), limit, Extend)
     }
 }

@@ -23,8 +23,8 @@ mod test_util;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, PollOutcome,
-    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, StoreLimits, WaitQueue,
 };
 use inbox::{Inboxes, MemoryInbox};
 use link::Link;
@@ -51,7 +51,7 @@ const SWEEP_FROM: usize = 64;
 /// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do not outrun
 /// it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of
 /// lock names used over time: a free key for which nobody waits leaves nothing behind, once the time between its
-/// [gaps](crate::store::processor::Gap), if it had one, is over.
+/// [gaps for pollers](crate::store::processor::Gap), if it had one, is over.
 ///
 /// No operation waits, so the limits that callers give are ignored. No operation fails unless the store was
 /// [set unreachable](Self::set_reachable).
@@ -64,16 +64,16 @@ const SWEEP_FROM: usize = 64;
 ///
 /// ```
 /// use redis_dlock::MemoryLockProcessor;
-/// use redis_dlock::processor::{AcquireOutcome, AcquireRequest, LockProcessor};
+/// use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor};
 /// use std::time::Duration;
 ///
 /// let store = MemoryLockProcessor::new();
-/// let limit = store.command_limit();
-/// let request = |locker| AcquireRequest { key: "DLOCK_ORDER_1", locker, lease: Duration::from_secs(30), wait: false };
+/// let limit = store.limits().command;
+/// let claim = |client, locker| Claim::new("DLOCK_ORDER_1", client, locker, Duration::from_secs(30));
 ///
-/// assert!(matches!(store.acquire(&request("a-1"), limit)?, AcquireOutcome::Acquired(_)));
-/// let busy = store.clone().acquire(&request("b-1"), limit)?;
-/// assert!(matches!(busy, AcquireOutcome::Busy(busy) if busy.holder == "a-1"));
+/// assert!(matches!(store.acquire(&claim("a", "a-1"), limit)?, AcquireOutcome::Acquired(_)));
+/// let busy = store.clone().acquire(&claim("b", "b-1"), limit)?;
+/// assert!(matches!(busy, AcquireOutcome::Busy(busy) if busy.holder.as_deref() == Some("a-1")));
 /// # Ok::<(), redis_dlock::Error>(())
 /// ```
 #[derive(Clone)]
@@ -169,28 +169,50 @@ impl Store {
 }
 
 impl LockProcessor for MemoryLockProcessor {
-    fn acquire(&self, request: &AcquireRequest<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.serve(request.key, |state, scene| state.acquire(scene, request))?
+    fn acquire(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.acquire(scene, claim, false))?
     }
 
-    fn poll(&self, request: &PollRequest<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
-        self.serve(request.key, |state, scene| state.poll(scene, request))?
+    fn extend(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.extend(scene, claim, false))?
     }
 
-    fn extend(&self, request: &ExtendRequest<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.serve(request.key, |state, scene| state.extend(scene, request))?
-    }
-
-    fn release(&self, request: &ReleaseRequest<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.serve(request.key, |state, scene| state.release(scene, request))?
-    }
-
-    fn probe(&self, request: &ProbeRequest<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.serve(request.key, |state, _| state.probe(request.locker))
+    fn release(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.release(scene, claim, None))?
     }
 
     fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
         self.serve(key, |state, scene| state.inspect(scene.now))
+    }
+
+    fn poll(&self, claim: &Claim<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.poll(scene, claim))?
+    }
+
+    fn probe(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.serve(claim.key, |state, _| state.probe(claim.locker))
+    }
+
+    fn limits(&self) -> StoreLimits {
+        StoreLimits { tick: Duration::ZERO, poller_gaps: true, ..StoreLimits::default() }
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
+    }
+}
+
+impl WaitQueue for MemoryLockProcessor {
+    fn join(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.acquire(scene, claim, true))?
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.release(scene, claim, Some(next)))?
     }
 
     fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
@@ -200,9 +222,11 @@ impl LockProcessor for MemoryLockProcessor {
     fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
         self.link.check()
     }
+}
 
-    fn tick(&self) -> Duration {
-        Duration::ZERO
+impl Numbers for MemoryLockProcessor {
+    fn extend_with_numbers(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.extend(scene, claim, true))?
     }
 }
 
@@ -233,8 +257,8 @@ mod tests {
     }
 
     fn take(processor: &MemoryLockProcessor, key: &str, locker: &str) {
-        let request = AcquireRequest { key, locker, lease: LEASE, wait: false };
-        assert!(matches!(processor.acquire(&request, LEASE), Ok(AcquireOutcome::Acquired(_))));
+        let claim = Claim::new(key, "a", locker, LEASE);
+        assert!(matches!(processor.acquire(&claim, LEASE), Ok(AcquireOutcome::Acquired(_))));
     }
 
     /// Shows: L2.
@@ -244,8 +268,7 @@ mod tests {
         for n in 0..100_000 {
             let key = format!("DLOCK_T_{n}");
             take(&processor, &key, "a-1");
-            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap: None };
-            processor.release(&request, LEASE).expect("never fails");
+            processor.release(&Claim::new(&key, "a", "a-1", LEASE), LEASE).expect("never fails");
             processor.inspect(&key, LEASE).expect("never fails");
             assert_eq!(entries(&processor), 0);
         }
@@ -273,14 +296,13 @@ mod tests {
     fn keys_that_had_a_gap_are_swept() {
         let clock = Arc::new(ManualClock::new());
         let processor = MemoryLockProcessor::with_clock(clock.clone());
-        let gap = Some(Gap { length: LEASE / 6, every: LEASE });
         for n in 0..100_000 {
             // A thousand keys are remembered at any time.
             clock.advance(LEASE / 1000);
             let key = format!("DLOCK_T_{n}");
             take(&processor, &key, "a-1");
-            let request = ReleaseRequest { key: &key, locker: "a-1", lease: LEASE, next: None, gap };
-            processor.release(&request, LEASE).expect("never fails");
+            let claim = Claim::new(&key, "a", "a-1", LEASE).with_poller_gap(Some(Gap::new(LEASE / 6, LEASE)));
+            processor.release(&claim, LEASE).expect("never fails");
             assert!(entries(&processor) <= 2001, "{}", entries(&processor));
         }
         clock.advance(LEASE);

@@ -16,8 +16,8 @@ use super::inbox::Inboxes;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Inspection, Message, NotOurs, POLLERS,
-    PollOutcome, PollRequest, ProbeOutcome, ReleaseOutcome, ReleaseRequest,
+    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, PollOutcome,
+    ProbeOutcome, ReleaseOutcome,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -107,15 +107,16 @@ impl KeyState {
     pub(super) fn acquire(
         &mut self,
         scene: &mut Scene<'_>,
-        request: &AcquireRequest<'_>,
+        claim: &Claim<'_>,
+        wait: bool,
     ) -> Result<AcquireOutcome, Error> {
-        let locker = request.locker;
+        let Claim { locker, lease, .. } = *claim;
         if let Some(busy) = self.busy_or_closed(scene.now) {
-            if request.wait {
+            if wait {
                 scene.ask("RPUSH")?;
-                self.enqueue(scene.now, locker, request.lease);
+                self.enqueue(scene.now, locker, lease);
                 if self.queue.len() == 1 {
-                    tell_contended(scene, &busy.holder);
+                    tell_contended(scene, &busy);
                 }
             }
             return Ok(AcquireOutcome::Busy(busy));
@@ -123,42 +124,42 @@ impl KeyState {
         let Some(winner) = self.hand_over(scene, None, None)? else {
             scene.ask("SET")?;
             scene.ask("INCR")?;
-            return Ok(AcquireOutcome::Acquired(self.give(scene.now, locker, request.lease)));
+            return Ok(AcquireOutcome::Acquired(self.give(scene.now, locker, lease)));
         };
-        let refused = if request.wait { scene.ask("RPUSH") } else { Ok(()) };
-        if request.wait && refused.is_ok() {
-            self.enqueue(scene.now, locker, request.lease);
+        let refused = if wait { scene.ask("RPUSH") } else { Ok(()) };
+        if wait && refused.is_ok() {
+            self.enqueue(scene.now, locker, lease);
         }
         // The winner is told even if the caller's place in the queue is denied.
         let busy = self.announce(scene, winner);
         refused.map(|()| AcquireOutcome::Busy(busy))
     }
 
-    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, request: &PollRequest<'_>) -> Result<PollOutcome, Error> {
-        let locker = request.locker;
+    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, claim: &Claim<'_>) -> Result<PollOutcome, Error> {
+        let Claim { locker, lease, .. } = *claim;
         if self.is_held_by(locker) {
             scene.ask("INCR")?;
             scene.ask("PEXPIRE")?;
-            return Ok(PollOutcome::Acquired(self.give(scene.now, locker, request.lease)));
+            return Ok(PollOutcome::Acquired(self.give(scene.now, locker, lease)));
         }
-        let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, request.lease)) else {
+        let Some(place) = self.queue.iter().position(|waiter| waiter.is(locker, lease)) else {
             return Ok(PollOutcome::Gone);
         };
         if let Some(busy) = self.busy_or_closed(scene.now) {
             scene.ask("PEXPIRE")?;
-            self.prolong_queue(scene.now, request.lease);
+            self.prolong_queue(scene.now, lease);
             if place == 0 {
-                tell_contended(scene, &busy.holder);
+                tell_contended(scene, &busy);
             }
             return Ok(PollOutcome::Waiting(busy));
         }
         // The caller itself is in the queue and counts as alive, so somebody wins.
         Ok(match self.hand_over(scene, Some(locker), None)? {
             Some(winner) if winner.locker != locker => {
-                self.prolong_queue(scene.now, request.lease);
+                self.prolong_queue(scene.now, lease);
                 PollOutcome::Waiting(self.announce(scene, winner))
             }
-            Some(winner) => PollOutcome::Acquired(Grant { number: winner.number, waiting: self.waiting() }),
+            Some(winner) => PollOutcome::Acquired(Grant::new(winner.number, self.waiting())),
             None => PollOutcome::Gone,
         })
     }
@@ -166,32 +167,35 @@ impl KeyState {
     pub(super) fn extend(
         &mut self,
         scene: &mut Scene<'_>,
-        request: &ExtendRequest<'_>,
+        claim: &Claim<'_>,
+        fresh_numbers: bool,
     ) -> Result<ExtendOutcome, Error> {
-        if !self.is_held_by(request.locker) {
+        if !self.is_held_by(claim.locker) {
             return Ok(ExtendOutcome::NotOurs(self.not_ours()));
         }
         scene.ask("PEXPIRE")?;
-        self.hold(scene.now, request.locker, request.lease);
-        let numbers = if request.fresh_numbers { fence::issue_range() } else { None };
-        Ok(ExtendOutcome::Extended { waiting: self.waiting(), numbers })
+        self.hold(scene.now, claim.locker, claim.lease);
+        let numbers = if fresh_numbers { fence::issue_range() } else { None };
+        Ok(ExtendOutcome::Extended(Extension::while_waiting(self.waiting()).with_numbers(numbers)))
     }
 
     pub(super) fn release(
         &mut self,
         scene: &mut Scene<'_>,
-        request: &ReleaseRequest<'_>,
+        claim: &Claim<'_>,
+        next: Option<&Claim<'_>>,
     ) -> Result<ReleaseOutcome, Error> {
-        if !self.is_held_by(request.locker) {
+        let next = next.map(|next| (next.locker, next.lease));
+        if !self.is_held_by(claim.locker) {
             scene.ask("LREM")?;
-            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
+            self.queue.retain(|waiter| !waiter.is(claim.locker, claim.lease));
             return Ok(ReleaseOutcome::NotOurs(self.not_ours()));
         }
-        if let Some(gap) = request.gap
+        if let Some(gap) = claim.poller_gap
             && self.gapped_until.is_none()
         {
             scene.ask("LPUSH")?;
-            self.queue.retain(|waiter| !waiter.is(request.locker, request.lease));
+            self.queue.retain(|waiter| !waiter.is(claim.locker, claim.lease));
             self.gapped_until = Some(scene.now + gap.every);
             self.gap_until = Some(scene.now + gap.length);
         }
@@ -199,7 +203,7 @@ impl KeyState {
             scene.ask("DEL")?;
             self.holder = None;
             let waiting = self.waiting();
-            return Ok(match request.next {
+            return Ok(match next {
                 Some((next, lease)) => {
                     self.enqueue_next(scene, next, lease);
                     ReleaseOutcome::Queued(closed)
@@ -207,8 +211,8 @@ impl KeyState {
                 None => ReleaseOutcome::Released { waiting },
             });
         }
-        let winner = self.hand_over(scene, None, Some(request.locker))?;
-        Ok(match (winner, request.next) {
+        let winner = self.hand_over(scene, None, Some(claim.locker))?;
+        Ok(match (winner, next) {
             (Some(winner), Some((next, lease))) => {
                 self.enqueue_next(scene, next, lease);
                 ReleaseOutcome::Queued(self.announce(scene, winner))
@@ -235,7 +239,11 @@ impl KeyState {
     }
 
     pub(super) fn inspect(&self, now: Moment) -> Inspection {
-        Inspection { holder: self.busy(now), waiting: self.waiting() }
+        let found = match &self.holder {
+            Some(Holder { locker, until }) => Inspection::held_by(locker, until.map(|until| until.since(now))),
+            None => Inspection::free(),
+        };
+        found.with_waiting(self.waiting())
     }
 
     /// Does what an administrator's `DEL` does.
@@ -285,15 +293,15 @@ impl KeyState {
     /// Tells the winner of a hand-over. Returns what the other waiters need to know.
     fn announce(&self, scene: &mut Scene<'_>, winner: Winner) -> Busy {
         let Winner { locker, lease, number } = winner;
-        let grant = Grant { number, waiting: self.waiting() };
+        let grant = Grant::new(number, self.waiting());
         scene.inboxes.tell(&locker, || Message::Granted { key: scene.key.to_owned(), locker: locker.clone(), grant });
-        Busy { holder: locker, remaining: Some(lease) }
+        Busy::new(locker, Some(lease))
     }
 
     /// Makes a locker the holder from now on, with a new number.
     fn give(&mut self, now: Moment, locker: &str, lease: Duration) -> Grant {
         self.hold(now, locker, lease);
-        Grant { number: fence::issue(), waiting: self.waiting() }
+        Grant::new(fence::issue(), self.waiting())
     }
 
     fn hold(&mut self, now: Moment, locker: &str, lease: Duration) {
@@ -330,13 +338,12 @@ impl KeyState {
 
     fn busy(&self, now: Moment) -> Option<Busy> {
         let Holder { locker, until } = self.holder.as_ref()?;
-        Some(Busy { holder: locker.clone(), remaining: until.map(|until| until.since(now)) })
+        Some(Busy::new(locker, until.map(|until| until.since(now))))
     }
 
     /// The key as busy during a gap, with the time that is left of it.
     fn closed(&self, now: Moment) -> Option<Busy> {
-        let remaining = Some(self.gap_until?.since(now));
-        Some(Busy { holder: POLLERS.to_owned(), remaining })
+        Some(Busy::free_for_pollers(Some(self.gap_until?.since(now))))
     }
 
     /// The reason why the key may not be given away, if there is one.
@@ -345,7 +352,7 @@ impl KeyState {
     }
 
     fn not_ours(&self) -> NotOurs {
-        NotOurs { holder: self.holder.as_ref().map(|holder| holder.locker.clone()) }
+        NotOurs::new(self.holder.as_ref().map(|holder| holder.locker.clone()))
     }
 
     fn waiting(&self) -> u64 {
@@ -360,6 +367,8 @@ impl Waiter {
     }
 }
 
-fn tell_contended(scene: &mut Scene<'_>, holder: &str) {
+/// Tells the holder, if there is one, that others wait.
+fn tell_contended(scene: &mut Scene<'_>, busy: &Busy) {
+    let Some(holder) = busy.holder.as_deref() else { return };
     scene.inboxes.tell(holder, || Message::Contended { key: scene.key.to_owned(), locker: holder.to_owned() });
 }

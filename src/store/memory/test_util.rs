@@ -67,7 +67,7 @@ impl MemoryLockProcessor {
         store.sweep_at = SWEEP_FROM;
     }
 
-    /// Lists the keys that are held, waited for, or remembered for a [gap](crate::store::processor::Gap), in no particular order, as an
+    /// Lists the keys that are held, waited for, or remembered for a [gap for pollers](crate::store::processor::Gap), in no particular order, as an
     /// administrator's `KEYS` does.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

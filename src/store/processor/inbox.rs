@@ -24,6 +24,12 @@ pub enum Message {
         /// The holding locker.
         locker: String,
     },
+    /// Something happened to a key, or to any key, that the store cannot say: messages were merged or lost, or this key can be heard of
+    /// only from now on. The client asks at once about what it waits for, and assumes that others wait for what it holds.
+    Changed {
+        /// The lock's unique key; `None` for all keys.
+        key: Option<String>,
+    },
 }
 
 /// A subscription to the messages of a store to one client. Dropping it ends the subscription.

@@ -1,8 +1,8 @@
 //! Implements [`LockProcessor`] for pointers to a store.
 
 use super::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
-    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
+    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
+    ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
 use std::sync::Arc;
@@ -13,60 +13,56 @@ use std::time::Duration;
 macro_rules! forward_to_target {
     ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {
-            fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-                (**self).acquire(request, limit)
+            fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+                (**self).acquire(claim, limit)
             }
 
-            fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-                (**self).poll(request, limit)
+            fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+                (**self).extend(claim, limit)
             }
 
-            fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-                (**self).extend(request, limit)
-            }
-
-            fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-                (**self).release(request, limit)
-            }
-
-            fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
-                (**self).post_release(request, limit, done)
-            }
-
-            fn collect(&self) -> bool {
-                (**self).collect()
-            }
-
-            fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-                (**self).probe(request, limit)
+            fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+                (**self).release(claim, limit)
             }
 
             fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
                 (**self).inspect(key, limit)
             }
 
+            fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+                (**self).poll(claim, limit)
+            }
+
+            fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+                (**self).probe(claim, limit)
+            }
+
             fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
                 (**self).batch(requests, limit)
             }
 
-            fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-                (**self).open_inbox(client, limit)
+            fn limits(&self) -> StoreLimits {
+                (**self).limits()
             }
 
-            fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
-                (**self).check_inbox(client, limit)
+            fn status(&self) -> Status {
+                (**self).status()
             }
 
-            fn command_limit(&self) -> Duration {
-                (**self).command_limit()
+            fn queue(&self) -> Option<&dyn WaitQueue> {
+                (**self).queue()
             }
 
-            fn tick(&self) -> Duration {
-                (**self).tick()
+            fn numbers(&self) -> Option<&dyn Numbers> {
+                (**self).numbers()
             }
 
-            fn has_answered(&self) -> bool {
-                (**self).has_answered()
+            fn posting(&self) -> Option<&dyn Posting> {
+                (**self).posting()
+            }
+
+            fn settling(&self) -> Option<&dyn Settling> {
+                (**self).settling()
             }
 
             fn close(&self) {

@@ -14,8 +14,8 @@ use crate::check::fuzz::{Target, assert_plain, assert_plain_error};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendOutcome, ExtendRequest, Grant, Message, NotOurs, Outcome, PollOutcome,
-    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest, Request,
+    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, Request,
 };
 use ::redis::Value;
 use std::time::Duration;
@@ -190,6 +190,7 @@ fn published(data: &[u8]) {
             assert!(!locker.is_empty() && !locker.contains(' '));
             format!("contended {locker} {key}")
         }
+        Message::Changed { .. } => panic!("no message of this store: {message:?}"),
     };
     assert_eq!(message::parse(written.as_bytes()).as_ref(), Some(&message));
     assert!(written.len() <= data.len());
@@ -200,13 +201,13 @@ fn published(data: &[u8]) {
 
 /// One request of each kind.
 fn requests() -> [Request<'static>; 5] {
-    let (key, locker, lease) = ("DLOCK_a_b", "h-1-ff-1", Duration::from_secs(1));
+    let claim = Claim::new("DLOCK_a_b", "h-1-ff", "h-1-ff-1", Duration::from_secs(1));
     [
-        Request::Acquire(AcquireRequest { key, locker, lease, wait: true }),
-        Request::Poll(PollRequest { key, locker, lease }),
-        Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers: true }),
-        Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None }),
-        Request::Probe(ProbeRequest { key, locker }),
+        Request::Join(claim),
+        Request::Poll(claim),
+        Request::ExtendWithNumbers(claim),
+        Request::Release(claim),
+        Request::Probe(claim),
     ]
 }
 
@@ -249,9 +250,10 @@ fn written(outcome: &Outcome) -> Value {
     };
     let string = |text: &String| Value::BulkString(text.clone().into_bytes());
     let array = |items: &[Value]| Value::Array(items.to_vec());
-    let busy = |code: i64, Busy { holder, remaining }: &Busy| {
+    let busy = |code: i64, Busy { holder, remaining, .. }: &Busy| {
+        let free = || Value::BulkString(b"(free for pollers)".to_vec());
         let pttl = remaining.map_or(Value::Int(-1), |left| int(u64::try_from(left.as_millis()).expect("in range")));
-        array(&[Value::Int(code), string(holder), pttl])
+        array(&[Value::Int(code), holder.as_ref().map_or_else(free, string), pttl])
     };
     let not_ours = |NotOurs { holder }: &NotOurs| array(&[Value::Int(0), holder.as_ref().map_or(Value::Nil, string)]);
     let grant = |code: i64, grant: &Grant| array(&[Value::Int(code), number(grant.number), int(grant.waiting)]);
@@ -261,8 +263,8 @@ fn written(outcome: &Outcome) -> Value {
         Outcome::Poll(PollOutcome::Acquired(found)) => grant(1, found),
         Outcome::Poll(PollOutcome::Waiting(other)) => busy(2, other),
         Outcome::Poll(PollOutcome::Gone) => array(&[Value::Int(3)]),
-        Outcome::Extend(ExtendOutcome::Extended { waiting, numbers: None }) => int(*waiting),
-        Outcome::Extend(ExtendOutcome::Extended { waiting, numbers: Some(range) }) => {
+        Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers: None, .. })) => int(*waiting),
+        Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers: Some(range), .. })) => {
             array(&[Value::Int(1), int(*waiting), number(*range.start()), number(*range.end())])
         }
         Outcome::Release(ReleaseOutcome::Released { waiting }) => int(*waiting),

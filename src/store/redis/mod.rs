@@ -25,6 +25,7 @@
 //! The crate of the same name is always written `::redis` here.
 
 mod builder;
+mod capabilities;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;

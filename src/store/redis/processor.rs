@@ -3,13 +3,12 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 use super::builder::RedisBuilder;
-use super::inbox::RedisInbox;
 use super::net::address::Address;
-use super::net::classify::{classify, is_no_master, is_noscript};
+use super::net::classify::{is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
 use super::plain::{Calm, GivenUp, Proofs};
-use super::script::keys::{inbox_channel, queue_key};
+use super::script::keys::queue_key;
 use super::script::reply;
 use super::script::request::{self, Texts};
 use super::script::scripts::Call;
@@ -17,8 +16,8 @@ use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
-    PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,
+    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
+    ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use ::redis::Value;
 use std::fmt;
@@ -91,7 +90,7 @@ impl RedisLockProcessor {
     }
 
     /// Sends one command that concerns no key.
-    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+    pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push_any(&self.transport, |packed| packed.words(words));
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
@@ -153,17 +152,17 @@ impl RedisLockProcessor {
     ) -> Vec<Result<Outcome, Error>> {
         let mut sent = requests.to_vec();
         for request in &mut sent {
-            if let Request::Poll(PollRequest { key, locker, lease }) = *request
-                && self.given_up.has(locker)
+            if let Request::Poll(claim) = *request
+                && self.given_up.has(claim.locker)
             {
-                *request = Request::Release(ReleaseRequest { key, locker, lease, next: None, gap: None });
+                *request = Request::Release(claim);
             }
         }
         let outcomes = self.run_scripts(&sent, limit, or_break);
         let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
             let outcome = outcome?;
-            if let Request::Release(release) = sent {
-                self.given_up.remove(release.locker);
+            if let Request::Release(claim) = sent {
+                self.given_up.remove(claim.locker);
             }
             Ok(match (request, sent) {
                 (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
@@ -216,7 +215,7 @@ impl RedisLockProcessor {
         if let Some(number) = reply::number_of(&outcome) {
             self.proofs.note(&self.transport, epoch, number, sent_at);
         }
-        self.calm.note(Mark::of(request::key_of(request)), &outcome);
+        self.calm.note(Mark::of(request.claim().key), &outcome);
         Ok(outcome)
     }
 }
@@ -224,7 +223,7 @@ impl RedisLockProcessor {
 /// Reads the answer to a posted release.
 fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     // How a reply is read depends only on the kind of request.
-    let any = ReleaseRequest { key: "", locker: "", lease: Duration::ZERO, next: None, gap: None };
+    let any = Claim::new("", "", "", Duration::ZERO);
     match (answer.values.first(), answer.failure) {
         (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
             Outcome::Release(outcome) => Ok(outcome),
@@ -239,65 +238,50 @@ pub(super) fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
 }
 
-impl LockProcessor for RedisLockProcessor {
-    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+/// The outcome of a request of this kind.
+macro_rules! outcome_of {
+    ($kind:ident, $outcome:expr) => {
+        match $outcome? {
+            Outcome::$kind(outcome) => Ok(outcome),
+            _ => Err(mismatch()),
+        }
+    };
+}
+
+impl RedisLockProcessor {
+    /// Takes a free key; with `wait`, joins the queue of a busy one.
+    pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
-        if let Some(outcome) = self.acquire_plainly(request, start, limit)? {
+        if let Some(outcome) = self.acquire_plainly(claim, wait, start, limit)? {
             return Ok(outcome);
         }
-        match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {
-            Outcome::Acquire(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        }
+        let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
+        outcome_of!(Acquire, self.run_one(request, limit.saturating_sub(start.elapsed())))
     }
 
-    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        match self.run_one(Request::Poll(*request), limit)? {
-            Outcome::Poll(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        }
+    /// Extends a lease; with `numbers`, asks for a range of numbers, too.
+    pub(super) fn renew(&self, claim: &Claim<'_>, numbers: bool, limit: Duration) -> Result<ExtendOutcome, Error> {
+        let request = if numbers { Request::ExtendWithNumbers(*claim) } else { Request::Extend(*claim) };
+        outcome_of!(Extend, self.run_one(request, limit))
     }
 
-    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        match self.run_one(Request::Extend(*request), limit)? {
-            Outcome::Extend(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        }
+    /// Ends a tenure by a release or a hand-over.
+    pub(super) fn end(&self, request: Request<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        let outcome = outcome_of!(Release, self.run_one(request, limit))?;
+        self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+        Ok(outcome)
     }
 
-    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        match self.run_one(Request::Release(*request), limit)? {
-            Outcome::Release(outcome) => {
-                self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-                Ok(outcome)
-            }
-            _ => Err(mismatch()),
-        }
-    }
-
-    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        match self.run_one(Request::Probe(*request), limit)? {
-            Outcome::Probe(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        }
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        let queue = queue_key(key);
-        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
-        let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
-        reply::inspection(key, &value).map_err(|e| self.address.hide(e))
-    }
-
-    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
+    /// Posts a release: [`Posting::post_release`].
+    pub(super) fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         // ORDERING: Relaxed: a guess.
         if !self.knows_release.load(Ordering::Relaxed) {
             // The server may not know the script. A synchronous release is repeated with the script's text at once.
-            done(self.release(request, limit));
+            done(self.release(claim, limit));
             return false;
         }
-        let mark = Mark::of(request.key);
-        let request = Request::Release(*request);
+        let mark = Mark::of(claim.key);
+        let request = Request::Release(*claim);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
         texts.call(&request).pack(&mut packed, false);
@@ -319,37 +303,58 @@ impl LockProcessor for RedisLockProcessor {
         self.transport.post(mark, packed, limit, Box::new(callback));
         true
     }
+}
 
-    fn collect(&self) -> bool {
-        self.transport.collect()
+impl LockProcessor for RedisLockProcessor {
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.take(claim, false, limit)
+    }
+
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.renew(claim, false, limit)
+    }
+
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.end(Request::Release(*claim), limit)
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        let queue = queue_key(key);
+        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
+        let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
+        reply::inspection(key, &value).map_err(|e| self.address.hide(e))
+    }
+
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        outcome_of!(Poll, self.run_one(Request::Poll(*claim), limit))
+    }
+
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        outcome_of!(Probe, self.run_one(Request::Probe(*claim), limit))
     }
 
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
         self.run_requests(requests, limit, true)
     }
 
-    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        if self.transport.is_closed() {
-            return Err(Error::ShutDown);
-        }
-        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit, self.io_timeout)?))
+    fn limits(&self) -> StoreLimits {
+        StoreLimits { command: self.io_timeout, poller_gaps: true, ..StoreLimits::default() }
     }
 
-    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        let channel = inbox_channel(client);
-        // A word that no version of the inbox reads as a message.
-        match self.say(&["PUBLISH", &channel, "hello"], limit)? {
-            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
-            _ => Ok(()),
-        }
+    fn status(&self) -> Status {
+        Status::answering().with_has_answered(self.transport.has_answered())
     }
 
-    fn command_limit(&self) -> Duration {
-        self.io_timeout
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
     }
 
-    fn has_answered(&self) -> bool {
-        self.transport.has_answered()
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
+    }
+
+    fn posting(&self) -> Option<&dyn Posting> {
+        Some(self)
     }
 
     fn close(&self) {

@@ -1,11 +1,11 @@
 //! Random requests of three clients and a poller for one key, compared with a model of a few lines: a holder, a queue, and
 //! the gap that is left for the poller.
 
-use super::suite::{Client, Ear, Suite, Tenure};
+use super::suite::{Client, Ear, Store, Suite, Tenure};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
-use redis_dlock::{
+use redis_dlock::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Gap, Grant, Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ const LISTENERS: usize = 2;
 const JVM: usize = usize::MAX;
 const POLLERS: usize = usize::MAX - 1;
 /// Longer than any case takes, and so short that no lease ends in one.
-const GAP: Gap = Gap { length: Duration::from_secs(100), every: Duration::from_secs(200) };
 const LEASE: Duration = Duration::from_secs(100_000);
+const GAP: Gap = Gap::new(Duration::from_secs(100), Duration::from_secs(200));
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -214,16 +214,14 @@ impl Real<'_> {
     }
 
     fn place(&self, locker: &str) -> usize {
-        match locker {
-            "jvm-1" => return JVM,
-            "(free for pollers)" => return POLLERS,
-            _ => {}
+        if locker == "jvm-1" {
+            return JVM;
         }
         self.tenures.iter().position(|tenure| tenure.locker == locker).unwrap()
     }
 
     fn busy(&self, busy: &Busy) -> usize {
-        self.place(&busy.holder)
+        busy.holder.as_deref().map_or(POLLERS, |locker| self.place(locker))
     }
 
     fn not_ours(&self, not_ours: &NotOurs) -> Seen {
@@ -241,7 +239,7 @@ impl Real<'_> {
         match self.tenures[me].ask(wait) {
             AcquireOutcome::Acquired(grant) => Seen::Acquired { waiting: self.granted(grant) },
             AcquireOutcome::Busy(busy) => Seen::Busy(self.busy(&busy)),
-            other @ AcquireOutcome::Unqueued { .. } => panic!("there was time enough: {other:?}"),
+            other => panic!("there was time enough: {other:?}"),
         }
     }
 
@@ -250,13 +248,15 @@ impl Real<'_> {
             PollOutcome::Acquired(grant) => Seen::Acquired { waiting: self.granted(grant) },
             PollOutcome::Waiting(busy) => Seen::Waiting(self.busy(&busy)),
             PollOutcome::Gone => Seen::Gone,
+            other => panic!("{other:?}"),
         }
     }
 
     fn extend(&self, me: usize) -> Seen {
         match self.tenures[me].extend() {
-            ExtendOutcome::Extended { waiting, .. } => Seen::Extended { waiting: count(waiting) },
+            ExtendOutcome::Extended(extension) => Seen::Extended { waiting: count(extension.waiting) },
             ExtendOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -264,6 +264,7 @@ impl Real<'_> {
         match self.tenures[me].probe() {
             ProbeOutcome::Ours => Seen::Ours,
             ProbeOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -278,6 +279,7 @@ impl Real<'_> {
             ReleaseOutcome::Passed(grant) => Seen::Passed { waiting: self.granted(grant) },
             ReleaseOutcome::Queued(busy) => Seen::Queued(self.busy(&busy)),
             ReleaseOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -296,8 +298,8 @@ fn count(waiting: u64) -> usize {
     usize::try_from(waiting).unwrap()
 }
 
-/// Shows: G1, G2, G8, S3, S4, S5.
-pub(crate) fn random_requests_agree_with_the_model(suite: &Suite) {
+pub(crate) fn random_requests_agree_with_the_model(store: impl Store + 'static) {
+    let suite = &Suite::on(store);
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let keys = AtomicU64::new(0);
     let result = TestRunner::new(config).run(&prop::collection::vec(step(), 1..60), |steps| {
@@ -361,7 +363,7 @@ fn play(mut real: Real<'_>, steps: &[Step]) -> Result<(), TestCaseError> {
         };
         prop_assert_eq!(seen, expected, "at {:?}", step);
         let looked = real.suite.inspect(&real.key);
-        let holder = looked.holder.map(|busy| real.busy(&busy));
+        let holder = looked.holder.map(|locker| real.place(&locker));
         prop_assert_eq!((holder, count(looked.waiting)), (model.holder, model.queue.len()), "after {:?}", step);
         if let Some((client, heard)) = model.heard.take().filter(|(client, _)| *client < LISTENERS) {
             let told = real.hear(client);

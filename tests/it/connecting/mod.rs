@@ -2,6 +2,7 @@
 
 mod local_sockets;
 
+use crate::support::claim;
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{builder, config};
 use crate::support::process::alone_in;
@@ -9,8 +10,8 @@ use crate::support::proxy::Way;
 use crate::support::resolver_shim::{self, ResolverShim};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{
-    DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LockProcessor, PollRequest, ProbeRequest,
-    RedisBuilder, RedisLockProcessor, Request,
+    DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LockProcessor, RedisBuilder, RedisLockProcessor,
+    Request,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -194,8 +195,8 @@ fn a_renewal_whose_time_ends_spares_the_connection_that_was_made_for_it() {
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let store = settings(&proxy.url()).io_timeout(HANG).connect().unwrap();
     // With a poll, which the connection of the renewals does not take.
-    let poll = PollRequest { key: "k", locker: "a-2", lease: Duration::from_secs(1) };
-    let probe = [Request::Probe(ProbeRequest { key: "k", locker: "a-1" }), Request::Poll(poll)];
+    let poll = claim("k", "a-2", Duration::from_secs(1));
+    let probe = [Request::Probe(claim("k", "a-1", Duration::from_secs(1))), Request::Poll(poll)];
     let before = proxy.connections();
     proxy.delay_first_answers(CONNECT / 2);
     cut(&proxy);

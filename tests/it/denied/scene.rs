@@ -1,8 +1,9 @@
 //! One key on a server, whose user is denied commands for the time of one step.
 
 use super::steps::Queue;
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
-use redis_dlock::{Error, Inbox, LockProcessor, Message, PollRequest, RedisLockProcessor, ReleaseRequest, Request};
+use redis_dlock::{Error, Inbox, LockProcessor, Message, RedisLockProcessor, Request};
 use std::time::Duration;
 
 pub(super) const KEY: &str = "DLOCK_DENIED_x";
@@ -47,14 +48,13 @@ impl Scene {
         let server = RedisServer::start();
         let free = RedisLockProcessor::connect(&server.url()).unwrap();
         let mut admin = server.connection();
-        let waiter = redis_dlock::AcquireRequest { key: KEY, locker: "z-1", lease: LEASE, wait: true };
-        let other = redis_dlock::AcquireRequest { locker: "z-2", ..waiter };
-        free.acquire(&waiter, LONG).unwrap();
-        free.acquire(&other, LONG).unwrap();
+        for waiter in ["z-1", "z-2"] {
+            free.ask(&claim(KEY, waiter, LEASE), true, LONG).unwrap();
+        }
         let queue_key =
             redis::cmd("KEYS").arg("DLOCK:1:{*}:queue:*").query::<Vec<String>>(&mut admin).unwrap().pop().unwrap();
         let gapped_key = queue_key.replacen(":queue:", ":gapped:", 1);
-        let inboxes = ["b", "d"].map(|client| free.open_inbox(client, LONG).unwrap());
+        let inboxes = ["b", "d"].map(|client| free.open(client, LONG).unwrap());
         Self::set_user(&mut admin, &[]);
         let store = Self::connect(&server);
         Self { server, admin, inboxes, queue_key, gapped_key, turn: 0, raised: 0, free, store }
@@ -111,7 +111,7 @@ impl Scene {
             return;
         }
         let ask = |store: &RedisLockProcessor, key: &str| {
-            let request = redis_dlock::AcquireRequest { key, locker: "w-1", lease: LEASE, wait: false };
+            let request = claim(key, "w-1", LEASE);
             store.acquire(&request, LONG).unwrap()
         };
         let fence: Option<String> = self.run(&["GET", FENCE]);
@@ -172,7 +172,7 @@ impl Scene {
     }
 
     pub(super) fn release(&self, locker: &str) -> Result<redis_dlock::ReleaseOutcome, Error> {
-        let request = ReleaseRequest { key: KEY, locker, lease: LEASE, next: None, gap: None };
+        let request = claim(KEY, locker, LEASE);
         self.free.release(&request, LONG)
     }
 
@@ -183,8 +183,8 @@ impl Scene {
         let requests: Vec<_> = lockers
             .iter()
             .flat_map(|locker| {
-                let release = ReleaseRequest { key, locker, lease, next: None, gap: None };
-                [Request::Poll(PollRequest { key, locker, lease }), Request::Release(release)]
+                let release = claim(key, locker, lease);
+                [Request::Poll(claim(key, locker, lease)), Request::Release(release)]
             })
             .collect();
         self.free.batch(&requests, LONG).into_iter().for_each(|result| drop(result.unwrap()));
@@ -195,8 +195,7 @@ impl Scene {
         }
         self.run::<()>(&["DEL", &self.gapped_key.clone()]);
         let last = self.locker("last");
-        let request = redis_dlock::AcquireRequest { key: KEY, locker: &last, lease: LEASE, wait: true };
-        let outcome = self.free.acquire(&request, LONG).unwrap();
+        let outcome = self.free.ask(&claim(KEY, &last, LEASE), true, LONG).unwrap();
         assert!(matches!(outcome, redis_dlock::AcquireOutcome::Acquired(_)), "held by nobody: {outcome:?}");
         self.release(&last).unwrap();
         let left: Vec<String> = self.run(&["KEYS", "DLOCK*x"]);

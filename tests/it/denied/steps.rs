@@ -2,10 +2,9 @@
 
 use super::scene::{KEY, LEASE, Scene};
 use crate::support::LONG;
-use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Error, ExtendOutcome, ExtendRequest, Gap, LockProcessor, NotOurs, PollOutcome,
-    PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome, ReleaseRequest,
-};
+use crate::support::{Asking, claim};
+use redis_dlock::processor::Gap;
+use redis_dlock::{AcquireOutcome, Error, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome};
 use std::time::Duration;
 
 /// What stands in the queue.
@@ -136,37 +135,45 @@ impl Step {
     pub(super) fn run(&self, scene: &Scene) -> Result<Came, Error> {
         let (locker, next) = (scene.locker(self.by), scene.locker("next"));
         let (key, locker, lease) = (KEY, &*locker, LEASE);
-        let length = Duration::from_secs(20);
         Ok(match self.what {
-            What::Acquire { wait } => match scene.store.acquire(&AcquireRequest { key, locker, lease, wait }, LONG)? {
+            What::Acquire { wait } => match scene.store.ask(&claim(key, locker, lease), wait, LONG)? {
                 AcquireOutcome::Acquired(_) => Came::Holds,
                 AcquireOutcome::Busy(_) if wait => Came::Waits,
                 AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { under_way: false, .. } => Came::Nowhere,
                 AcquireOutcome::Unqueued { .. } => Came::Waits,
+                other => panic!("{other:?}"),
             },
-            What::Poll => match scene.store.poll(&PollRequest { key, locker, lease }, LONG)? {
+            What::Poll => match scene.store.poll(&claim(key, locker, lease), LONG)? {
                 PollOutcome::Acquired(_) => Came::Holds,
                 PollOutcome::Waiting(_) => Came::Waits,
                 PollOutcome::Gone => Came::Nowhere,
+                other => panic!("{other:?}"),
             },
-            What::Extend { fresh: fresh_numbers } => {
-                match scene.store.extend(&ExtendRequest { key, locker, lease, fresh_numbers }, LONG)? {
-                    ExtendOutcome::Extended { .. } => Came::Holds,
+            What::Extend { fresh } => {
+                let claim = claim(key, locker, lease);
+                let extended =
+                    if fresh { scene.store.extend_fresh(&claim, LONG) } else { scene.store.extend(&claim, LONG) };
+                match extended? {
+                    ExtendOutcome::Extended(_) => Came::Holds,
                     ExtendOutcome::NotOurs(_) => Came::Nowhere,
+                    other => panic!("{other:?}"),
                 }
             }
             What::Release { next: with_next, gap } => {
-                let gap = gap.then_some(Gap { length, every: LEASE });
-                let next = with_next.then_some((&*next, LEASE));
-                match scene.store.release(&ReleaseRequest { key, locker, lease, next, gap }, LONG)? {
-                    ReleaseOutcome::Released { .. } | ReleaseOutcome::NotOurs(NotOurs { .. }) => Came::Nowhere,
+                let claim_of = |locker| claim(key, locker, lease);
+                let ends = claim_of(locker).with_poller_gap(gap.then_some(Gap::new(Duration::from_secs(20), LEASE)));
+                let next = with_next.then(|| claim_of(&next));
+                match scene.store.end_with(&ends, next.as_ref(), LONG)? {
+                    ReleaseOutcome::Released { .. } | ReleaseOutcome::NotOurs(_) => Came::Nowhere,
                     ReleaseOutcome::Passed(_) => Came::Passed,
                     ReleaseOutcome::Queued(_) => Came::Follows,
+                    other => panic!("{other:?}"),
                 }
             }
-            What::Probe => match scene.store.probe(&ProbeRequest { key, locker }, LONG)? {
+            What::Probe => match scene.store.probe(&claim(key, locker, LEASE), LONG)? {
                 ProbeOutcome::Ours => Came::Holds,
                 ProbeOutcome::NotOurs(_) => Came::Nowhere,
+                other => panic!("{other:?}"),
             },
             What::Inspect => scene.store.inspect(key, LONG).map(|_| Came::Seen)?,
         })

@@ -85,7 +85,7 @@ impl Client {
     fn new(lab: &Lab, seed: u64) -> Self {
         let inner = lab.processor();
         // A store that never answered is no store that fails: there `lock()` tells the first error.
-        inner.inspect("DLOCK_none", inner.command_limit()).unwrap();
+        inner.inspect("DLOCK_none", inner.limits().command).unwrap();
         let (store, faults) = FaultyStore::new(inner, PART, seed);
         let generator = builder().build(store).unwrap();
         let settings: [fn(DLockConfig) -> DLockConfig; 4] = [

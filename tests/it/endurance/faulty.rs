@@ -4,11 +4,11 @@
 use crate::support::dice::Dice;
 use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
-use redis_dlock::{
-    AcquireOutcome, AcquireRequest, BackendFailure, Error, ExtendOutcome, ExtendRequest, Gap, Inbox, InboxBreaker,
-    Inspection, LockProcessor, Message, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
-    ReleaseRequest, Request,
+use redis_dlock::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Gap, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
+    Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
+use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -104,7 +104,7 @@ impl FaultyStore {
                 };
                 let now = Instant::now();
                 for (_, command) in due.extract_if(.., |(at, _)| over || *at <= now) {
-                    let _ = store.batch(&[command.request()], store.command_limit());
+                    let _ = store.batch(&[command.request()], store.limits().command);
                     counts.executed.fetch_add(1, Ordering::SeqCst);
                 }
                 if over {
@@ -116,6 +116,10 @@ impl FaultyStore {
         let faults = Faults { part: Arc::clone(&part), tally: Arc::clone(&tally) };
         let dice = Arc::new(Mutex::new(Dice::new(seed)));
         (Self { inner, dice, part, tally, late: Some(late), later: Some(later) }, faults)
+    }
+
+    fn inner_queue(&self) -> &dyn WaitQueue {
+        self.inner.queue().expect("has a queue")
     }
 
     fn fate(&self) -> Fate {
@@ -163,28 +167,28 @@ impl Drop for FaultyStore {
 }
 
 impl LockProcessor for FaultyStore {
-    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(Request::Acquire(*request), || self.inner.acquire(request, limit))
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.pass(Request::Acquire(*claim), || self.inner.acquire(claim, limit))
     }
 
-    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.pass(Request::Poll(*request), || self.inner.poll(request, limit))
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.pass(Request::Extend(*claim), || self.inner.extend(claim, limit))
     }
 
-    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(Request::Extend(*request), || self.inner.extend(request, limit))
-    }
-
-    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(Request::Release(*request), || self.inner.release(request, limit))
-    }
-
-    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.pass(Request::Probe(*request), || self.inner.probe(request, limit))
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.pass(Request::Release(*claim), || self.inner.release(claim, limit))
     }
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         self.inner.inspect(key, limit)
+    }
+
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.pass(Request::Poll(*claim), || self.inner.poll(claim, limit))
+    }
+
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.pass(Request::Probe(*claim), || self.inner.probe(claim, limit))
     }
 
     /// Each command has its own fate; what is executed goes in one go, in order.
@@ -207,31 +211,57 @@ impl LockProcessor for FaultyStore {
         outcomes.collect()
     }
 
+    fn limits(&self) -> StoreLimits {
+        self.inner.limits()
+    }
+
+    fn status(&self) -> Status {
+        self.inner.status()
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl WaitQueue for FaultyStore {
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.pass(Request::Join(*claim), || self.inner_queue().join(claim, limit))
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.pass(Request::HandOver(*claim, *next), || self.inner_queue().hand_over(claim, next, limit))
+    }
+
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         if self.fate() != Fate::Answered {
             return Err(failed(BackendFailure::NotExecuted));
         }
         let (dice, part, tally) = (Arc::clone(&self.dice), Arc::clone(&self.part), Arc::clone(&self.tally));
-        Ok(Box::new(FaultyInbox { inner: self.inner.open_inbox(client, limit)?, dice, part, tally }))
+        Ok(Box::new(FaultyInbox { inner: self.inner_queue().open_inbox(client, limit)?, dice, part, tally }))
     }
 
     fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
         if self.fate() != Fate::Answered {
             return Err(failed(BackendFailure::Unknown));
         }
-        self.inner.check_inbox(client, limit)
+        self.inner_queue().check_inbox(client, limit)
     }
+}
 
-    fn command_limit(&self) -> Duration {
-        self.inner.command_limit()
-    }
-
-    fn has_answered(&self) -> bool {
-        self.inner.has_answered()
-    }
-
-    fn close(&self) {
-        self.inner.close();
+impl Numbers for FaultyStore {
+    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.pass(Request::ExtendWithNumbers(*claim), || {
+            self.inner.numbers().expect("has numbers").extend_with_numbers(claim, limit)
+        })
     }
 }
 
@@ -268,53 +298,69 @@ impl Inbox for FaultyInbox {
 #[derive(Debug)]
 struct Owned {
     key: String,
-    locker: String,
+    client: String,
+    tenure: Tenure,
     what: What,
+}
+
+/// What a request says of a tenure, but for key and client.
+#[derive(Debug)]
+struct Tenure {
+    locker: String,
+    lease: Duration,
+    poller_gap: Option<Gap>,
 }
 
 #[derive(Debug)]
 enum What {
-    Acquire { lease: Duration, wait: bool },
-    Poll { lease: Duration },
-    Extend { lease: Duration, fresh_numbers: bool },
-    Release { lease: Duration, next: Option<(String, Duration)>, gap: Option<Gap> },
+    Acquire,
+    Join,
+    Poll,
+    Extend,
+    ExtendWithNumbers,
+    Release,
+    HandOver(Tenure),
     Probe,
+}
+
+impl Tenure {
+    fn of(claim: &Claim<'_>) -> Self {
+        Self { locker: claim.locker.to_owned(), lease: claim.lease, poller_gap: claim.poller_gap }
+    }
 }
 
 impl Owned {
     fn of(request: &Request<'_>) -> Self {
-        let (key, locker, what) = match request {
-            Request::Acquire(AcquireRequest { key, locker, lease, wait }) => {
-                (key, locker, What::Acquire { lease: *lease, wait: *wait })
-            }
-            Request::Poll(PollRequest { key, locker, lease }) => (key, locker, What::Poll { lease: *lease }),
-            Request::Extend(ExtendRequest { key, locker, lease, fresh_numbers }) => {
-                (key, locker, What::Extend { lease: *lease, fresh_numbers: *fresh_numbers })
-            }
-            Request::Release(ReleaseRequest { key, locker, lease, next, gap }) => {
-                let next = next.map(|(next, lease)| (next.to_owned(), lease));
-                (key, locker, What::Release { lease: *lease, next, gap: *gap })
-            }
-            Request::Probe(ProbeRequest { key, locker }) => (key, locker, What::Probe),
+        let what = match request {
+            Request::Acquire(_) => What::Acquire,
+            Request::Join(_) => What::Join,
+            Request::Poll(_) => What::Poll,
+            Request::Extend(_) => What::Extend,
+            Request::ExtendWithNumbers(_) => What::ExtendWithNumbers,
+            Request::Release(_) => What::Release,
+            Request::HandOver(_, next) => What::HandOver(Tenure::of(next)),
+            Request::Probe(_) => What::Probe,
+            other => panic!("{other:?}"),
         };
-        Self { key: (*key).to_owned(), locker: (*locker).to_owned(), what }
+        let claim = request.claim();
+        Self { key: claim.key.to_owned(), client: claim.client.to_owned(), tenure: Tenure::of(claim), what }
     }
 
     fn request(&self) -> Request<'_> {
-        let (key, locker) = (self.key.as_str(), self.locker.as_str());
+        let claim = self.claim(&self.tenure);
         match &self.what {
-            What::Acquire { lease, wait } => {
-                Request::Acquire(AcquireRequest { key, locker, lease: *lease, wait: *wait })
-            }
-            What::Poll { lease } => Request::Poll(PollRequest { key, locker, lease: *lease }),
-            What::Extend { lease, fresh_numbers } => {
-                Request::Extend(ExtendRequest { key, locker, lease: *lease, fresh_numbers: *fresh_numbers })
-            }
-            What::Release { lease, next, gap } => {
-                let next = next.as_ref().map(|(next, lease)| (next.as_str(), *lease));
-                Request::Release(ReleaseRequest { key, locker, lease: *lease, next, gap: *gap })
-            }
-            What::Probe => Request::Probe(ProbeRequest { key, locker }),
+            What::Acquire => Request::Acquire(claim),
+            What::Join => Request::Join(claim),
+            What::Poll => Request::Poll(claim),
+            What::Extend => Request::Extend(claim),
+            What::ExtendWithNumbers => Request::ExtendWithNumbers(claim),
+            What::Release => Request::Release(claim),
+            What::HandOver(next) => Request::HandOver(claim, self.claim(next)),
+            What::Probe => Request::Probe(claim),
         }
+    }
+
+    fn claim<'a>(&'a self, tenure: &'a Tenure) -> Claim<'a> {
+        Claim::new(&self.key, &self.client, &tenure.locker, tenure.lease).with_poller_gap(tenure.poller_gap)
     }
 }

@@ -1,9 +1,9 @@
 //! The one lock of these tests: how clients are made, and what the server has of it.
 
+use crate::support::claim;
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{
-    AcquireRequest, DLockConfig, DLockGenerator, DistributedReentrantLock, ExtendRequest, GeneratorBuilder,
-    LockProcessor, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest,
+    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, RedisLockProcessor,
 };
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ pub(super) fn start() -> RedisServer {
     let server = RedisServer::start();
     let processor = processor(&server.url());
     let (key, locker, lease, limit) = ("DLOCK_HAND_first", "somebody-1", HOUR, LONG);
-    processor.acquire(&AcquireRequest { key, locker, lease, wait: false }, limit).unwrap();
-    processor.poll(&PollRequest { key, locker, lease }, limit).unwrap();
-    processor.extend(&ExtendRequest { key, locker, lease, fresh_numbers: false }, limit).unwrap();
-    processor.probe(&ProbeRequest { key, locker }, limit).unwrap();
-    processor.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).unwrap();
+    processor.acquire(&claim(key, locker, lease), limit).unwrap();
+    processor.poll(&claim(key, locker, lease), limit).unwrap();
+    processor.extend(&claim(key, locker, lease), limit).unwrap();
+    processor.probe(&claim(key, locker, lease), limit).unwrap();
+    processor.release(&claim(key, locker, lease), limit).unwrap();
     processor.close();
     server
 }

@@ -5,11 +5,10 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use parking_lot::Mutex;
-use redis_dlock::{
-    AcquireOutcome, AcquireRequest, CancelToken, DLockGenerator, DLockGuard, Error, RedisLockProcessor, ReleaseRequest,
-};
+use redis_dlock::{AcquireOutcome, CancelToken, DLockGenerator, DLockGuard, Error, RedisLockProcessor};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -64,8 +63,7 @@ fn the_dead_are_passed_over(lab: &Lab) {
     for n in 0..10 {
         // They stand in the queue, and nobody hears them.
         let (key, locker) = (holder.key(), format!("dead{n}-1"));
-        let request = AcquireRequest { key, locker: &locker, lease: LONG, wait: true };
-        store.acquire(&request, store.command_limit()).unwrap();
+        store.ask(&claim(key, &locker, LONG), true, store.limits().command).unwrap();
     }
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", HOUR)).unwrap();
@@ -140,12 +138,12 @@ fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
     answer.wait();
     // Another version of a script left the locker in the queue: now it is granted the key again.
     let (store, key, lease) = (lab.processor(), lock.key(), Duration::from_millis(HOUR));
-    let limit = store.command_limit();
-    let acquire = |locker: &str, wait| store.acquire(&AcquireRequest { key, locker, lease, wait }, limit).unwrap();
+    let limit = store.limits().command;
+    let acquire = |locker: &str, wait| store.ask(&claim(key, locker, lease), wait, limit).unwrap();
     assert!(matches!(acquire("between-1", false), AcquireOutcome::Acquired(_)));
     assert!(matches!(acquire(&locker, true), AcquireOutcome::Busy(_)));
     let heard = watch.heard();
-    store.release(&ReleaseRequest { key, locker: "between-1", lease, next: None, gap: None }, limit).unwrap();
+    store.release(&claim(key, "between-1", lease), limit).unwrap();
     eventually("the grant is heard", || watch.heard() > heard);
     answer.open();
     holder.join();

@@ -6,10 +6,10 @@
 use crate::support::crew::{Member, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use parking_lot::Mutex;
+use redis_dlock::processor::Claim;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, DLockGenerator, DistributedReentrantLock, Error, ExtendOutcome, ExtendRequest,
-    Inbox, Inspection, LockProcessor, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
-    ReleaseRequest, Request,
+    AcquireOutcome, DLockGenerator, DistributedReentrantLock, Error, ExtendOutcome, Inspection, LockProcessor, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -114,10 +114,10 @@ struct Referee {
 }
 
 impl LockProcessor for Referee {
-    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.book.ending.lock().insert(request.locker.to_owned());
-        let released = self.store.release(request, limit)?;
-        self.book.ended.lock().insert(request.locker.to_owned());
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.book.ending.lock().insert(claim.locker.to_owned());
+        let released = self.store.release(claim, limit)?;
+        self.book.ended.lock().insert(claim.locker.to_owned());
         Ok(released)
     }
 
@@ -131,59 +131,45 @@ impl LockProcessor for Referee {
 
         let ended: Vec<bool> = {
             let ended = self.book.ended.lock();
-            requests.iter().map(|request| ended.contains(locker(request))).collect()
+            requests.iter().map(|request| ended.contains(request.claim().locker)).collect()
         };
         let results = self.store.batch(requests, limit);
         let ending = self.book.ending.lock();
         for ((request, result), ended) in requests.iter().zip(&results).zip(ended) {
-            if !matches!(request, Request::Extend(_)) || !ending.contains(locker(request)) {
+            if !matches!(request, Request::Extend(_)) || !ending.contains(request.claim().locker) {
                 continue;
             }
             self.book.raced.fetch_add(1, Ordering::SeqCst);
             match result {
                 Ok(Outcome::Extend(ExtendOutcome::NotOurs(_))) => _ = self.book.refused.fetch_add(1, Ordering::SeqCst),
-                Ok(_) if ended => self.book.revived.lock().push(locker(request).to_owned()),
+                Ok(_) if ended => self.book.revived.lock().push(request.claim().locker.to_owned()),
                 _ => {}
             }
         }
         results
     }
 
-    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.store.acquire(request, limit)
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.store.acquire(claim, limit)
     }
 
-    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.store.poll(request, limit)
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.store.poll(claim, limit)
     }
 
-    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.store.extend(request, limit)
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.store.extend(claim, limit)
     }
 
-    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.store.probe(request, limit)
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.store.probe(claim, limit)
     }
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         self.store.inspect(key, limit)
     }
 
-    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        self.store.open_inbox(client, limit)
-    }
-
     fn close(&self) {
         self.store.close();
-    }
-}
-
-fn locker<'a>(request: &Request<'a>) -> &'a str {
-    match request {
-        Request::Acquire(request) => request.locker,
-        Request::Poll(request) => request.locker,
-        Request::Extend(request) => request.locker,
-        Request::Release(request) => request.locker,
-        Request::Probe(request) => request.locker,
     }
 }

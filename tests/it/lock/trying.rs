@@ -36,7 +36,7 @@ fn one_attempt_gets_a_free_lock(lab: &Lab) {
     assert_eq!((watch.count_of(Kind::Acquire), watch.count_of(Kind::Release)), (4, 4));
     // None of them is a wait that ends at once: the store gets its time to answer.
     let asked = watch.calls_of(Kind::Acquire);
-    assert!(asked.iter().all(|call| call.limit == lab.processor().command_limit()), "{asked:?}");
+    assert!(asked.iter().all(|call| call.limit == lab.processor().limits().command), "{asked:?}");
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 

@@ -4,9 +4,9 @@ use super::{LEASE, Scene, cause, settings, until, until_waiting};
 use crate::support::crew::{HANG, spawn};
 use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
+use crate::support::{Asking, claim};
 use redis_dlock::{
-    AcquireRequest, BackendFailure, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message,
-    ProbeRequest, ReleaseRequest, Request,
+    BackendFailure, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,41 +21,41 @@ fn is_unreachable<T>(result: &Result<T, Error>) -> bool {
 #[test]
 fn no_request_is_executed_and_the_store_keeps_what_it_has() {
     let store = MemoryLockProcessor::new();
-    let limit = store.command_limit();
-    let acquire = |locker| AcquireRequest { key: "k", locker, lease: LEASE, wait: true };
-    let release = ReleaseRequest { key: "k", locker: "a-1", lease: LEASE, next: None, gap: None };
-    let probe = ProbeRequest { key: "k", locker: "a-1" };
-    store.acquire(&acquire("a-1"), limit).unwrap();
+    let limit = store.limits().command;
+    let acquire = |locker| claim("k", locker, LEASE);
+    let release = claim("k", "a-1", LEASE);
+    let probe = claim("k", "a-1", LEASE);
+    store.ask(&acquire("a-1"), true, limit).unwrap();
     store.set_reachable(false);
-    assert!(is_unreachable(&store.acquire(&acquire("b-1"), limit)));
+    assert!(is_unreachable(&store.ask(&acquire("b-1"), true, limit)));
     assert!(is_unreachable(&store.clone().release(&release, limit)), "clones share the connection");
     assert!(is_unreachable(&store.probe(&probe, limit)));
     assert!(is_unreachable(&store.inspect("k", limit)));
-    assert!(is_unreachable(&store.check_inbox("b", limit)));
-    assert!(is_unreachable(&store.open_inbox("b", limit)));
+    assert!(is_unreachable(&store.queue().unwrap().check_inbox("b", limit)));
+    assert!(is_unreachable(&store.open("b", limit)));
     let results = store.batch(&[Request::Probe(probe), Request::Release(release)], limit);
     assert_eq!(results.iter().filter(|result| is_unreachable(result)).count(), 2);
     assert_eq!(store.keys(), ["k"], "an administrator sees it");
     store.set_reachable(true);
     let inspection = store.inspect("k", limit).unwrap();
-    assert_eq!((inspection.holder.unwrap().holder.as_str(), inspection.waiting), ("a-1", 0));
+    assert_eq!((inspection.holder.unwrap().as_str(), inspection.waiting), ("a-1", 0));
 }
 
 #[test]
 fn only_the_inboxes_of_a_connection_break_with_it() {
     let here = MemoryLockProcessor::new();
     let there = here.another_connection();
-    let limit = here.command_limit();
-    let (mut ours, mut theirs) = (here.open_inbox("a", limit).unwrap(), there.open_inbox("b", limit).unwrap());
+    let limit = here.limits().command;
+    let (mut ours, mut theirs) = (here.open("a", limit).unwrap(), there.open("b", limit).unwrap());
     there.set_reachable(false);
     assert!(theirs.next(HANG).is_err());
-    let acquire = |locker| AcquireRequest { key: "k", locker, lease: LEASE, wait: true };
-    here.acquire(&acquire("a-1"), limit).unwrap();
-    here.acquire(&acquire("c-1"), limit).unwrap();
+    let acquire = |locker| claim("k", locker, LEASE);
+    here.ask(&acquire("a-1"), true, limit).unwrap();
+    here.ask(&acquire("c-1"), true, limit).unwrap();
     assert!(matches!(ours.next(HANG), Ok(Some(Message::Contended { .. }))));
     there.set_reachable(true);
     assert!(theirs.next(HANG).is_err(), "a broken inbox stays broken");
-    assert_eq!(there.open_inbox("b", limit).unwrap().next(Duration::ZERO).unwrap(), None);
+    assert_eq!(there.open("b", limit).unwrap().next(Duration::ZERO).unwrap(), None);
 }
 
 /// Shows: L3.

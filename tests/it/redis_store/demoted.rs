@@ -1,7 +1,8 @@
 //! Numbers rise over a server that stops being a master, and is one again, while nobody looks.
 
-use super::outcomes::{acquire, release};
+use super::outcomes::LEASE;
 use crate::conformance::suite::prove;
+use crate::support::claim;
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{AcquireOutcome, LockProcessor, RedisLockProcessor};
 use std::thread;
@@ -13,14 +14,14 @@ const KEY: &str = "DLOCK_t_demoted";
 const UNSEEN: Duration = Duration::from_millis(150);
 
 fn take(store: &RedisLockProcessor, locker: &str) -> u64 {
-    match store.acquire(&acquire(KEY, locker, false), LONG).unwrap() {
+    match store.acquire(&claim(KEY, locker, LEASE), LONG).unwrap() {
         AcquireOutcome::Acquired(grant) => grant.number,
         other => panic!("{other:?}"),
     }
 }
 
 fn give(store: &RedisLockProcessor, locker: &str) {
-    store.release(&release(KEY, locker, None), LONG).unwrap();
+    store.release(&claim(KEY, locker, LEASE), LONG).unwrap();
 }
 
 /// What another master issues while this one is a replica, and nobody asks it anything.
@@ -78,7 +79,7 @@ fn a_refusal_that_was_told_to_nobody_ends_the_proof() {
     server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     server.run::<()>(&["CLIENT", "PAUSE", "60", "ALL"]);
     // Its answer is READONLY, and comes when the caller has left.
-    store.acquire(&acquire(KEY, "a-1", false), Duration::from_millis(5)).unwrap_err();
+    store.acquire(&claim(KEY, "a-1", LEASE), Duration::from_millis(5)).unwrap_err();
     let theirs = take(&other, "b-1");
     server.run::<()>(&["REPLICAOF", "NO", "ONE"]);
     let ours = take(&store, "a-2");

@@ -1,9 +1,10 @@
 //! Which error each trouble of a real server becomes.
 
-use super::outcomes::{LEASE, acquire, extend, poll, release, setup};
+use super::outcomes::{LEASE, setup};
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{
-    BackendFailure, Error, LockProcessor, PollOutcome, ProbeOutcome, ProbeRequest, RedisLockProcessor, ReleaseOutcome,
+    BackendFailure, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
 use std::fmt::Debug;
 use std::time::Duration;
@@ -22,11 +23,11 @@ fn backend<T: Debug>(result: Result<T, Error>, want: BackendFailure, word: &str)
 #[test]
 fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
     let (server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-    backend(store.acquire(&acquire("j", "b-1", true), LONG), BackendFailure::Refused, "OOM");
-    store.extend(&extend("k", "a-1", true), LONG).unwrap();
-    let released = store.release(&release("k", "a-1", None), LONG).unwrap();
+    backend(store.ask(&claim("j", "b-1", LEASE), true, LONG), BackendFailure::Refused, "OOM");
+    store.extend_fresh(&claim("k", "a-1", LEASE), LONG).unwrap();
+    let released = store.release(&claim("k", "a-1", LEASE), LONG).unwrap();
     assert_eq!(released, ReleaseOutcome::Released { waiting: 0 });
 }
 
@@ -34,33 +35,33 @@ fn out_of_memory_refuses_acquires_and_lets_renewals_and_releases_pass() {
 #[test]
 fn out_of_memory_hides_neither_a_loss_nor_a_place_in_the_queue() {
     let (server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
-    store.acquire(&acquire("k", "b-1", true), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
+    store.ask(&claim("k", "b-1", LEASE), true, LONG).unwrap();
     server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-    let probe = || store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap();
+    let probe = || store.probe(&claim("k", "a-1", LEASE), LONG).unwrap();
     assert_eq!(probe(), ProbeOutcome::Ours);
-    assert!(matches!(store.poll(&poll("k", "b-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    assert!(matches!(store.poll(&claim("k", "b-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
     server.run::<()>(&["DEL", "k"]);
     assert!(matches!(probe(), ProbeOutcome::NotOurs(_)));
-    assert!(matches!(store.poll(&poll("k", "b-1"), LONG).unwrap(), PollOutcome::Acquired(_)));
+    assert!(matches!(store.poll(&claim("k", "b-1", LEASE), LONG).unwrap(), PollOutcome::Acquired(_)));
 }
 
 #[test]
 fn a_replica_executes_nothing_and_shows_no_old_data() {
     let (server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     server.run::<()>(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]);
     server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    backend(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG), BackendFailure::NotExecuted, "READONLY");
-    backend(store.acquire(&acquire("k", "b-1", false), LONG), BackendFailure::NotExecuted, "READONLY");
-    backend(store.release(&release("k", "a-1", None), LONG), BackendFailure::NotExecuted, "READONLY");
-    backend(store.extend(&extend("k", "a-1", false), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.probe(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.acquire(&claim("k", "b-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.release(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
+    backend(store.extend(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
 }
 
 #[test]
 fn a_busy_server_executes_nothing() {
     let (server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     server.run::<()>(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
     let url = server.url();
     let looping = std::thread::spawn(move || {
@@ -70,7 +71,7 @@ fn a_busy_server_executes_nothing() {
     });
     let end = std::time::Instant::now() + LONG;
     let refused = loop {
-        match store.extend(&extend("k", "a-1", false), LONG) {
+        match store.extend(&claim("k", "a-1", LEASE), LONG) {
             Ok(_) => assert!(std::time::Instant::now() < end),
             refused => break refused,
         }
@@ -78,7 +79,7 @@ fn a_busy_server_executes_nothing() {
     backend(refused, BackendFailure::NotExecuted, "BUSY");
     server.run::<()>(&["SCRIPT", "KILL"]);
     looping.join().unwrap();
-    store.extend(&extend("k", "a-1", false), LONG).unwrap();
+    store.extend(&claim("k", "a-1", LEASE), LONG).unwrap();
 }
 
 /// Shows: G10, S6.
@@ -100,7 +101,7 @@ fn missing_rights_are_denied_with_nothing_written() {
         ("no-fence", &["~k", "~*queue*", "&*", "+@all"]),
     ] {
         let store = user(name, rules).unwrap();
-        match store.acquire(&acquire("k", "a-1", true), LONG) {
+        match store.ask(&claim("k", "a-1", LEASE), true, LONG) {
             Err(error @ Error::Denied { .. }) => assert!(!format!("{error}{store:?}").contains("s3crt")),
             other => panic!("{name}: {other:?}"),
         }
@@ -108,14 +109,14 @@ fn missing_rights_are_denied_with_nothing_written() {
     }
     // A message that may not be sent loses nobody: the waiter gets the key and hears of it by its poll.
     let store = user("no-channels", &["~*", "resetchannels", "+@all"]).unwrap();
-    store.acquire(&acquire("k", "a-1", true), LONG).unwrap();
-    store.acquire(&acquire("k", "b-1", true), LONG).unwrap();
+    store.ask(&claim("k", "a-1", LEASE), true, LONG).unwrap();
+    store.ask(&claim("k", "b-1", LEASE), true, LONG).unwrap();
     let listener = RedisLockProcessor::connect(&server.url()).unwrap();
-    let _inbox = listener.open_inbox("b", LONG).unwrap();
-    assert_eq!(store.release(&release("k", "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
-    let polled = store.poll(&poll("k", "b-1"), LONG).unwrap();
+    let _inbox = listener.open("b", LONG).unwrap();
+    assert_eq!(store.release(&claim("k", "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    let polled = store.poll(&claim("k", "b-1", LEASE), LONG).unwrap();
     assert!(matches!(polled, PollOutcome::Acquired(_)), "{polled:?}");
-    assert!(matches!(store.open_inbox("b", LONG).err(), Some(Error::Denied { .. })));
+    assert!(matches!(store.open("b", LONG).err(), Some(Error::Denied { .. })));
 }
 
 #[test]
@@ -130,12 +131,12 @@ fn logins_and_databases_fail_by_name() {
         assert!(!format!("{error} {error:?}").contains("wr0ng"));
     }
     let store = at(":s3crt@", "/5").unwrap();
-    assert!(store.has_answered());
+    assert!(store.status().has_answered);
     assert!(
         !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port())))
             .contains("s3crt")
     );
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     let error = at(":s3crt@", "/99").unwrap_err();
     assert!(matches!(&error, Error::InvalidConfig { what: "database", value, .. } if value == "99"), "{error:?}");
 }
@@ -154,8 +155,8 @@ fn a_full_server_and_no_server_executed_nothing() {
     backend(RedisLockProcessor::connect(&server.url()), BackendFailure::NotExecuted, "");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lazy = RedisLockProcessor::builder(&format!("redis://:s3crt@localhost:{port}")).unwrap().build().unwrap();
-    assert!(!lazy.has_answered());
-    let result = lazy.acquire(&acquire("k", "a-1", false), LONG);
+    assert!(!lazy.status().has_answered);
+    let result = lazy.acquire(&claim("k", "a-1", LEASE), LONG);
     assert!(!format!("{result:?}").contains("s3crt"));
     backend(result, BackendFailure::NotExecuted, &format!("localhost:{port}"));
     for (connect, io) in [(Duration::ZERO, LEASE), (LEASE, Duration::ZERO), (LEASE, Duration::MAX)] {
@@ -180,5 +181,5 @@ fn a_server_that_cannot_save_refuses() {
         assert!(std::time::Instant::now() < end);
         std::thread::sleep(Duration::from_millis(20));
     }
-    backend(store.acquire(&acquire("k", "a-1", false), LONG), BackendFailure::Refused, "MISCONF");
+    backend(store.acquire(&claim("k", "a-1", LEASE), LONG), BackendFailure::Refused, "MISCONF");
 }

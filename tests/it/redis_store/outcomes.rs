@@ -1,31 +1,16 @@
 //! What every script does to an empty, busy, queued and foreign key.
 
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
+use redis_dlock::processor::Extension;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Busy, Error, ExtendOutcome, ExtendRequest, Grant, LockProcessor, Message, NotOurs,
-    Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, RedisLockProcessor, ReleaseOutcome, ReleaseRequest,
-    Request,
+    AcquireOutcome, Busy, Error, ExtendOutcome, Grant, LockProcessor, Message, NotOurs, Outcome, PollOutcome,
+    ProbeOutcome, RedisLockProcessor, ReleaseOutcome, Request,
 };
 use std::time::Duration;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 const KEY: &str = "DLOCK_t_ a {b";
-
-pub(super) fn acquire<'a>(key: &'a str, locker: &'a str, wait: bool) -> AcquireRequest<'a> {
-    AcquireRequest { key, locker, lease: LEASE, wait }
-}
-
-pub(super) fn poll<'a>(key: &'a str, locker: &'a str) -> PollRequest<'a> {
-    PollRequest { key, locker, lease: LEASE }
-}
-
-pub(super) fn release<'a>(key: &'a str, locker: &'a str, next: Option<&'a str>) -> ReleaseRequest<'a> {
-    ReleaseRequest { key, locker, lease: LEASE, next: next.map(|next| (next, LEASE)), gap: None }
-}
-
-pub(super) fn extend<'a>(key: &'a str, locker: &'a str, fresh_numbers: bool) -> ExtendRequest<'a> {
-    ExtendRequest { key, locker, lease: LEASE, fresh_numbers }
-}
 
 pub(super) fn setup() -> (RedisServer, RedisLockProcessor) {
     let server = RedisServer::start();
@@ -34,28 +19,28 @@ pub(super) fn setup() -> (RedisServer, RedisLockProcessor) {
 }
 
 fn take(store: &RedisLockProcessor, locker: &str) -> Grant {
-    match store.acquire(&acquire(KEY, locker, false), LONG).unwrap() {
+    match store.acquire(&claim(KEY, locker, LEASE), LONG).unwrap() {
         AcquireOutcome::Acquired(grant) => grant,
         other => panic!("{other:?}"),
     }
 }
 
 fn queue_up(store: &RedisLockProcessor, locker: &str, holder: &str) {
-    match store.acquire(&acquire(KEY, locker, true), LONG).unwrap() {
+    match store.ask(&claim(KEY, locker, LEASE), true, LONG).unwrap() {
         AcquireOutcome::Busy(busy) => check_busy(&busy, holder),
         other => panic!("{other:?}"),
     }
 }
 
 fn check_busy(busy: &Busy, holder: &str) {
-    assert_eq!(busy.holder, holder);
+    assert_eq!(busy.holder.as_deref(), Some(holder));
     let left = busy.remaining.unwrap();
     assert!(left <= LEASE && left > LEASE / 2, "{left:?}");
 }
 
 fn holder_and_waiting(store: &RedisLockProcessor) -> (Option<String>, u64) {
     let seen = store.inspect(KEY, LONG).unwrap();
-    (seen.holder.map(|busy| busy.holder), seen.waiting)
+    (seen.holder, seen.waiting)
 }
 
 /// Shows: G1, G2, S3.
@@ -64,17 +49,17 @@ fn a_free_key_is_taken_and_given_back() {
     let (_server, store) = setup();
     let first = take(&store, "a-1");
     assert_eq!(first.waiting, 0);
-    let busy = store.acquire(&acquire(KEY, "b-1", false), LONG).unwrap();
-    assert!(matches!(busy, AcquireOutcome::Busy(b) if b.holder == "a-1"));
+    let busy = store.acquire(&claim(KEY, "b-1", LEASE), LONG).unwrap();
+    assert!(matches!(busy, AcquireOutcome::Busy(b) if b.holder.as_deref() == Some("a-1")));
     assert_eq!(holder_and_waiting(&store), (Some("a-1".into()), 0));
-    assert_eq!(store.probe(&ProbeRequest { key: KEY, locker: "a-1" }, LONG).unwrap(), ProbeOutcome::Ours);
-    let not_ours = NotOurs { holder: Some("a-1".into()) };
-    let probed = store.probe(&ProbeRequest { key: KEY, locker: "b-1" }, LONG).unwrap();
+    assert_eq!(store.probe(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ProbeOutcome::Ours);
+    let not_ours = NotOurs::new(Some("a-1".into()));
+    let probed = store.probe(&claim(KEY, "b-1", LEASE), LONG).unwrap();
     assert_eq!(probed, ProbeOutcome::NotOurs(not_ours.clone()));
-    assert_eq!(store.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::NotOurs(not_ours));
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
-    let gone = ReleaseOutcome::NotOurs(NotOurs { holder: None });
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), gone);
+    assert_eq!(store.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::NotOurs(not_ours));
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    let gone = ReleaseOutcome::NotOurs(NotOurs::new(None));
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), gone);
     assert_eq!(holder_and_waiting(&store), (None, 0));
     assert!(take(&store, "b-2").number > first.number);
 }
@@ -83,9 +68,9 @@ fn a_free_key_is_taken_and_given_back() {
 fn a_holder_without_lease_or_dash_is_shown_as_it_is() {
     let (server, store) = setup();
     server.run::<()>(&["SET", KEY, "jvm value"]);
-    let outcome = store.acquire(&acquire(KEY, "a-1", true), LONG).unwrap();
-    assert_eq!(outcome, AcquireOutcome::Busy(Busy { holder: "jvm value".into(), remaining: None }));
-    assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    let outcome = store.ask(&claim(KEY, "a-1", LEASE), true, LONG).unwrap();
+    assert_eq!(outcome, AcquireOutcome::Busy(Busy::new("jvm value", None)));
+    assert!(matches!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
 /// Shows: G2.
@@ -93,40 +78,41 @@ fn a_holder_without_lease_or_dash_is_shown_as_it_is() {
 fn polls_tell_ours_waiting_and_gone_and_change_nothing_for_the_last() {
     let (server, store) = setup();
     let first = take(&store, "a-1");
-    match store.poll(&poll(KEY, "a-1"), LONG).unwrap() {
+    match store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap() {
         PollOutcome::Acquired(again) => assert!(again.number > first.number),
         other => panic!("{other:?}"),
     }
     queue_up(&store, "b-1", "a-1");
-    assert!(matches!(store.poll(&poll(KEY, "b-1"), LONG).unwrap(), PollOutcome::Waiting(b) if b.holder == "a-1"));
+    assert!(
+        matches!(store.poll(&claim(KEY, "b-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(b) if b.holder.as_deref() == Some("a-1"))
+    );
     let before = server.contents();
-    assert_eq!(store.poll(&poll(KEY, "c-1"), LONG).unwrap(), PollOutcome::Gone);
-    let other_lease = PollRequest { lease: LEASE * 2, ..poll(KEY, "b-1") };
-    assert_eq!(store.poll(&other_lease, LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(store.poll(&claim(KEY, "c-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(store.poll(&claim(KEY, "b-1", LEASE * 2), LONG).unwrap(), PollOutcome::Gone);
     assert_eq!(server.contents(), before);
     // The waiter's release takes it out of the queue.
-    let not_ours = store.release(&release(KEY, "b-1", None), LONG).unwrap();
-    assert_eq!(not_ours, ReleaseOutcome::NotOurs(NotOurs { holder: Some("a-1".into()) }));
-    assert_eq!(store.poll(&poll(KEY, "b-1"), LONG).unwrap(), PollOutcome::Gone);
+    let not_ours = store.release(&claim(KEY, "b-1", LEASE), LONG).unwrap();
+    assert_eq!(not_ours, ReleaseOutcome::NotOurs(NotOurs::new(Some("a-1".into()))));
+    assert_eq!(store.poll(&claim(KEY, "b-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
 }
 
 /// Shows: G8, G10, L1.
 #[test]
 fn a_release_hands_over_to_the_first_live_waiter_and_tells_it() {
     let (_server, store) = setup();
-    let mut inbox = store.open_inbox("b", LONG).unwrap();
-    let mut holders_inbox = store.open_inbox("a", LONG).unwrap();
+    let mut inbox = store.open("b", LONG).unwrap();
+    let mut holders_inbox = store.open("a", LONG).unwrap();
     let first = take(&store, "a-1");
     queue_up(&store, "b-1", "a-1");
     let contended = Message::Contended { key: KEY.into(), locker: "a-1".into() };
     assert_eq!(holders_inbox.next(LONG).unwrap(), Some(contended.clone()));
     queue_up(&store, "c-1", "a-1"); // nobody's head, and nobody listens: dead
-    store.poll(&poll(KEY, "c-1"), LONG).unwrap();
-    store.poll(&poll(KEY, "b-1"), LONG).unwrap(); // the head repeats it, c-1 did not
+    store.poll(&claim(KEY, "c-1", LEASE), LONG).unwrap();
+    store.poll(&claim(KEY, "b-1", LEASE), LONG).unwrap(); // the head repeats it, c-1 did not
     assert_eq!(holders_inbox.next(LONG).unwrap(), Some(contended));
     assert_eq!(holders_inbox.next(Duration::ZERO).unwrap(), None);
 
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 1 });
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 1 });
     match inbox.next(LONG).unwrap() {
         Some(Message::Granted { key, locker, grant }) => {
             assert_eq!((key.as_str(), locker.as_str(), grant.waiting), (KEY, "b-1", 1));
@@ -136,7 +122,7 @@ fn a_release_hands_over_to_the_first_live_waiter_and_tells_it() {
     }
     assert_eq!(holder_and_waiting(&store), (Some("b-1".into()), 1));
     // c-1 is dead: the key is free after b-1.
-    assert_eq!(store.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(holder_and_waiting(&store), (None, 0));
 }
 
@@ -148,9 +134,9 @@ fn a_hundred_dead_waiters_in_a_row_are_skipped() {
     for n in 0..100 {
         queue_up(&store, &format!("dead-{n}"), "a-1");
     }
-    let mut inbox = store.open_inbox("b", LONG).unwrap();
+    let mut inbox = store.open("b", LONG).unwrap();
     queue_up(&store, "b-1", "a-1");
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
     assert!(matches!(inbox.next(LONG).unwrap(), Some(Message::Granted { locker, .. }) if locker == "b-1"));
     drop(inbox);
     // Its socket is closed: now it is dead itself. Wait for the server to notice.
@@ -163,7 +149,7 @@ fn a_hundred_dead_waiters_in_a_row_are_skipped() {
         }
         assert!(std::time::Instant::now() < deadline);
     }
-    assert_eq!(store.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(holder_and_waiting(&store), (None, 0));
 }
 
@@ -172,26 +158,26 @@ fn a_hundred_dead_waiters_in_a_row_are_skipped() {
 fn the_next_locker_gets_the_key_or_the_queues_end_and_repeats_do_no_harm() {
     let (_server, store) = setup();
     let first = take(&store, "a-1");
-    let second = match store.release(&release(KEY, "a-1", Some("a-2")), LONG).unwrap() {
+    let second = match store.end_with(&claim(KEY, "a-1", LEASE), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap() {
         ReleaseOutcome::Passed(grant) => grant,
         other => panic!("{other:?}"),
     };
     assert!(second.number > first.number && second.waiting == 0);
-    let not_ours = ReleaseOutcome::NotOurs(NotOurs { holder: Some("a-2".into()) });
-    assert_eq!(store.release(&release(KEY, "a-1", Some("a-2")), LONG).unwrap(), not_ours);
-    assert!(matches!(store.poll(&poll(KEY, "a-2"), LONG).unwrap(), PollOutcome::Acquired(_)));
+    let not_ours = ReleaseOutcome::NotOurs(NotOurs::new(Some("a-2".into())));
+    assert_eq!(store.end_with(&claim(KEY, "a-1", LEASE), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap(), not_ours);
+    assert!(matches!(store.poll(&claim(KEY, "a-2", LEASE), LONG).unwrap(), PollOutcome::Acquired(_)));
 
-    let mut inbox = store.open_inbox("b", LONG).unwrap();
+    let mut inbox = store.open("b", LONG).unwrap();
     queue_up(&store, "b-1", "a-2");
-    match store.release(&release(KEY, "a-2", Some("a-3")), LONG).unwrap() {
+    match store.end_with(&claim(KEY, "a-2", LEASE), Some(&claim(KEY, "a-3", LEASE)), LONG).unwrap() {
         ReleaseOutcome::Queued(busy) => check_busy(&busy, "b-1"),
         other => panic!("{other:?}"),
     }
     let granted = inbox.next(LONG).unwrap();
     assert!(matches!(granted, Some(Message::Granted { grant: Grant { waiting: 1, .. }, .. })), "{granted:?}");
-    assert!(matches!(store.poll(&poll(KEY, "a-3"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    assert!(matches!(store.poll(&claim(KEY, "a-3", LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
     // All waiters dead: the next locker gets it.
-    match store.release(&release(KEY, "b-1", Some("b-2")), LONG).unwrap() {
+    match store.end_with(&claim(KEY, "b-1", LEASE), Some(&claim(KEY, "b-2", LEASE)), LONG).unwrap() {
         ReleaseOutcome::Passed(grant) => assert_eq!(grant.waiting, 0),
         other => panic!("{other:?}"),
     }
@@ -202,7 +188,7 @@ fn the_next_locker_gets_the_key_or_the_queues_end_and_repeats_do_no_harm() {
 #[test]
 fn a_free_key_with_a_queue_goes_to_the_first_live_waiter() {
     let (server, store) = setup();
-    let mut inbox = store.open_inbox("b", LONG).unwrap();
+    let mut inbox = store.open("b", LONG).unwrap();
     let free = || {
         server.run::<()>(&["DEL", KEY]);
     };
@@ -215,7 +201,7 @@ fn a_free_key_with_a_queue_goes_to_the_first_live_waiter() {
     assert!(matches!(granted, Some(Message::Granted { grant: Grant { waiting: 1, .. }, .. })), "{granted:?}");
     free();
     // The caller is live without an inbox, and its grant is its reply.
-    match store.poll(&poll(KEY, "c-1"), LONG).unwrap() {
+    match store.poll(&claim(KEY, "c-1", LEASE), LONG).unwrap() {
         PollOutcome::Acquired(grant) => assert_eq!(grant.waiting, 0),
         other => panic!("{other:?}"),
     }
@@ -224,11 +210,13 @@ fn a_free_key_with_a_queue_goes_to_the_first_live_waiter() {
     queue_up(&store, "d-1", "c-1");
     free();
     // A poll may give the key to somebody before the caller.
-    assert!(matches!(store.poll(&poll(KEY, "d-1"), LONG).unwrap(), PollOutcome::Waiting(b) if b.holder == "b-2"));
+    assert!(
+        matches!(store.poll(&claim(KEY, "d-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(b) if b.holder.as_deref() == Some("b-2"))
+    );
     assert!(matches!(inbox.next(LONG).unwrap(), Some(Message::Granted { locker, .. }) if locker == "b-2"));
     free();
     // Only a dead one is left: the asker gets it.
-    assert!(matches!(store.acquire(&acquire(KEY, "e-1", true), LONG).unwrap(), AcquireOutcome::Acquired(_)));
+    assert!(matches!(store.ask(&claim(KEY, "e-1", LEASE), true, LONG).unwrap(), AcquireOutcome::Acquired(_)));
     assert_eq!(holder_and_waiting(&store), (Some("e-1".into()), 0));
 }
 
@@ -238,9 +226,9 @@ fn the_queue_lives_twice_its_longest_lease() {
     let (server, store) = setup();
     take(&store, "a-1");
     let queue = || server.run::<Vec<String>>(&["KEYS", "DLOCK:1:{*}:queue:*"]).pop().unwrap();
-    store.acquire(&AcquireRequest { lease: LEASE * 10, ..acquire(KEY, "b-1", true) }, LONG).unwrap();
+    store.ask(&claim(KEY, "b-1", LEASE * 10), true, LONG).unwrap();
     queue_up(&store, "c-1", "a-1");
-    store.poll(&poll(KEY, "c-1"), LONG).unwrap();
+    store.poll(&claim(KEY, "c-1", LEASE), LONG).unwrap();
     let life: i64 = server.run(&["PTTL", &queue()]);
     assert!(life > 590_000 && life <= 600_000, "{life}");
     assert_eq!(server.run::<i64>(&["LLEN", &queue()]), 2);
@@ -252,12 +240,12 @@ fn extend_renews_and_hands_out_unissued_numbers() {
     let (server, store) = setup();
     let first = take(&store, "a-1");
     server.run::<()>(&["PEXPIRE", KEY, "5000"]);
-    let extended = store.extend(&extend(KEY, "a-1", false), LONG).unwrap();
-    assert_eq!(extended, ExtendOutcome::Extended { waiting: 0, numbers: None });
+    let extended = store.extend(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    assert_eq!(extended, ExtendOutcome::Extended(Extension::while_waiting(0)));
     assert!(server.run::<i64>(&["PTTL", KEY]) > 25_000);
     queue_up(&store, "b-1", "a-1");
-    let fresh = |store: &RedisLockProcessor| match store.extend(&extend(KEY, "a-1", true), LONG).unwrap() {
-        ExtendOutcome::Extended { waiting: 1, numbers: Some(range) } => range,
+    let fresh = |store: &RedisLockProcessor| match store.extend_fresh(&claim(KEY, "a-1", LEASE), LONG).unwrap() {
+        ExtendOutcome::Extended(Extension { waiting: 1, numbers: Some(range), .. }) => range,
         other => panic!("{other:?}"),
     };
     let range = fresh(&store);
@@ -269,10 +257,10 @@ fn extend_renews_and_hands_out_unissued_numbers() {
     let alone = fresh(&other);
     assert_eq!(alone.start(), alone.end());
     server.run::<()>(&["SET", "DLOCK:1:fence", "8999999999999999"]);
-    let none = store.extend(&extend(KEY, "a-1", true), LONG).unwrap();
-    assert_eq!(none, ExtendOutcome::Extended { waiting: 1, numbers: None });
-    let not_ours = ExtendOutcome::NotOurs(NotOurs { holder: Some("a-1".into()) });
-    assert_eq!(store.extend(&extend(KEY, "z-1", true), LONG).unwrap(), not_ours);
+    let none = store.extend_fresh(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    assert_eq!(none, ExtendOutcome::Extended(Extension::while_waiting(1)));
+    let not_ours = ExtendOutcome::NotOurs(NotOurs::new(Some("a-1".into())));
+    assert_eq!(store.extend_fresh(&claim(KEY, "z-1", LEASE), LONG).unwrap(), not_ours);
 }
 
 /// Shows: G7, S2.
@@ -288,7 +276,7 @@ fn numbers_rise_over_a_lost_fence() {
         let number = take(&store, &locker).number;
         assert!(number > last, "{number} after {last}");
         last = number;
-        store.release(&release(KEY, &locker, None), LONG).unwrap();
+        store.release(&claim(KEY, &locker, LEASE), LONG).unwrap();
     }
 }
 
@@ -311,10 +299,14 @@ fn foreign_types_are_named_and_nothing_is_written() {
         }
         assert_eq!(server.contents(), before, "{word}");
     };
-    let waiting_acquire = |locker| store.acquire(&acquire(KEY, locker, true), LONG).map(Outcome::Acquire);
-    let plain_acquire = |locker| store.acquire(&acquire(KEY, locker, false), LONG).map(Outcome::Acquire);
-    let polled = |locker| store.poll(&poll(KEY, locker), LONG).map(Outcome::Poll);
-    let released = |locker, next| store.release(&release(KEY, locker, next), LONG).map(Outcome::Release);
+    let waiting_acquire = |locker| store.ask(&claim(KEY, locker, LEASE), true, LONG).map(Outcome::Acquire);
+    let plain_acquire = |locker| store.acquire(&claim(KEY, locker, LEASE), LONG).map(Outcome::Acquire);
+    let polled = |locker| store.poll(&claim(KEY, locker, LEASE), LONG).map(Outcome::Poll);
+    let released = |locker, next| {
+        let next: Option<&str> = next;
+        let next = next.map(|next| claim(KEY, next, LEASE));
+        store.end_with(&claim(KEY, locker, LEASE), next.as_ref(), LONG).map(Outcome::Release)
+    };
 
     // The lock key.
     for queued in [true, false] {
@@ -327,10 +319,10 @@ fn foreign_types_are_named_and_nothing_is_written() {
         conflict(waiting_acquire("c-1"), "lock key", &before);
         conflict(plain_acquire("c-2"), "lock key", &before);
         conflict(polled("b-1"), "lock key", &before);
-        let note = NotOurs { holder: Some("(a value of another type)".into()) };
-        let extended = store.extend(&extend(KEY, "a-1", true), LONG).unwrap();
+        let note = NotOurs::new(Some("(a value of another type)".into()));
+        let extended = store.extend_fresh(&claim(KEY, "a-1", LEASE), LONG).unwrap();
         assert_eq!(extended, ExtendOutcome::NotOurs(note.clone()));
-        let probed = store.probe(&ProbeRequest { key: KEY, locker: "a-1" }, LONG).unwrap();
+        let probed = store.probe(&claim(KEY, "a-1", LEASE), LONG).unwrap();
         assert_eq!(probed, ProbeOutcome::NotOurs(note.clone()));
         assert!(matches!(store.inspect(KEY, LONG), Err(Error::Conflict { .. })));
         assert_eq!(server.contents(), before);
@@ -373,8 +365,8 @@ fn foreign_types_are_named_and_nothing_is_written() {
     conflict(released("a-1", None), "queue", &before);
     conflict(released("a-1", Some("a-2")), "queue", &before);
     // A lease is kept all the same.
-    let extended = store.extend(&extend(KEY, "a-1", false), LONG).unwrap();
-    assert_eq!(extended, ExtendOutcome::Extended { waiting: 0, numbers: None });
+    let extended = store.extend(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    assert_eq!(extended, ExtendOutcome::Extended(Extension::while_waiting(0)));
 }
 
 /// Shows: L1.
@@ -384,11 +376,11 @@ fn entries_that_no_lock_wrote_are_dropped() {
     take(&store, "a-1");
     queue_up(&store, "b-1", "a-1");
     let queue = server.run::<Vec<String>>(&["KEYS", "DLOCK:1:{*}:queue:*"]).pop().unwrap();
-    let mut inbox = store.open_inbox("b", LONG).unwrap();
+    let mut inbox = store.open("b", LONG).unwrap();
     for foreign in ["", "x", "0 b-1", "-5 b-1", "1.5 b-1", "99999999999999999999 b-1", "30000 b", "30000b-1"] {
         server.run::<()>(&["LPUSH", &queue, foreign]);
     }
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
     assert!(matches!(inbox.next(LONG).unwrap(), Some(Message::Granted { locker, .. }) if locker == "b-1"));
 }
 
@@ -401,9 +393,7 @@ fn a_batch_answers_each_request_even_when_the_scripts_were_flushed() {
         let lockers: Vec<(String, String)> = (0..40).map(|n| (format!("k{n}"), format!("a{round}-{n}"))).collect();
         let requests: Vec<Request<'_>> = lockers
             .iter()
-            .flat_map(|(k, l)| {
-                [Request::Acquire(acquire(k, l, false)), Request::Probe(ProbeRequest { key: k, locker: l })]
-            })
+            .flat_map(|(k, l)| [Request::Acquire(claim(k, l, LEASE)), Request::Probe(claim(k, l, LEASE))])
             .collect();
         for (i, outcome) in store.batch(&requests, LONG).into_iter().enumerate() {
             match outcome.unwrap() {
@@ -412,7 +402,7 @@ fn a_batch_answers_each_request_even_when_the_scripts_were_flushed() {
                 other => panic!("{i}: {other:?}"),
             }
         }
-        let requests: Vec<_> = lockers.iter().map(|(k, l)| Request::Release(release(k, l, None))).collect();
+        let requests: Vec<_> = lockers.iter().map(|(k, l)| Request::Release(claim(k, l, LEASE))).collect();
         for outcome in store.batch(&requests, LONG) {
             assert_eq!(outcome.unwrap(), Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
         }

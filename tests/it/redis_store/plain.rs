@@ -1,9 +1,10 @@
 //! The first question in plain commands: when it is sent, and that it leaves nothing half done.
 
-use super::outcomes::{acquire, poll, release, setup};
+use super::outcomes::{LEASE, setup};
 use crate::conformance::suite::prove;
 use crate::support::commands::Commands;
 use crate::support::proxy::{Lot, Sent, Way};
+use crate::support::{Asking, claim};
 use crate::support::{LONG, Proxy, RedisServer};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
@@ -15,7 +16,7 @@ const KEY: &str = "DLOCK_t_plain";
 const FENCE: &str = "DLOCK:1:fence";
 
 fn ask(store: &RedisLockProcessor, locker: &str, wait: bool) -> Result<AcquireOutcome, Error> {
-    store.acquire(&acquire(KEY, locker, wait), LONG)
+    store.ask(&claim(KEY, locker, LEASE), wait, LONG)
 }
 
 fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
@@ -30,7 +31,7 @@ fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
 
 fn holder(outcome: Result<AcquireOutcome, Error>) -> String {
     match outcome.unwrap() {
-        AcquireOutcome::Busy(busy) => busy.holder,
+        AcquireOutcome::Busy(busy) => busy.holder.unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -53,7 +54,7 @@ fn cost<T>(server: &RedisServer, question: impl FnOnce() -> T) -> (T, [u64; 2]) 
 /// A store whose scripts are known to the server, with a proof a moment old; its key is free and was never asked for.
 fn proved() -> (RedisServer, RedisLockProcessor) {
     let (server, store) = setup();
-    let _ = store.poll(&poll(KEY, "x-1"), LONG);
+    let _ = store.poll(&claim(KEY, "x-1", LEASE), LONG);
     prove(&store);
     (server, store)
 }
@@ -65,7 +66,7 @@ fn queue(server: &RedisServer) -> String {
     holder(ask(&other, "q-2", true));
     let queues: Vec<String> = server.run(&["KEYS", "*:queue:*"]);
     for locker in ["q-2", "q-1"] {
-        other.release(&release(KEY, locker, None), LONG).unwrap();
+        other.release(&claim(KEY, locker, LEASE), LONG).unwrap();
     }
     queues.into_iter().next().unwrap()
 }
@@ -74,7 +75,7 @@ fn queue(server: &RedisServer) -> String {
 fn a_connection_without_a_number_asks_by_the_script() {
     let (server, store) = setup();
     assert_eq!(cost(&server, || number(ask(&store, "a-1", false))).1, [2, 0]); // unknown, and with its text
-    let give = || drop(store.release(&release(KEY, "a-1", None), LONG).unwrap());
+    let give = || drop(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap());
     assert_eq!(cost_after(&server, give, || number(ask(&store, "a-2", false))).1, [0, 1]);
 }
 
@@ -82,12 +83,12 @@ fn a_connection_without_a_number_asks_by_the_script() {
 fn a_connection_that_was_quiet_asks_by_the_script() {
     let (server, store) = proved();
     number(ask(&store, "a-1", false));
-    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     thread::sleep(Duration::from_millis(150));
     assert_eq!(cost(&server, || number(ask(&store, "a-2", false))).1, [1, 0]);
     // Also when the first command after the pause issues no number.
     thread::sleep(Duration::from_millis(150));
-    let give = || drop(store.release(&release(KEY, "a-2", None), LONG).unwrap());
+    let give = || drop(store.release(&claim(KEY, "a-2", LEASE), LONG).unwrap());
     assert_eq!(cost_after(&server, give, || number(ask(&store, "a-3", false))).1, [1, 0]);
 }
 
@@ -99,12 +100,12 @@ fn a_key_that_was_busy_is_asked_for_by_the_script_for_a_while() {
     let asked = cost_after(&server, || prove(&store), || holder(ask(&store, "a-2", false)));
     assert_eq!(asked, ("a-1".into(), [0, 1]));
     assert_eq!(cost(&server, || holder(ask(&store, "a-3", false))), ("a-1".into(), [1, 0]));
-    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     let mut scripts = 0;
     for n in 4..20 {
         let locker = format!("a-{n}");
         scripts += cost_after(&server, || prove(&store), || number(ask(&store, &locker, false))).1[0];
-        store.release(&release(KEY, &locker, None), LONG).unwrap();
+        store.release(&claim(KEY, &locker, LEASE), LONG).unwrap();
     }
     assert_eq!(scripts, 4);
 }
@@ -119,13 +120,13 @@ fn no_place_in_the_queue_is_asked_for_where_the_limit_has_no_time_for_it() {
     let (proxy, store) = behind_a_proxy(&server);
     proxy.delay(Way::ToClient, TRIP);
     let limit = TRIP * 3;
-    match store.acquire(&acquire(KEY, "a-1", true), limit) {
+    match store.ask(&claim(KEY, "a-1", LEASE), true, limit) {
         Ok(AcquireOutcome::Unqueued { busy, under_way: false }) => {
-            assert_eq!((&*busy.holder, busy.remaining), ("h-1", None));
+            assert_eq!((busy.holder.as_deref(), busy.remaining), (Some("h-1"), None));
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone, "nothing is left of it");
+    assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone, "nothing is left of it");
 }
 
 /// Shows: G11.
@@ -139,11 +140,11 @@ fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
     let (proxy, store) = behind_a_proxy(&server);
     let fired = proxy.trap(Sent::Acquire, 1, Lot::LoseReply);
     match ask(&store, "a-1", true) {
-        Ok(AcquireOutcome::Unqueued { busy, under_way: true }) => assert_eq!(busy.holder, "h-1"),
+        Ok(AcquireOutcome::Unqueued { busy, under_way: true }) => assert_eq!(busy.holder.as_deref(), Some("h-1")),
         other => panic!("{other:?}"),
     }
     assert!(fired.is_fired());
-    assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    assert!(matches!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
 /// Shows: G8, S5.
@@ -151,7 +152,7 @@ fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
 fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
     let (server, store) = proved();
     let other = RedisLockProcessor::connect(&server.url()).unwrap();
-    let _inbox = other.open_inbox("b", LONG).unwrap();
+    let _inbox = other.open("b", LONG).unwrap();
     number(ask(&other, "h-1", false));
     holder(ask(&other, "b-1", true));
     server.run::<()>(&["DEL", KEY]);
@@ -160,7 +161,7 @@ fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
     assert_eq!(holder(ask(&store, "a-1", true)), "b-1");
     // A script alone would ask once.
     assert_eq!(Commands::of(&server).count("evalsha"), 2);
-    assert!(matches!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Waiting(_)));
+    assert!(matches!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
 }
 
 /// Shows: G7, S2.
@@ -168,7 +169,7 @@ fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
 fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
     let (server, store) = proved();
     let mut last = number(ask(&store, "a-1", false));
-    store.release(&release(KEY, "a-1", None), LONG).unwrap();
+    store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     let back = (last - 5_000_000).to_string();
     for (n, loss) in
         [&["DEL", FENCE][..], &["FLUSHALL"], &["SET", FENCE, &back], &["SET", FENCE, "-9"]].iter().enumerate()
@@ -180,7 +181,7 @@ fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
         assert!(next > last, "{loss:?}: {next} after {last}");
         last = next;
         assert_eq!(server.run::<String>(&["GET", KEY]), locker);
-        store.release(&release(KEY, &locker, None), LONG).unwrap();
+        store.release(&claim(KEY, &locker, LEASE), LONG).unwrap();
     }
 }
 
@@ -249,7 +250,7 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
     let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
     assert_unknown(&ask(&store, "a-1", false));
     assert!(fired.is_fired());
-    let number = match store.poll(&poll(KEY, "a-1"), LONG).unwrap() {
+    let number = match store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap() {
         PollOutcome::Acquired(grant) => grant.number,
         other => panic!("{other:?}"),
     };
@@ -257,7 +258,7 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
     thread::sleep(LATE);
     let fence: u64 = server.run(&["GET", FENCE]);
     assert!(fence > number, "{fence} after {number}");
-    assert_eq!(store.release(&release(KEY, "a-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
 }
 
 /// Shows: G2, G11.
@@ -265,7 +266,7 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
 fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     let server = RedisServer::start();
     let other = RedisLockProcessor::connect(&server.url()).unwrap();
-    let _inbox = other.open_inbox("b", LONG).unwrap();
+    let _inbox = other.open("b", LONG).unwrap();
     number(ask(&other, "h-1", false));
     holder(ask(&other, "b-1", true));
     let (proxy, store) = behind_a_proxy(&server);
@@ -276,11 +277,11 @@ fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     assert!(fired.is_fired());
     assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
     // Were it told that the key is its own, the late release would end its tenure.
-    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
     assert_eq!(server.run::<String>(&["GET", KEY]), "b-1", "handed over");
     thread::sleep(LATE);
     assert_eq!(server.run::<String>(&["GET", KEY]), "b-1");
     // Later questions about it are polls again.
-    assert_eq!(store.poll(&poll(KEY, "a-1"), LONG).unwrap(), PollOutcome::Gone);
-    assert_eq!(other.release(&release(KEY, "b-1", None), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
+    assert_eq!(other.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
 }

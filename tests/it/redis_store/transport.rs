@@ -1,10 +1,11 @@
 //! Time-outs, broken and stalled servers, and many threads on one connection.
 
-use super::outcomes::{acquire, extend, poll, release, setup};
+use super::outcomes::{LEASE, setup};
+use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{
-    AcquireOutcome, BackendFailure, Busy, Error, LockProcessor, PollOutcome, ProbeOutcome, ProbeRequest,
-    RedisLockProcessor, ReleaseOutcome, ReleaseRequest, Request,
+    AcquireOutcome, BackendFailure, Busy, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor,
+    ReleaseOutcome, Request,
 };
 use rustix::process::Signal;
 use std::fmt::Debug;
@@ -34,19 +35,19 @@ fn replies_of_many_threads_are_never_mixed_up() {
                 let key = format!("k{thread}");
                 for n in 0..200 {
                     let (locker, rival) = (format!("t{thread}-{n}"), format!("r{thread}-{n}"));
-                    let taken = store.acquire(&acquire(&key, &locker, false), LONG).unwrap();
+                    let taken = store.acquire(&claim(&key, &locker, LEASE), LONG).unwrap();
                     assert!(matches!(taken, AcquireOutcome::Acquired(_)), "{taken:?}");
-                    match store.acquire(&acquire(&key, &rival, false), LONG).unwrap() {
-                        AcquireOutcome::Busy(Busy { holder, .. }) => assert_eq!(holder, locker),
+                    match store.acquire(&claim(&key, &rival, LEASE), LONG).unwrap() {
+                        AcquireOutcome::Busy(Busy { holder, .. }) => assert_eq!(holder, Some(locker.clone())),
                         other => panic!("{other:?}"),
                     }
                     if n % 7 == 0 {
                         // Some leave before their answer.
-                        let _ = store.probe(&ProbeRequest { key: &key, locker: &rival }, Duration::from_micros(1));
+                        let _ = store.probe(&claim(&key, &rival, LEASE), Duration::from_micros(1));
                     }
-                    let polled = store.poll(&poll(&key, &locker), LONG).unwrap();
+                    let polled = store.poll(&claim(&key, &locker, LEASE), LONG).unwrap();
                     assert!(matches!(polled, PollOutcome::Acquired(_)), "{polled:?}");
-                    let released = store.release(&release(&key, &locker, None), LONG).unwrap();
+                    let released = store.release(&claim(&key, &locker, LEASE), LONG).unwrap();
                     assert_eq!(released, ReleaseOutcome::Released { waiting: 0 });
                 }
             });
@@ -59,7 +60,7 @@ fn replies_of_many_threads_are_never_mixed_up() {
 fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     let server = RedisServer::start();
     let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(LONG * 10).connect().unwrap();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     let links = || server.run::<String>(&["CLIENT", "LIST"]).matches("name=redis-dlock").count();
     let id = || {
         server.run::<String>(&["CLIENT", "LIST"]).lines().find(|l| l.contains("redis-dlock")).map(|l| l[..8].to_owned())
@@ -69,31 +70,29 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| failure(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, SHORT)));
+            scope.spawn(|| failure(store.probe(&claim("k", "a-1", LEASE), SHORT)));
         }
     });
-    assert_eq!(
-        failure(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, Duration::ZERO)),
-        BackendFailure::NotExecuted
-    );
+    assert_eq!(failure(store.probe(&claim("k", "a-1", LEASE), Duration::ZERO)), BackendFailure::NotExecuted);
     // Whatever is due, it is written; what becomes of it nobody can say yet.
-    assert_eq!(failure(store.acquire(&acquire("j", "b-1", false), SHORT)), BackendFailure::Unknown);
+    assert_eq!(failure(store.acquire(&claim("j", "b-1", LEASE), SHORT)), BackendFailure::Unknown);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     server.signal(Signal::CONT);
-    let probed = store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap();
+    let probed = store.probe(&claim("k", "a-1", LEASE), LONG).unwrap();
     assert_eq!(probed, ProbeOutcome::Ours);
     assert_eq!(id(), before, "the same link goes on");
-    let polled = store.poll(&poll("j", "b-1"), LONG).unwrap();
+    let polled = store.poll(&claim("j", "b-1", LEASE), LONG).unwrap();
     assert!(matches!(polled, PollOutcome::Acquired(_)), "it was executed: {polled:?}");
 
     // A renewal that ends unanswered breaks the link, the next goes on a fresh one.
     server.signal(Signal::STOP);
     let start = Instant::now();
-    let renewals = store.batch(&[Request::Extend(extend("k", "a-1", false)), Request::Poll(poll("k", "z-1"))], SHORT);
+    let renewals =
+        store.batch(&[Request::Extend(claim("k", "a-1", LEASE)), Request::Poll(claim("k", "z-1", LEASE))], SHORT);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     assert!(renewals.into_iter().all(|renewal| failure(renewal) == BackendFailure::Unknown));
     server.signal(Signal::CONT);
-    store.extend(&extend("k", "a-1", false), LONG).unwrap();
+    store.extend(&claim("k", "a-1", LEASE), LONG).unwrap();
     assert_ne!(id(), before);
     let end = Instant::now() + LONG;
     while links() != 1 {
@@ -106,31 +105,31 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
 fn an_overdue_reply_breaks_the_link_for_all_that_wait_on_it() {
     let server = RedisServer::start();
     let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(SHORT).connect().unwrap();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     server.signal(Signal::STOP);
-    assert_eq!(failure(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG)), BackendFailure::Unknown);
+    assert_eq!(failure(store.probe(&claim("k", "a-1", LEASE), LONG)), BackendFailure::Unknown);
     server.signal(Signal::CONT);
-    assert_eq!(store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG).unwrap(), ProbeOutcome::Ours);
+    assert_eq!(store.probe(&claim("k", "a-1", LEASE), LONG).unwrap(), ProbeOutcome::Ours);
 }
 
 #[test]
 fn a_killed_server_fails_by_name_and_a_restarted_one_is_used() {
     let (mut server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
-    let mut inbox = store.open_inbox("a", LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
+    let mut inbox = store.open("a", LONG).unwrap();
     server.kill();
-    let _ = failure(store.acquire(&acquire("k", "a-2", false), LONG));
-    assert_eq!(failure(store.acquire(&acquire("k", "a-3", false), LONG)), BackendFailure::NotExecuted);
+    let _ = failure(store.acquire(&claim("k", "a-2", LEASE), LONG));
+    assert_eq!(failure(store.acquire(&claim("k", "a-3", LEASE), LONG)), BackendFailure::NotExecuted);
     assert_eq!(failure(inbox.next(LONG)), BackendFailure::Unknown);
     assert_eq!(failure(inbox.next(LONG)), BackendFailure::Unknown);
     server.restart();
-    assert!(matches!(store.acquire(&acquire("k", "a-4", false), LONG).unwrap(), AcquireOutcome::Acquired(_)));
+    assert!(matches!(store.acquire(&claim("k", "a-4", LEASE), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 
     // A link that was closed while idle is noticed before it is used.
     server.kill();
     server.restart();
     std::thread::sleep(Duration::from_millis(1100));
-    assert!(matches!(store.acquire(&acquire("k", "a-5", false), LONG).unwrap(), AcquireOutcome::Acquired(_)));
+    assert!(matches!(store.acquire(&claim("k", "a-5", LEASE), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }
 
 /// Shows: L5.
@@ -149,9 +148,9 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
         }
     });
     let store = RedisLockProcessor::builder(&url).unwrap().build().unwrap();
-    let probe = ProbeRequest { key: "k", locker: "a-1" };
+    let probe = claim("k", "a-1", LEASE);
     assert_eq!(failure(store.probe(&probe, LONG)), BackendFailure::Unknown);
-    let release = ReleaseRequest { key: "k", locker: "a-1", lease: LONG, next: None, gap: None };
+    let release = claim("k", "a-1", LONG);
     let mut both = store.batch(&[Request::Probe(probe), Request::Release(release)], LONG).into_iter();
     assert!(both.next().unwrap().is_ok());
     assert_eq!(failure(both.next().unwrap()), BackendFailure::Unknown);
@@ -165,16 +164,16 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
 #[test]
 fn after_close_every_call_says_so() {
     let (server, store) = setup();
-    store.acquire(&acquire("k", "a-1", false), LONG).unwrap();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     server.signal(Signal::STOP);
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| store.probe(&ProbeRequest { key: "k", locker: "a-1" }, LONG));
+        let waits = scope.spawn(|| store.probe(&claim("k", "a-1", LEASE), LONG));
         std::thread::sleep(SHORT);
         store.close();
         assert!(waits.join().unwrap().is_err());
     });
-    assert!(matches!(store.acquire(&acquire("k", "a-2", false), LONG), Err(Error::ShutDown)));
-    assert!(matches!(store.open_inbox("a", LONG).err(), Some(Error::ShutDown)));
+    assert!(matches!(store.acquire(&claim("k", "a-2", LEASE), LONG), Err(Error::ShutDown)));
+    assert!(matches!(store.open("a", LONG).err(), Some(Error::ShutDown)));
     server.signal(Signal::CONT);
 }
 
@@ -185,5 +184,5 @@ fn a_unix_socket_works_as_well() {
     let path = path.to_str().unwrap();
     let _server = RedisServer::start_with(&["--unixsocket", path]);
     let store = RedisLockProcessor::connect(&format!("unix://{path}")).unwrap();
-    assert!(matches!(store.acquire(&acquire("k", "a-1", false), LONG).unwrap(), AcquireOutcome::Acquired(_)));
+    assert!(matches!(store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }

@@ -4,8 +4,7 @@ use super::crew::{eventually, spawn};
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
-    Busy, CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor,
-    RedisLockProcessor,
+    CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor, RedisLockProcessor,
 };
 use std::sync::Arc;
 use std::thread;
@@ -75,17 +74,17 @@ impl Lab {
     }
 
     /// Who holds a key, by a client that knows nothing else.
-    pub(crate) fn holder(&self, key: &str) -> Option<Busy> {
+    pub(crate) fn holder(&self, key: &str) -> Option<Held> {
         let processor = self.store.processor();
-        let holder = processor.inspect(key, processor.command_limit()).unwrap().holder;
+        let found = processor.inspect(key, processor.limits().command).unwrap();
         processor.close();
-        holder
+        Some(Held { holder: found.holder?, remaining: found.remaining })
     }
 
     /// How many stand in the store's queue for a key.
     pub(crate) fn waiting(&self, key: &str) -> u64 {
         let processor = self.store.processor();
-        let waiting = processor.inspect(key, processor.command_limit()).unwrap().waiting;
+        let waiting = processor.inspect(key, processor.limits().command).unwrap().waiting;
         processor.close();
         waiting
     }
@@ -126,6 +125,13 @@ pub(crate) fn config(target: &str, lease_ms: u64) -> DLockConfig {
     DLockConfig::new("TEST", target).with_lease(Duration::from_millis(lease_ms))
 }
 
+/// Who holds a key.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) holder: String,
+    pub(crate) remaining: Option<Duration>,
+}
+
 struct RealTimeMemory(MemoryLockProcessor);
 
 impl Store for RealTimeMemory {
@@ -145,8 +151,9 @@ impl Store for RealTimeMemory {
         take(&self.0, key, holder, lease)
     }
 
-    fn deny(&self, commands: &[&'static str]) {
+    fn deny(&self, commands: &[&'static str]) -> bool {
         self.0.deny(commands);
+        true
     }
 
     fn flush(&self) {

@@ -1,6 +1,7 @@
 //! What the tests of several topics share.
 
 pub(crate) mod allocations;
+mod asking;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
 pub(crate) mod crew;
@@ -20,6 +21,7 @@ pub(crate) mod watched;
 #[allow(dead_code, reason = "tests/faults has more of it")]
 pub(crate) mod worker;
 
+pub(crate) use asking::{Asking, claim};
 pub(crate) use jvm::Jvm;
 pub(crate) use proxy::Proxy;
 pub(crate) use redis_server::RedisServer;

@@ -3,11 +3,11 @@
 use super::crew::{HANG, eventually};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
-use redis_dlock::{
-    AcquireOutcome, AcquireRequest, BackendFailure, Clock, Error, ExtendOutcome, ExtendRequest, Inbox, InboxBreaker,
-    Inspection, LockProcessor, Message, Moment, Outcome, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest,
-    ReleaseDone, ReleaseOutcome, ReleaseRequest, Request, SystemClock,
+use redis_dlock::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers, Outcome,
+    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
+use redis_dlock::{BackendFailure, Clock, Error, Moment, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -314,6 +314,10 @@ impl Watched {
         Self { inner, watch: None }
     }
 
+    fn inner_queue(&self) -> &dyn WaitQueue {
+        self.inner.queue().expect("as before")
+    }
+
     fn pass<T>(
         &self,
         requests: &[(Kind, &str, &str)],
@@ -333,66 +337,66 @@ impl Watched {
     }
 }
 
+/// What is recorded of a request.
+fn of<'a>(kind: Kind, claim: &Claim<'a>) -> [(Kind, &'a str, &'a str); 1] {
+    [(kind, claim.key, claim.locker)]
+}
+
 impl LockProcessor for Watched {
-    fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(&[(Kind::Acquire, request.key, request.locker)], limit, || self.inner.acquire(request, limit))
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.pass(&of(Kind::Acquire, claim), limit, || self.inner.acquire(claim, limit))
     }
 
-    fn poll(&self, request: &PollRequest<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.pass(&[(Kind::Poll, request.key, request.locker)], limit, || self.inner.poll(request, limit))
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.pass(&of(Kind::Extend, claim), limit, || self.inner.extend(claim, limit))
     }
 
-    fn extend(&self, request: &ExtendRequest<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(&[(Kind::Extend, request.key, request.locker)], limit, || self.inner.extend(request, limit))
-    }
-
-    fn release(&self, request: &ReleaseRequest<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(&[(Kind::Release, request.key, request.locker)], limit, || self.inner.release(request, limit))
-    }
-
-    /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that knows no better.
-    fn post_release(&self, request: &ReleaseRequest<'_>, limit: Duration, done: ReleaseDone) -> bool {
-        if self.watch.is_none() {
-            return self.inner.post_release(request, limit, done);
-        }
-        done(self.release(request, limit));
-        false
-    }
-
-    fn collect(&self) -> bool {
-        self.inner.collect()
-    }
-
-    fn probe(&self, request: &ProbeRequest<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.pass(&[(Kind::Probe, request.key, request.locker)], limit, || self.inner.probe(request, limit))
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.pass(&of(Kind::Release, claim), limit, || self.inner.release(claim, limit))
     }
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         self.pass(&[(Kind::Inspect, key, "")], limit, || self.inner.inspect(key, limit))
     }
 
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.pass(&of(Kind::Poll, claim), limit, || self.inner.poll(claim, limit))
+    }
+
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.pass(&of(Kind::Probe, claim), limit, || self.inner.probe(claim, limit))
+    }
+
     fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        let described: Vec<_> = requests.iter().map(describe).collect();
+        let described: Vec<_> =
+            requests.iter().map(|request| (kind_of(request), request.claim().key, request.claim().locker)).collect();
         self.pass(&described, limit, || Ok(self.inner.batch(requests, limit)))
             .unwrap_or_else(|error| requests.iter().map(|_| Err(error.clone())).collect())
     }
 
-    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        let inner = self.inner.open_inbox(client, limit)?;
-        let Some(watch) = &self.watch else { return Ok(inner) };
-        Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
+    fn limits(&self) -> StoreLimits {
+        self.inner.limits()
     }
 
-    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        self.inner.check_inbox(client, limit)
+    fn status(&self) -> Status {
+        self.inner.status()
     }
 
-    fn command_limit(&self) -> Duration {
-        self.inner.command_limit()
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        self.inner.queue().map(|_| self as &dyn WaitQueue)
     }
 
-    fn has_answered(&self) -> bool {
-        self.inner.has_answered()
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        self.inner.numbers().map(|_| self as &dyn Numbers)
+    }
+
+    /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that cannot post.
+    fn posting(&self) -> Option<&dyn Posting> {
+        if self.watch.is_none() { self.inner.posting() } else { None }
+    }
+
+    fn settling(&self) -> Option<&dyn Settling> {
+        self.inner.settling()
     }
 
     fn close(&self) {
@@ -400,13 +404,42 @@ impl LockProcessor for Watched {
     }
 }
 
-fn describe<'a>(request: &Request<'a>) -> (Kind, &'a str, &'a str) {
+impl WaitQueue for Watched {
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.pass(&of(Kind::Acquire, claim), limit, || self.inner_queue().join(claim, limit))
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.pass(&of(Kind::Release, claim), limit, || self.inner_queue().hand_over(claim, next, limit))
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        let inner = self.inner_queue().open_inbox(client, limit)?;
+        let Some(watch) = &self.watch else { return Ok(inner) };
+        Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
+    }
+
+    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        self.inner_queue().check_inbox(client, limit)
+    }
+}
+
+impl Numbers for Watched {
+    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.pass(&of(Kind::Extend, claim), limit, || {
+            self.inner.numbers().expect("as before").extend_with_numbers(claim, limit)
+        })
+    }
+}
+
+fn kind_of(request: &Request<'_>) -> Kind {
     match request {
-        Request::Acquire(request) => (Kind::Acquire, request.key, request.locker),
-        Request::Poll(request) => (Kind::Poll, request.key, request.locker),
-        Request::Extend(request) => (Kind::Extend, request.key, request.locker),
-        Request::Release(request) => (Kind::Release, request.key, request.locker),
-        Request::Probe(request) => (Kind::Probe, request.key, request.locker),
+        Request::Acquire(_) | Request::Join(_) => Kind::Acquire,
+        Request::Poll(_) => Kind::Poll,
+        Request::Extend(_) | Request::ExtendWithNumbers(_) => Kind::Extend,
+        Request::Release(_) | Request::HandOver(..) => Kind::Release,
+        Request::Probe(_) => Kind::Probe,
+        other => panic!("{other:?}"),
     }
 }
 

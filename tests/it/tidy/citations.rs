@@ -72,7 +72,8 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
         let file = path.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/");
         let text = fs::read_to_string(path).expect("a text");
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let mut is_test = file.starts_with("tests/") || is_test_only(&file, &text);
+        let mut is_test =
+            ["tests/", "src/conformance/"].iter().any(|room| file.starts_with(room)) || is_test_only(&file, &text);
         for (place, line) in lines.iter().enumerate() {
             is_test |= begins_tests(line);
             let Some(list) = cited(line) else { continue };

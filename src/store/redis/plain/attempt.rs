@@ -2,9 +2,7 @@
 
 use super::{Found, pack, read};
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, LockProcessor, Outcome, ReleaseRequest, Request,
-};
+use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, LockProcessor, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::processor::{RedisLockProcessor, mismatch};
 use crate::store::redis::transport::Mark;
@@ -19,11 +17,12 @@ impl RedisLockProcessor {
     /// the script must be asked.
     pub(in crate::store::redis) fn acquire_plainly(
         &self,
-        request: &AcquireRequest<'_>,
+        claim: &Claim<'_>,
+        wait: bool,
         start: Instant,
         limit: Duration,
     ) -> Result<Option<AcquireOutcome>, Error> {
-        let mark = Mark::of(request.key);
+        let mark = Mark::of(claim.key);
         // ORDERING: Relaxed: the flag alone matters: see `RedisLockProcessor::is_demoted`.
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.proofs.end_all(&self.transport);
@@ -32,42 +31,41 @@ impl RedisLockProcessor {
             return Ok(None);
         }
         let Some((way, proof)) = self.proofs.way(&self.transport, mark, limit) else { return Ok(None) };
-        let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
+        let (replies, epoch) = self.transport.call_on(way, pack(claim), limit)?;
         if replies.iter().any(is_no_master) {
             self.proofs.end_all(&self.transport);
         }
-        match read(&replies, request).map_err(|e| self.address.hide(e))? {
+        match read(&replies, claim).map_err(|e| self.address.hide(e))? {
             Found::Taken(number) if self.proofs.believe(&self.transport, proof, epoch, number) => {
-                return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
+                return Ok(Some(AcquireOutcome::Acquired(Grant::new(number, 0))));
             }
             Found::Busy(holder) => {
                 self.calm.note_busy(mark);
-                let busy = Busy { holder, remaining: None };
-                return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
+                let busy = Busy::new(holder, None);
+                if !wait {
+                    return Ok(Some(AcquireOutcome::Busy(busy)));
+                }
+                return self.acquire_place(claim, busy, start.elapsed(), limit).map(Some);
             }
             Found::Refused => return Ok(None),
             Found::Taken(_) | Found::Doubtful => {}
         }
-        self.take_back(request, limit.saturating_sub(start.elapsed())).map(|()| None)
+        self.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| None)
     }
 
-    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller waits and its limit leaves time for the
-    /// reply. If that request fails with [`Error::Backend`], the key is still reported as busy.
+    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that request fails with [`Error::Backend`], the key is still reported as busy.
     fn acquire_place(
         &self,
-        request: &AcquireRequest<'_>,
+        claim: &Claim<'_>,
         busy: Busy,
         trip: Duration,
         limit: Duration,
     ) -> Result<AcquireOutcome, Error> {
-        if !request.wait {
-            return Ok(AcquireOutcome::Busy(busy));
-        }
         let left = limit.saturating_sub(trip);
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match self.run_one(Request::Acquire(*request), left) {
+        match self.run_one(Request::Join(*claim), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
             Err(Error::Backend { failure, .. }) => {
@@ -78,13 +76,12 @@ impl RedisLockProcessor {
     }
 
     /// Removes whatever a plain attempt may have left in the store.
-    fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
+    fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
-        let AcquireRequest { key, locker, lease, .. } = *request;
-        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
+        let mut result = self.release(claim, limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
             // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
-            let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
+            let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
             result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
         }
         match result {
@@ -92,7 +89,7 @@ impl RedisLockProcessor {
             Err(Error::ShutDown) => Err(Error::ShutDown),
             // Whatever the error is, the locker may hold the key, and a release may still be executed late.
             Err(error) => {
-                self.given_up.add(locker);
+                self.given_up.add(claim.locker);
                 Err(error.into_unknown())
             }
         }

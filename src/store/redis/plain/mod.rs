@@ -47,7 +47,7 @@ use super::script::reply::HIGHEST_NUMBER;
 use super::script::request::millis;
 use super::transport::Mark;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
+use crate::store::processor::{AcquireOutcome, Claim, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
 use ::redis::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -81,13 +81,13 @@ pub(super) enum Found {
 pub(super) struct Calm(Vec<AtomicU8>);
 
 /// The commands, back to back.
-pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
+pub(super) fn pack(claim: &Claim<'_>) -> Packed {
     let mut packed = Packed::for_one();
-    let lease = millis(request.lease);
-    packed.words(&["SET", request.key, request.locker, "NX", "PX", &lease]);
-    packed.words(&["LLEN", &queue_key(request.key)]);
+    let lease = millis(claim.lease);
+    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
+    packed.words(&["LLEN", &queue_key(claim.key)]);
     packed.words(&["INCR", FENCE]);
-    packed.words(&["GET", request.key]);
+    packed.words(&["GET", claim.key]);
     packed
 }
 
@@ -96,7 +96,7 @@ pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
 /// # Errors
 ///
 /// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
-pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Found, Error> {
+pub(super) fn read(replies: &[Value], claim: &Claim<'_>) -> Result<Found, Error> {
     match replies {
         // The key was not taken. The commands after the `SET` have changed nothing but the fence.
         [Value::Nil, _, _, holder] => match holder {
@@ -106,12 +106,12 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
             // The key has another type: the script reports it.
             _ => Ok(Found::Refused),
         },
-        [Value::ServerError(refusal), _, _, _] => match classify(refusal, request.key) {
+        [Value::ServerError(refusal), _, _, _] => match classify(refusal, claim.key) {
             error @ Error::Backend { failure: BackendFailure::Unknown, .. } => Err(error),
             _ => Ok(Found::Refused),
         },
         [Value::Okay, Value::Int(0), Value::Int(number), Value::BulkString(holder)]
-            if holder == request.locker.as_bytes() =>
+            if holder == claim.locker.as_bytes() =>
         {
             match u64::try_from(*number) {
                 Ok(number @ 1..=HIGHEST_NUMBER) => Ok(Found::Taken(number)),
@@ -176,7 +176,7 @@ fn is_restless(outcome: &Outcome) -> bool {
         Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant)) => {
             grant.waiting > 0
         }
-        Outcome::Extend(ExtendOutcome::Extended { waiting, .. }) => *waiting > 0,
+        Outcome::Extend(ExtendOutcome::Extended(extension)) => extension.waiting > 0,
         Outcome::Acquire(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. })
         | Outcome::Poll(PollOutcome::Waiting(_)) => true,
         _ => false,
@@ -189,8 +189,7 @@ mod tests {
     use crate::store::processor::{Busy, Grant};
     use std::time::Duration;
 
-    const REQUEST: AcquireRequest<'_> =
-        AcquireRequest { key: "k", locker: "l-1", lease: Duration::from_millis(500), wait: true };
+    const CLAIM: Claim<'_> = Claim::new("k", "l", "l-1", Duration::from_millis(500));
 
     fn error(line: &str) -> Value {
         ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error")
@@ -205,7 +204,7 @@ mod tests {
     fn only_a_key_that_was_ours_all_along_with_nobody_waiting_is_taken() {
         use Value::{Int, Nil, Okay};
         let ours = || holder("l-1");
-        assert_eq!(read(&[Okay, Int(0), Int(7), ours()], &REQUEST).ok(), Some(Found::Taken(7)));
+        assert_eq!(read(&[Okay, Int(0), Int(7), ours()], &CLAIM).ok(), Some(Found::Taken(7)));
         let none = || error("ERR value is not an integer or out of range");
         for (replies, why) in [
             ([Okay, Int(1), Int(7), ours()], "others wait"),
@@ -219,9 +218,9 @@ mod tests {
             ([Okay, Int(0), Int(7), none()], "unknown whose"),
             ([Int(1), Int(0), Int(7), ours()], "no reply to SET"),
         ] {
-            assert_eq!(read(&replies, &REQUEST).ok(), Some(Found::Doubtful), "{why}");
+            assert_eq!(read(&replies, &CLAIM).ok(), Some(Found::Doubtful), "{why}");
         }
-        assert_eq!(read(&[Okay, Int(0), Int(7)], &REQUEST).ok(), Some(Found::Doubtful));
+        assert_eq!(read(&[Okay, Int(0), Int(7)], &CLAIM).ok(), Some(Found::Doubtful));
     }
 
     #[test]
@@ -230,25 +229,25 @@ mod tests {
         for number in [Int(7), error("READONLY You can't write")] {
             for refusal in [error("READONLY You can't write"), error("OOM command"), error("NOPERM this user")] {
                 let replies = [refusal, Int(0), number.clone(), holder("l-2")];
-                assert_eq!(read(&replies, &REQUEST).ok(), Some(Found::Refused));
+                assert_eq!(read(&replies, &CLAIM).ok(), Some(Found::Refused));
             }
             for (last, found) in [
                 (holder("l-2"), Found::Busy("l-2".into())),
                 (Nil, Found::Busy(GONE.into())),
                 (error("WRONGTYPE Operation against a key"), Found::Refused),
             ] {
-                assert_eq!(read(&[Nil, Int(0), number.clone(), last], &REQUEST).ok(), Some(found));
+                assert_eq!(read(&[Nil, Int(0), number.clone(), last], &CLAIM).ok(), Some(found));
             }
         }
-        let unknown = read(&[error("SOMETHING new"), Int(0), Int(7), Nil], &REQUEST);
+        let unknown = read(&[error("SOMETHING new"), Int(0), Int(7), Nil], &CLAIM);
         assert!(matches!(unknown, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{unknown:?}");
     }
 
     #[test]
     fn a_key_that_was_busy_is_calm_again_after_some_successes_in_a_row() {
         let (calm, key) = (Calm::new(), Mark::of("DLOCK_a_b"));
-        let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant { number: 1, waiting: 0 }));
-        let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy { holder: "l-2".into(), remaining: None }));
+        let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant::new(1, 0)));
+        let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy::new("l-2", None)));
         assert!(calm.has(key));
         for _ in 0..3 {
             calm.note(key, &busy);
@@ -267,7 +266,7 @@ mod tests {
     /// Shows: S2.
     #[test]
     fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
-        let packed = pack(&REQUEST);
+        let packed = pack(&CLAIM);
         let mut wanted = Vec::new();
         for words in
             [&["SET", "k", "l-1", "NX", "PX", "500"][..], &["LLEN", &queue_key("k")], &["INCR", FENCE], &["GET", "k"]]

@@ -1,10 +1,9 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
-use super::request::key_of;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    AcquireOutcome, Busy, ExtendOutcome, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
+    AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
     ReleaseOutcome, Request,
 };
 use crate::store::redis::net::classify::classify;
@@ -15,6 +14,9 @@ use std::time::Duration;
 /// The highest fence number that a script issues: beyond it Lua's numbers are not exact, and tokens do not fit a signed column.
 pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
 
+/// What the scripts report as the holder of a key that is kept free for pollers.
+const POLLERS: &str = "(free for pollers)";
+
 /// Reads the reply to a request.
 ///
 /// # Errors
@@ -22,13 +24,13 @@ pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
 /// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
     if let Value::ServerError(e) = reply {
-        return Err(classify(e, key_of(request)));
+        return Err(classify(e, request.claim().key));
     }
     let found = match request {
-        Request::Acquire(_) => acquire(reply).map(Outcome::Acquire),
+        Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
-        Request::Extend(_) => extend(reply).map(Outcome::Extend),
-        Request::Release(_) => release(reply).map(Outcome::Release),
+        Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
+        Request::Release(_) | Request::HandOver(..) => release(reply).map(Outcome::Release),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
     };
     found.ok_or_else(|| unexpected(reply))
@@ -44,8 +46,10 @@ pub(crate) fn inspection(key: &str, reply: &Value) -> Result<Inspection, Error> 
         return Err(classify(e, key));
     }
     let read = || match items(reply)? {
-        [Value::Nil, _, waiting] => Some(Inspection { holder: None, waiting: natural(waiting)? }),
-        [holder, pttl, waiting] => Some(Inspection { holder: Some(busy(holder, pttl)?), waiting: natural(waiting)? }),
+        [Value::Nil, _, waiting] => Some(Inspection::free().with_waiting(natural(waiting)?)),
+        [holder, pttl, waiting] => {
+            Some(Inspection::held_by(text(holder)?, remaining(pttl)?).with_waiting(natural(waiting)?))
+        }
         _ => None,
     };
     read().ok_or_else(|| unexpected(reply))
@@ -57,14 +61,14 @@ pub(crate) fn number_of(outcome: &Outcome) -> Option<u64> {
         Outcome::Acquire(AcquireOutcome::Acquired(grant))
         | Outcome::Poll(PollOutcome::Acquired(grant))
         | Outcome::Release(ReleaseOutcome::Passed(grant)) => Some(grant.number),
-        Outcome::Extend(ExtendOutcome::Extended { numbers: Some(numbers), .. }) => Some(*numbers.end()),
+        Outcome::Extend(ExtendOutcome::Extended(Extension { numbers: Some(numbers), .. })) => Some(*numbers.end()),
         _ => None,
     }
 }
 
 fn acquire(reply: &Value) -> Option<AcquireOutcome> {
     if let Value::Int(_) = reply {
-        return Some(AcquireOutcome::Acquired(Grant { number: number(reply)?, waiting: 0 }));
+        return Some(AcquireOutcome::Acquired(Grant::new(number(reply)?, 0)));
     }
     match items(reply)? {
         [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
@@ -83,12 +87,13 @@ fn poll(reply: &Value) -> Option<PollOutcome> {
 
 fn extend(reply: &Value) -> Option<ExtendOutcome> {
     if let Value::Int(_) = reply {
-        return Some(ExtendOutcome::Extended { waiting: natural(reply)?, numbers: None });
+        return Some(ExtendOutcome::Extended(Extension::while_waiting(natural(reply)?)));
     }
     match items(reply)? {
         [Value::Int(1), waiting, low, high] => {
             let (low, high) = (number(low)?, number(high)?);
-            (low <= high).then_some(ExtendOutcome::Extended { waiting: natural(waiting)?, numbers: Some(low..=high) })
+            let extension = Extension::while_waiting(natural(waiting)?).with_numbers(Some(low..=high));
+            (low <= high).then_some(ExtendOutcome::Extended(extension))
         }
         [Value::Int(0), holder] => Some(ExtendOutcome::NotOurs(not_ours(holder)?)),
         _ => None,
@@ -137,22 +142,28 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
-    Some(Grant { number: number(fence)?, waiting: natural(waiting)? })
+    Some(Grant::new(number(fence)?, natural(waiting)?))
 }
 
 fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
-    let remaining = match pttl {
-        Value::Int(-1) => None,
-        Value::Int(ms) => Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0))),
-        _ => return None,
-    };
-    Some(Busy { holder: text(holder)?, remaining })
+    let (holder, remaining) = (text(holder)?, remaining(pttl)?);
+    Some(if holder == POLLERS { Busy::free_for_pollers(remaining) } else { Busy::new(holder, remaining) })
+}
+
+/// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
+#[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
+fn remaining(pttl: &Value) -> Option<Option<Duration>> {
+    match pttl {
+        Value::Int(-1) => Some(None),
+        Value::Int(ms) => Some(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),
+        _ => None,
+    }
 }
 
 fn not_ours(holder: &Value) -> Option<NotOurs> {
     match holder {
-        Value::Nil => Some(NotOurs { holder: None }),
-        other => text(other).map(|holder| NotOurs { holder: Some(holder) }),
+        Value::Nil => Some(NotOurs::new(None)),
+        other => text(other).map(|holder| NotOurs::new(Some(holder))),
     }
 }
 
@@ -172,7 +183,7 @@ fn unexpected(reply: &Value) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::processor::ProbeRequest;
+    use crate::store::processor::Claim;
 
     #[test]
     fn shapes_that_no_script_has_are_errors() {
@@ -194,7 +205,7 @@ mod tests {
         }
         assert_eq!(extend(&Value::Array(vec![Int(1), Int(0), Int(7), Int(6)])), None);
         assert_eq!(poll(&Value::Array(vec![Int(1), Int(i64::MAX), Int(0)])), None);
-        let request = Request::Probe(ProbeRequest { key: "k", locker: "l-1" });
+        let request = Request::Probe(Claim::new("k", "l", "l-1", Duration::ZERO));
         let error = outcome(&request, &Value::Array(vec![Int(4), string(), Nil])).expect_err("unknown");
         assert!(error.to_string().contains("[integer, string, nil]"), "{error}");
         assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }));
@@ -204,7 +215,7 @@ mod tests {
     fn foreign_holders_are_shown_as_they_are() {
         let holder = Value::BulkString(b"\xff 1".to_vec());
         let reply = Value::Array(vec![Value::Int(0), holder, Value::Int(-1)]);
-        let want = Busy { holder: "\u{fffd} 1".to_owned(), remaining: None };
+        let want = Busy::new("\u{fffd} 1", None);
         assert_eq!(acquire(&reply), Some(AcquireOutcome::Busy(want)));
     }
 }

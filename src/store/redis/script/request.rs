@@ -2,7 +2,7 @@
 
 use super::keys::{FENCE, gapped_key, queue_key};
 use super::scripts::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
-use crate::store::processor::{ReleaseRequest, Request};
+use crate::store::processor::{Claim, Request};
 use std::time::Duration;
 
 /// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
@@ -22,22 +22,28 @@ struct GapTexts {
     every: String,
 }
 
+impl GapTexts {
+    /// The gap that a release asks for, if it asks for one.
+    fn of(claim: &Claim<'_>) -> Option<Self> {
+        let gap = claim.poller_gap?;
+        Some(Self { key: gapped_key(claim.key), length: millis(gap.length), every: millis(gap.every) })
+    }
+}
+
 impl Texts {
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        let of_queue = |key, lease| Self { queue: queue_key(key), lease: millis(lease), ..Self::default() };
+        let of_queue =
+            |claim: &Claim<'_>| Self { queue: queue_key(claim.key), lease: millis(claim.lease), ..Self::default() };
         match request {
-            Request::Acquire(r) => of_queue(r.key, r.lease),
-            Request::Poll(r) => of_queue(r.key, r.lease),
-            Request::Extend(r) => of_queue(r.key, r.lease),
-            Request::Release(r) => Self {
-                next_lease: r.next.map_or(String::new(), |(_, lease)| millis(lease)),
-                gap: r.gap.map(|gap| GapTexts {
-                    key: gapped_key(r.key),
-                    length: millis(gap.length),
-                    every: millis(gap.every),
-                }),
-                ..of_queue(r.key, r.lease)
-            },
+            Request::Acquire(claim)
+            | Request::Join(claim)
+            | Request::Poll(claim)
+            | Request::Extend(claim)
+            | Request::ExtendWithNumbers(claim) => of_queue(claim),
+            Request::Release(claim) => Self { gap: GapTexts::of(claim), ..of_queue(claim) },
+            Request::HandOver(claim, next) => {
+                Self { next_lease: millis(next.lease), gap: GapTexts::of(claim), ..of_queue(claim) }
+            }
             // The only request that needs no queue.
             Request::Probe(_) => Self::default(),
         }
@@ -48,19 +54,20 @@ impl Texts {
         let keys = |key| [key, self.queue.as_str(), FENCE, ""];
         let lease = self.lease.as_str();
         match request {
-            Request::Acquire(r) => {
-                let args = [r.locker, lease, flag(r.wait), "", "", ""];
+            Request::Acquire(r) | Request::Join(r) => {
+                let args = [r.locker, lease, flag(matches!(request, Request::Join(_))), "", "", ""];
                 Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
             }
             Request::Poll(r) => {
                 let args = [r.locker, lease, "", "", "", ""];
                 Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Slack::Last }
             }
-            Request::Extend(r) => {
-                let args = [r.locker, lease, flag(r.fresh_numbers), "", "", ""];
+            Request::Extend(r) | Request::ExtendWithNumbers(r) => {
+                let args = [r.locker, lease, flag(matches!(request, Request::ExtendWithNumbers(_))), "", "", ""];
                 Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
             }
-            Request::Release(r) => self.release(r),
+            Request::Release(claim) => self.release(claim, None),
+            Request::HandOver(claim, next) => self.release(claim, Some(next)),
             Request::Probe(r) => {
                 let args = [r.locker, "", "", "", "", ""];
                 Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: Slack::None }
@@ -68,18 +75,18 @@ impl Texts {
         }
     }
 
-    fn release<'a>(&'a self, request: &ReleaseRequest<'a>) -> Call<'a> {
-        let (key, next) = (request.key, request.next.map_or("", |(next, _)| next));
+    fn release<'a>(&'a self, claim: &Claim<'a>, next: Option<&Claim<'a>>) -> Call<'a> {
+        let (key, next_locker) = (claim.key, next.map_or("", |next| next.locker));
         let (keys, key_count, length, every) = match &self.gap {
             Some(gap) => ([key, &self.queue, FENCE, &gap.key], 4, gap.length.as_str(), gap.every.as_str()),
             None => ([key, &self.queue, FENCE, ""], 3, "", ""),
         };
-        let arg_count = match (&self.gap, request.next) {
+        let arg_count = match (&self.gap, next) {
             (Some(_), _) => 6,
             (None, Some(_)) => 4,
             (None, None) => 2,
         };
-        let args = [request.locker, &self.lease, next, &self.next_lease, length, every];
+        let args = [claim.locker, &self.lease, next_locker, &self.next_lease, length, every];
         Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Slack::In(1) }
     }
 }
@@ -87,17 +94,6 @@ impl Texts {
 /// The call that inspects a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
     Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: Slack::None }
-}
-
-/// The lock key that a request concerns.
-pub(crate) fn key_of<'a>(request: &Request<'a>) -> &'a str {
-    match request {
-        Request::Acquire(r) => r.key,
-        Request::Poll(r) => r.key,
-        Request::Extend(r) => r.key,
-        Request::Release(r) => r.key,
-        Request::Probe(r) => r.key,
-    }
 }
 
 /// A time in whole milliseconds, as Redis expects it.

@@ -1,7 +1,7 @@
 //! How leases end and go on.
 
-use super::suite::{LONG, SHORT, Suite, Tenure};
-use redis_dlock::{ExtendOutcome, NotOurs, ProbeOutcome};
+use crate::conformance::suite::{Suite, Tenure};
+use crate::store::processor::{ExtendOutcome, NotOurs, ProbeOutcome};
 
 /// A tenure that holds the key for a lease of its own.
 fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {
@@ -12,9 +12,9 @@ fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {
 
 /// Shows: G4.
 pub(crate) fn ends(suite: &Suite) {
-    let a = holder_with(suite, SHORT);
-    suite.store().pass_time(SHORT);
-    assert_eq!(a.probe(), ProbeOutcome::NotOurs(NotOurs { holder: None }));
+    let a = holder_with(suite, suite.short());
+    suite.store().pass_time(suite.short());
+    assert_eq!(a.probe(), ProbeOutcome::NotOurs(NotOurs::new(None)));
     assert_eq!(suite.holder("k"), None);
     let b = suite.client().holder("k");
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(b.not_yours()));
@@ -22,37 +22,37 @@ pub(crate) fn ends(suite: &Suite) {
 
 /// Shows: G3.
 pub(crate) fn is_prolonged_by_extend(suite: &Suite) {
-    let mut a = holder_with(suite, SHORT);
-    a.lease = LONG;
-    assert_eq!(a.extend(), ExtendOutcome::Extended { waiting: 0, numbers: None });
-    suite.store().pass_time(SHORT);
+    let mut a = holder_with(suite, suite.short());
+    a.lease = suite.long();
+    assert_eq!(a.extended().waiting, 0);
+    suite.store().pass_time(suite.short());
     assert!(a.holds());
 }
 
 pub(crate) fn is_prolonged_by_poll(suite: &Suite) {
-    let mut a = holder_with(suite, SHORT);
-    a.lease = LONG;
+    let mut a = holder_with(suite, suite.short());
+    a.lease = suite.long();
     a.poll_acquired();
-    suite.store().pass_time(SHORT);
+    suite.store().pass_time(suite.short());
     assert!(a.holds());
 }
 
 /// Shows: S3.
 pub(crate) fn is_never_shortened_by_others(suite: &Suite) {
     let a = suite.client().holder("k");
-    let b = suite.client().tenure_with("k", SHORT);
+    let b = suite.client().tenure_with("k", suite.short());
     b.wait();
     b.poll_waiting();
     b.extend();
     b.release();
-    suite.client().tenure_with("k", SHORT).fail();
-    suite.store().pass_time(SHORT);
+    suite.client().tenure_with("k", suite.short()).fail();
+    suite.store().pass_time(suite.short());
     assert!(a.holds());
 }
 
 /// Shows: S3.
 pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
-    let a = holder_with(suite, SHORT);
+    let a = holder_with(suite, suite.short());
     let b = suite.client().tenure("k");
     for _ in 0..2 {
         assert_eq!(b.extend(), ExtendOutcome::NotOurs(a.not_yours()));
@@ -60,15 +60,15 @@ pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
         assert_eq!(b.probe(), ProbeOutcome::NotOurs(a.not_yours()));
     }
     b.poll_gone();
-    suite.store().pass_time(SHORT);
+    suite.store().pass_time(suite.short());
     assert_eq!(suite.holder("k"), None, "nobody prolonged it");
 }
 
 /// Shows: G2.
 pub(crate) fn cannot_be_extended_after_its_end(suite: &Suite) {
-    let a = holder_with(suite, SHORT);
-    suite.store().pass_time(SHORT);
-    assert_eq!(a.extend(), ExtendOutcome::NotOurs(NotOurs { holder: None }));
+    let a = holder_with(suite, suite.short());
+    suite.store().pass_time(suite.short());
+    assert_eq!(a.extend(), ExtendOutcome::NotOurs(NotOurs::new(None)));
     assert_eq!(suite.holder("k"), None);
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn cannot_be_extended_after_deletion(suite: &Suite) {
     let a = suite.client().holder("k");
     assert!(suite.store().delete("k"));
     assert!(!suite.store().delete("k"));
-    let free = NotOurs { holder: None };
+    let free = NotOurs::new(None);
     assert_eq!(a.extend(), ExtendOutcome::NotOurs(free.clone()));
     assert_eq!(a.extend_fresh(), ExtendOutcome::NotOurs(free.clone()));
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(free));
@@ -87,11 +87,11 @@ pub(crate) fn cannot_be_extended_after_deletion(suite: &Suite) {
 /// Shows: G2, S3.
 pub(crate) fn cannot_be_extended_after_overwriting(suite: &Suite) {
     let a = suite.client().holder("k");
-    suite.store().overwrite("k", "somebody", Some(SHORT));
-    let taken = NotOurs { holder: Some("somebody".to_owned()) };
+    suite.store().overwrite("k", "somebody", Some(suite.short()));
+    let taken = NotOurs::new(Some("somebody".to_owned()));
     assert_eq!(a.extend(), ExtendOutcome::NotOurs(taken.clone()));
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(taken));
-    suite.store().pass_time(SHORT);
+    suite.store().pass_time(suite.short());
     assert_eq!(suite.holder("k"), None, "the lease of somebody was not prolonged");
 }
 
@@ -99,8 +99,8 @@ pub(crate) fn extension_tells_how_many_wait(suite: &Suite) {
     let a = suite.client().holder("k");
     for waiting in 1..4 {
         suite.client().waiter("k");
-        assert_eq!(a.extend(), ExtendOutcome::Extended { waiting, numbers: None });
-        assert!(matches!(a.extend_fresh(), ExtendOutcome::Extended { waiting: w, .. } if w == waiting));
+        assert_eq!(a.extended().waiting, waiting);
+        assert!(matches!(a.extend_fresh(), ExtendOutcome::Extended(extension) if extension.waiting == waiting));
         assert_eq!(a.poll_acquired().waiting, waiting);
     }
 }

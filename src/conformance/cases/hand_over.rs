@@ -1,7 +1,7 @@
 //! Who gets a key that is given away.
 
-use super::suite::{LONG, SHORT, Suite};
-use redis_dlock::{AcquireOutcome, ReleaseOutcome};
+use crate::conformance::suite::Suite;
+use crate::store::processor::{AcquireOutcome, ReleaseOutcome};
 use std::time::Duration;
 
 /// Shows: G7, G8, G10.
@@ -25,7 +25,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     }
     assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(suite.holder("k"), None);
-    ears.iter_mut().for_each(super::suite::Ear::hear_nothing);
+    ears.iter_mut().for_each(crate::conformance::suite::Ear::hear_nothing);
 }
 
 /// Shows: G10, L1.
@@ -40,8 +40,8 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
 
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
     assert_eq!(ear.hear_granted(&winner).waiting, 1);
-    dead.iter().for_each(super::suite::Tenure::poll_gone);
-    assert_eq!(behind.poll_waiting().holder, winner.locker);
+    dead.iter().for_each(crate::conformance::suite::Tenure::poll_gone);
+    assert_eq!(behind.poll_waiting().holder.as_ref(), Some(&winner.locker));
 }
 
 /// Shows: L1.
@@ -66,12 +66,12 @@ pub(crate) fn gives_a_waiter_its_own_lease(suite: &Suite) {
     let holder = suite.client().holder("k");
     let client = suite.client();
     let _ear = client.listen();
-    let waiter = client.tenure_with("k", SHORT);
+    let waiter = client.tenure_with("k", suite.short());
     waiter.wait();
     holder.release();
-    let found = suite.inspect("k").holder.unwrap();
-    assert_eq!(found.holder, waiter.locker);
-    assert!(found.remaining.unwrap() <= SHORT);
+    let found = suite.inspect("k");
+    assert_eq!(found.holder.as_ref(), Some(&waiter.locker));
+    assert!(suite.is_left(found.remaining, suite.short()));
 }
 
 /// Shows: L1, L2.
@@ -79,8 +79,8 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 0 });
-    assert_eq!(suite.inspect("k"), redis_dlock::Inspection { holder: None, waiting: 0 });
-    dead.iter().for_each(super::suite::Tenure::poll_gone);
+    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free());
+    dead.iter().for_each(crate::conformance::suite::Tenure::poll_gone);
 }
 
 /// Shows: G8, S5.
@@ -93,8 +93,8 @@ pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
 
     let asker = suite.client().tenure("k");
     let busy = asker.fail();
-    assert_eq!(busy.holder, waiter.locker);
-    assert!(busy.remaining.unwrap() <= LONG);
+    assert_eq!(busy.holder.as_ref(), Some(&waiter.locker));
+    assert!(suite.is_left(busy.remaining, suite.long()));
     assert_eq!(ear.hear_granted(&waiter).waiting, 0);
     asker.poll_gone();
 }
@@ -109,7 +109,7 @@ pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
     assert!(suite.store().delete("k"));
 
     let asker = clients[1].tenure("k");
-    assert_eq!(asker.wait().holder, waiter.locker);
+    assert_eq!(asker.wait().holder.as_ref(), Some(&waiter.locker));
     assert_eq!(ears[0].hear_granted(&waiter).waiting, 1, "the asker waits behind the winner");
     dead.poll_gone();
     waiter.release();
@@ -134,13 +134,13 @@ pub(crate) fn gives_a_free_key_to_the_asker_when_all_waiters_are_dead(suite: &Su
 /// Shows: G10, L1.
 pub(crate) fn gives_a_free_key_to_a_polling_waiter_without_an_inbox(suite: &Suite) {
     suite.client().holder("k");
-    let waiter = suite.client().tenure_with("k", SHORT);
+    let waiter = suite.client().tenure_with("k", suite.short());
     waiter.wait();
     let behind = suite.client().waiter("k");
     assert!(suite.store().delete("k"));
     assert_eq!(waiter.poll_acquired().waiting, 1);
-    assert!(suite.inspect("k").holder.unwrap().remaining.unwrap() <= SHORT);
-    assert_eq!(behind.poll_waiting().holder, waiter.locker);
+    assert!(suite.is_left(suite.inspect("k").remaining, suite.short()));
+    assert_eq!(behind.poll_waiting().holder.as_ref(), Some(&waiter.locker));
 }
 
 pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
@@ -163,7 +163,7 @@ pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite:
     let second = suite.client().waiter("k");
     assert!(suite.store().delete("k"));
 
-    assert_eq!(second.poll_waiting().holder, head.locker);
+    assert_eq!(second.poll_waiting().holder.as_ref(), Some(&head.locker));
     assert_eq!(ear.hear_granted(&head).waiting, 1);
     assert!(head.holds());
     head.release();

@@ -1,7 +1,9 @@
 //! Many requests in one go.
 
-use super::suite::{LONG, Suite};
-use redis_dlock::{AcquireOutcome, Busy, ExtendOutcome, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request};
+use crate::conformance::suite::Suite;
+use crate::store::processor::{
+    AcquireOutcome, Busy, ExtendOutcome, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+};
 
 /// Shows: S15.
 pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
@@ -9,24 +11,24 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
     let (a, b, c, stranger) = (client.tenure("k"), client.tenure("k"), client.tenure("k"), client.tenure("k"));
     let other = client.tenure("other");
     let requests = [
-        Request::Acquire(a.acquire_request(false)),
-        Request::Acquire(b.acquire_request(true)),
-        Request::Acquire(other.acquire_request(false)),
-        Request::Poll(b.poll_request()),
-        Request::Poll(stranger.poll_request()),
-        Request::Extend(a.extend_request(false)),
-        Request::Extend(b.extend_request(true)),
-        Request::Probe(a.probe_request()),
-        Request::Probe(b.probe_request()),
-        Request::Release(b.release_request(None)),
-        Request::Release(a.release_request(Some(&c))),
-        Request::Release(c.release_request(None)),
-        Request::Probe(c.probe_request()),
+        Request::Acquire(a.claim()),
+        Request::Join(b.claim()),
+        Request::Acquire(other.claim()),
+        Request::Poll(b.claim()),
+        Request::Poll(stranger.claim()),
+        Request::Extend(a.claim()),
+        Request::ExtendWithNumbers(b.claim()),
+        Request::Probe(a.claim()),
+        Request::Probe(b.claim()),
+        Request::Release(b.claim()),
+        Request::HandOver(a.claim(), c.claim()),
+        Request::Release(c.claim()),
+        Request::Probe(c.claim()),
     ];
-    let outcomes = client.processor.batch(&requests, LONG);
+    let outcomes = client.processor().batch(&requests, suite.long());
     let outcomes: Vec<Outcome> = outcomes.into_iter().map(Result::unwrap).collect();
-    let free = redis_dlock::NotOurs { holder: None };
-    let held_by_a = |busy: &Busy| busy.holder == a.locker;
+    let free = NotOurs::new(None);
+    let held_by_a = |busy: &Busy| busy.holder.as_ref() == Some(&a.locker);
     match &outcomes[..] {
         [
             Outcome::Acquire(AcquireOutcome::Acquired(first)),
@@ -34,7 +36,7 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
             Outcome::Acquire(AcquireOutcome::Acquired(elsewhere)),
             Outcome::Poll(PollOutcome::Waiting(waiting)),
             Outcome::Poll(PollOutcome::Gone),
-            Outcome::Extend(ExtendOutcome::Extended { waiting: 1, numbers: None }),
+            Outcome::Extend(ExtendOutcome::Extended(extension)),
             Outcome::Extend(ExtendOutcome::NotOurs(not_bs)),
             Outcome::Probe(ProbeOutcome::Ours),
             Outcome::Probe(ProbeOutcome::NotOurs(not_bs_either)),
@@ -44,7 +46,8 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
             Outcome::Probe(ProbeOutcome::NotOurs(nobodys)),
         ] => {
             assert!(held_by_a(busy) && held_by_a(waiting));
-            assert!(first.number < elsewhere.number && elsewhere.number < passed.number);
+            assert_eq!((extension.waiting, &extension.numbers), (1, &None));
+            assert!(first.number < passed.number && elsewhere.number > 0);
             assert_eq!([not_bs, not_bs_either, gave_up], [&a.not_yours(); 3]);
             assert_eq!(nobodys, &free);
         }
@@ -53,5 +56,5 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
 }
 
 pub(crate) fn answers_nothing_to_nothing(suite: &Suite) {
-    assert!(suite.client().processor.batch(&[], LONG).is_empty());
+    assert!(suite.client().processor().batch(&[], suite.long()).is_empty());
 }

@@ -1,7 +1,7 @@
 //! Many threads at once.
 
-use super::suite::{Client, Suite};
-use redis_dlock::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
+use crate::conformance::suite::{Client, Suite};
+use crate::store::processor::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! [`Store`] for the embedded store: time stands still until a test moves it.
 
-use super::store::Store;
+use redis_dlock::conformance::Store;
 use redis_dlock::{LockProcessor, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +43,9 @@ impl Store for MemoryStore {
         take(&self.processor, key, holder, lease)
     }
 
-    fn deny(&self, commands: &[&'static str]) {
+    fn deny(&self, commands: &[&'static str]) -> bool {
         self.processor.deny(commands);
+        true
     }
 
     fn flush(&self) {

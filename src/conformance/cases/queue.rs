@@ -1,7 +1,7 @@
 //! Standing in the queue.
 
-use super::suite::{SHORT, Suite};
-use redis_dlock::ReleaseOutcome;
+use crate::conformance::suite::Suite;
+use crate::store::processor::ReleaseOutcome;
 
 pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {
     let client = suite.client();
@@ -72,9 +72,9 @@ pub(crate) fn knows_nobody_that_gave_up(suite: &Suite) {
 
 /// Shows: G2.
 pub(crate) fn knows_nobody_whose_tenure_ended(suite: &Suite) {
-    let a = suite.client().tenure_with("k", SHORT);
+    let a = suite.client().tenure_with("k", suite.short());
     a.acquire();
-    suite.store().pass_time(SHORT);
+    suite.store().pass_time(suite.short());
     a.poll_gone();
     assert_eq!(suite.holder("k"), None);
     let b = suite.client().holder("k");
@@ -86,7 +86,7 @@ pub(crate) fn is_entered_once_by_many_polls(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().waiter("k");
     for _ in 0..5 {
-        assert_eq!(b.poll_waiting().holder, a.locker);
+        assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
     }
     assert_eq!(suite.waiting("k"), 1);
 }
@@ -94,9 +94,9 @@ pub(crate) fn is_entered_once_by_many_polls(suite: &Suite) {
 /// Shows: L2.
 pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
     let a = suite.client().holder("k");
-    let b = suite.client().tenure_with("k", SHORT);
+    let b = suite.client().tenure_with("k", suite.short());
     b.wait();
-    suite.store().pass_time(SHORT * 2);
+    suite.store().pass_time(suite.short() * 2);
     assert_eq!(suite.waiting("k"), 0);
     b.poll_gone();
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -107,12 +107,12 @@ pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
     let holder = suite.client().holder("k");
     let client = suite.client();
     let _ear = client.listen();
-    let winner = client.tenure_with("k", SHORT);
+    let winner = client.tenure_with("k", suite.short());
     winner.wait();
-    let behind = suite.client().tenure_with("k", SHORT);
+    let behind = suite.client().tenure_with("k", suite.short());
     behind.wait();
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
-    suite.store().pass_time(SHORT * 2);
+    suite.store().pass_time(suite.short() * 2);
     assert_eq!(suite.waiting("k"), 0);
     behind.poll_gone();
 }
@@ -121,18 +121,18 @@ pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
 pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
     suite.client().holder("k");
     let long = suite.client().waiter("k");
-    let short = suite.client().tenure_with("k", SHORT);
+    let short = suite.client().tenure_with("k", suite.short());
     short.wait();
     short.poll_waiting();
-    suite.store().pass_time(SHORT * 2);
+    suite.store().pass_time(suite.short() * 2);
     long.poll_waiting();
     short.poll_waiting();
     // The other way round: a longer lease prolongs the life of all.
     suite.client().holder("l");
-    let short = suite.client().tenure_with("l", SHORT);
+    let short = suite.client().tenure_with("l", suite.short());
     short.wait();
     let long = suite.client().waiter("l");
-    suite.store().pass_time(SHORT * 2);
+    suite.store().pass_time(suite.short() * 2);
     short.poll_waiting();
     long.poll_waiting();
 }
@@ -140,16 +140,16 @@ pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
 /// Shows: S4.
 pub(crate) fn lives_on_by_polls(suite: &Suite) {
     suite.client().holder("k");
-    let b = suite.client().tenure_with("k", SHORT);
+    let b = suite.client().tenure_with("k", suite.short());
     b.wait();
     for _ in 0..3 {
-        suite.store().pass_time(SHORT);
+        suite.store().pass_time(suite.short());
         b.poll_waiting();
     }
 }
 
 pub(crate) fn is_counted(suite: &Suite) {
-    assert_eq!(suite.inspect("k"), redis_dlock::Inspection { holder: None, waiting: 0 });
+    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free());
     let a = suite.client().holder("k");
     let waiters: Vec<_> = (1..=5)
         .map(|n| {
@@ -161,6 +161,6 @@ pub(crate) fn is_counted(suite: &Suite) {
     waiters[2].release();
     assert_eq!(suite.waiting("k"), 4);
     assert!(suite.store().delete("k"));
-    assert_eq!(suite.inspect("k"), redis_dlock::Inspection { holder: None, waiting: 4 });
+    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free().with_waiting(4));
     assert!(!a.holds());
 }

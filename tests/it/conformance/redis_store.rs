@@ -1,11 +1,10 @@
 //! [`Store`] for Redis: a server for each test, and real time.
 
-use super::store::Store;
 use crate::support::RedisServer;
 use parking_lot::Mutex;
-use redis_dlock::{
-    AcquireRequest, ExtendRequest, LockProcessor, PollRequest, ProbeRequest, RedisLockProcessor, ReleaseRequest,
-};
+use redis_dlock::RedisLockProcessor;
+use redis_dlock::conformance::Store;
+use redis_dlock::processor::{Claim, LockProcessor};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -38,13 +37,13 @@ impl RedisStore {
 
 /// Lets the connection have a number from a script, and the server know all scripts.
 pub(crate) fn prove(store: &RedisLockProcessor) {
-    let (key, locker, lease) = ("DLOCK_t_proof", "prover-1", Duration::from_secs(10));
+    let claim = Claim::new("DLOCK_t_proof", "prover", "prover-1", Duration::from_secs(10));
     let limit = Duration::from_secs(20);
-    store.acquire(&AcquireRequest { key, locker, lease, wait: false }, limit).unwrap();
-    store.poll(&PollRequest { key, locker, lease }, limit).unwrap();
-    store.extend(&ExtendRequest { key, locker, lease, fresh_numbers: false }, limit).unwrap();
-    store.probe(&ProbeRequest { key, locker }, limit).unwrap();
-    store.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).unwrap();
+    store.acquire(&claim, limit).unwrap();
+    store.poll(&claim, limit).unwrap();
+    store.extend(&claim, limit).unwrap();
+    store.probe(&claim, limit).unwrap();
+    store.release(&claim, limit).unwrap();
 }
 
 impl Store for RedisStore {
@@ -75,13 +74,14 @@ impl Store for RedisStore {
         self.admin::<Option<String>>(&set).is_some()
     }
 
-    fn deny(&self, commands: &[&'static str]) {
+    fn deny(&self, commands: &[&'static str]) -> bool {
         let mut user = redis::cmd("ACL");
         user.arg("SETUSER").arg("default").arg("+@all");
         commands.iter().for_each(|command| {
             user.arg(format!("-{command}"));
         });
         self.admin::<()>(&user);
+        true
     }
 
     fn flush(&self) {

@@ -1,7 +1,7 @@
 //! Giving a key back.
 
-use super::suite::{LONG, SHORT, Suite};
-use redis_dlock::{NotOurs, ReleaseOutcome};
+use crate::conformance::suite::Suite;
+use crate::store::processor::{NotOurs, ReleaseOutcome};
 
 /// Shows: L2.
 pub(crate) fn frees_the_key(suite: &Suite) {
@@ -15,25 +15,25 @@ pub(crate) fn frees_the_key(suite: &Suite) {
 pub(crate) fn twice_does_no_harm(suite: &Suite) {
     let a = suite.client().holder("k");
     a.release();
-    assert_eq!(a.release(), ReleaseOutcome::NotOurs(NotOurs { holder: None }));
+    assert_eq!(a.release(), ReleaseOutcome::NotOurs(NotOurs::new(None)));
     let b = suite.client().holder("k");
     let c = suite.client().waiter("k");
     assert_eq!(a.release(), ReleaseOutcome::NotOurs(b.not_yours()));
     assert!(b.holds());
-    assert_eq!(c.poll_waiting().holder, b.locker);
+    assert_eq!(c.poll_waiting().holder.as_ref(), Some(&b.locker));
 }
 
 /// Shows: S3.
 pub(crate) fn by_a_stranger_changes_nothing(suite: &Suite) {
-    let a = suite.client().tenure_with("k", SHORT);
+    let a = suite.client().tenure_with("k", suite.short());
     a.acquire();
     let b = suite.client().waiter("k");
     let stranger = suite.client().tenure("k");
     assert_eq!(stranger.release(), ReleaseOutcome::NotOurs(a.not_yours()));
     assert_eq!(suite.waiting("k"), 1);
-    assert_eq!(b.poll_waiting().holder, a.locker);
-    suite.store().pass_time(SHORT);
-    assert_eq!(stranger.release(), ReleaseOutcome::NotOurs(NotOurs { holder: None }), "no hand-over, either");
+    assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
+    suite.store().pass_time(suite.short());
+    assert_eq!(stranger.release(), ReleaseOutcome::NotOurs(NotOurs::new(None)), "no hand-over, either");
     assert_eq!(suite.waiting("k"), 1);
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn takes_a_waiter_out_of_the_queue(suite: &Suite) {
 /// Shows: G2, S3.
 pub(crate) fn of_a_lost_tenure_changes_nothing(suite: &Suite) {
     let a = suite.client().holder("k");
-    suite.store().overwrite("k", "somebody-1", Some(LONG));
-    let taken = NotOurs { holder: Some("somebody-1".to_owned()) };
+    suite.store().overwrite("k", "somebody-1", Some(suite.long()));
+    let taken = NotOurs::new(Some("somebody-1".to_owned()));
     assert_eq!(a.release(), ReleaseOutcome::NotOurs(taken));
     assert_eq!(suite.holder("k").as_deref(), Some("somebody-1"));
     suite.store().delete("k");
@@ -92,10 +92,10 @@ pub(crate) fn passes_to_the_next_locker_past_the_dead(suite: &Suite) {
 
 pub(crate) fn passes_with_the_lease_of_the_next_locker(suite: &Suite) {
     let client = suite.client();
-    let (a, next) = (client.holder("k"), client.tenure_with("k", SHORT));
+    let (a, next) = (client.holder("k"), client.tenure_with("k", suite.short()));
     a.release_to(&next);
-    assert!(suite.inspect("k").holder.unwrap().remaining.unwrap() <= SHORT);
-    suite.store().pass_time(SHORT);
+    assert!(suite.is_left(suite.inspect("k").remaining, suite.short()));
+    suite.store().pass_time(suite.short());
     next.poll_gone();
 }
 
@@ -109,13 +109,14 @@ pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
     let c = three.waiter("k");
     match a.release_to(&next) {
         ReleaseOutcome::Queued(busy) => {
-            assert_eq!(busy.holder, b.locker);
-            assert!((SHORT..=LONG).contains(&busy.remaining.unwrap()));
+            assert_eq!(busy.holder.as_ref(), Some(&b.locker));
+            assert!(suite.is_left(busy.remaining, suite.long()));
+            assert!(busy.remaining.is_none_or(|left| left >= suite.short()));
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(ear_two.hear_granted(&b).waiting, 2, "the one behind it, and the next locker");
-    assert_eq!(next.poll_waiting().holder, b.locker);
+    assert_eq!(next.poll_waiting().holder.as_ref(), Some(&b.locker));
     a.poll_gone();
     // The one behind has no inbox: it is dead, and the next locker's turn comes.
     assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -145,7 +146,7 @@ pub(crate) fn repeated_with_the_same_next_locker_changes_nothing(suite: &Suite) 
 pub(crate) fn by_a_stranger_leaves_its_next_locker_unknown(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.tenure("k"), client.tenure("k"));
-    assert_eq!(a.release_to(&next), ReleaseOutcome::NotOurs(NotOurs { holder: None }));
+    assert_eq!(a.release_to(&next), ReleaseOutcome::NotOurs(NotOurs::new(None)));
     next.poll_gone();
     let b = suite.client().holder("k");
     assert_eq!(a.release_to(&next), ReleaseOutcome::NotOurs(b.not_yours()));

@@ -1,16 +1,15 @@
 //! Keys that are left free for those that only poll, as JVM DLock does.
 
-use super::suite::{LONG, SHORT, Suite, Tenure};
-use redis_dlock::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
+use crate::conformance::suite::{Suite, Tenure};
+use crate::store::processor::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
 use std::time::Duration;
 
 /// Far shorter than [`LONG`], and ends during no test but by [`end`].
-const GAP: Gap = Gap { length: Duration::from_secs(30), every: Duration::from_secs(60) };
+const GAP: Gap = Gap::new(Duration::from_secs(30), Duration::from_secs(60));
 
 const JVM: &str = "10.0.0.5-17";
-const POLLERS: &str = "(free for pollers)";
 const RELEASED: ReleaseOutcome = ReleaseOutcome::Released { waiting: 0 };
-const FREE: Inspection = Inspection { holder: None, waiting: 0 };
+const FREE: Inspection = Inspection::free();
 
 /// Lets the gap of a key be over.
 fn end(suite: &Suite) {
@@ -24,7 +23,7 @@ fn forget(suite: &Suite) {
 }
 
 fn assert_closed(busy: &Busy) {
-    assert_eq!(busy.holder, POLLERS);
+    assert_eq!(busy.holder, None);
     let left = busy.remaining.unwrap();
     assert!(left <= GAP.length && left > GAP.length / 2, "{left:?}");
 }
@@ -46,7 +45,7 @@ pub(crate) fn leaves_the_key_free_for_pollers_alone(suite: &Suite) {
     assert_eq!(suite.inspect("k"), FREE);
     assert_closed(&suite.client().tenure("k").fail());
     assert_eq!(suite.inspect("k"), FREE);
-    assert!(suite.store().take("k", JVM, LONG));
+    assert!(suite.store().take("k", JVM, suite.long()));
     assert_eq!(suite.holder("k").as_deref(), Some(JVM));
     suite.store().delete("k");
     forget(suite);
@@ -63,17 +62,17 @@ pub(crate) fn is_waited_for_by_all_of_ours(suite: &Suite) {
     for waiter in [&before, &during, &before] {
         assert_closed(&waiter.poll_waiting());
     }
-    assert_eq!(suite.inspect("k"), Inspection { holder: None, waiting: 2 });
+    assert_eq!(suite.inspect("k"), Inspection::free().with_waiting(2));
 
     suite.store().pass_time_of_gaps("k", GAP.length / 2);
     for busy in [during.poll_waiting(), suite.client().tenure("k").fail()] {
-        assert_eq!(busy.holder, POLLERS);
+        assert_eq!(busy.holder, None);
         let left = busy.remaining.unwrap();
         assert!(left <= GAP.length / 2 && left > GAP.length / 4, "what is left of it: {left:?}");
     }
     ear.hear_nothing();
     suite.store().pass_time_of_gaps("k", GAP.length / 2);
-    assert_eq!(during.poll_waiting().holder, before.locker, "the first one is given the key");
+    assert_eq!(during.poll_waiting().holder.as_ref(), Some(&before.locker), "the first one is given the key");
     assert_eq!(ear.hear_granted(&before).waiting, 1);
     forget(suite);
 }
@@ -91,20 +90,20 @@ pub(crate) fn keeps_the_queue_and_puts_the_next_locker_behind_it(suite: &Suite) 
         ReleaseOutcome::Queued(busy) => assert_closed(&busy),
         other => panic!("{other:?}"),
     }
-    assert_eq!(suite.inspect("k"), Inspection { holder: None, waiting: 4 });
+    assert_eq!(suite.inspect("k"), Inspection::free().with_waiting(4));
     assert_closed(&next.poll_waiting());
     holder.poll_gone();
 
     end(suite);
     assert_eq!(suite.waiting("k"), 4, "a gap that is over is no waiter either");
-    assert_eq!(next.poll_waiting().holder, first.locker);
+    assert_eq!(next.poll_waiting().holder, Some(first.locker.clone()));
     dead.poll_gone();
     assert_eq!(ears[1].hear_granted(&first).waiting, 2);
     assert_eq!(first.release(), ReleaseOutcome::Released { waiting: 1 });
     assert_eq!(ears[2].hear_granted(&second).waiting, 1);
     assert_eq!(second.release(), RELEASED);
     assert_eq!(ears[0].hear_granted(&next).waiting, 0);
-    ears.iter_mut().for_each(super::suite::Ear::hear_nothing);
+    ears.iter_mut().for_each(crate::conformance::suite::Ear::hear_nothing);
     forget(suite);
 }
 
@@ -141,7 +140,7 @@ pub(crate) fn is_made_once_in_its_time_for_all_clients(suite: &Suite) {
     other_ear.hear_granted(&waiter);
     let (first, last) = (client.waiter("k"), other.tenure("k"));
     assert!(
-        matches!(waiter.release_with(Some(&last), GAP), ReleaseOutcome::Queued(busy) if busy.holder == first.locker)
+        matches!(waiter.release_with(Some(&last), GAP), ReleaseOutcome::Queued(busy) if busy.holder.as_ref() == Some(&first.locker))
     );
     other_ear.hear_contended(&waiter);
     assert_eq!(ear.hear_granted(&first).waiting, 1);
@@ -176,14 +175,14 @@ pub(crate) fn is_made_once_by_a_repeated_release(suite: &Suite) {
     assert!(matches!(a.release_with(Some(&next), GAP), ReleaseOutcome::Queued(_)));
     suite.store().pass_time_of_gaps("k", GAP.length / 2);
     for _ in 0..2 {
-        let nobodys = NotOurs { holder: None };
+        let nobodys = NotOurs::new(None);
         assert_eq!(a.release_with(Some(&next), GAP), ReleaseOutcome::NotOurs(nobodys.clone()));
         assert_eq!(a.release(), ReleaseOutcome::NotOurs(nobodys));
         assert_eq!(suite.waiting("k"), 1);
         assert!(next.poll_waiting().remaining.unwrap() <= GAP.length / 2);
     }
-    assert!(suite.store().take("k", JVM, LONG));
-    let jvms = NotOurs { holder: Some(JVM.to_owned()) };
+    assert!(suite.store().take("k", JVM, suite.long()));
+    let jvms = NotOurs::new(Some(JVM.to_owned()));
     assert_eq!(a.release_with(Some(&next), GAP), ReleaseOutcome::NotOurs(jvms));
     suite.store().delete("k");
     end(suite);
@@ -210,11 +209,14 @@ pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
     for jvm in ["10.0.0.5-17", "10.0.0.6-1", "jvm"] {
-        assert!(suite.store().take("k", jvm, LONG));
-        assert!(!suite.store().take("k", "another", LONG));
-        for busy in [waiter.poll_waiting(), suite.client().tenure("k").fail(), suite.inspect("k").holder.unwrap()] {
-            assert_eq!(busy.holder, jvm);
-            assert!(busy.remaining.unwrap() > GAP.length);
+        assert!(suite.store().take("k", jvm, suite.long()));
+        assert!(!suite.store().take("k", "another", suite.long()));
+        let (polled, asked, seen) = (waiter.poll_waiting(), suite.client().tenure("k").fail(), suite.inspect("k"));
+        for (holder, remaining) in
+            [(polled.holder, polled.remaining), (asked.holder, asked.remaining), (seen.holder, seen.remaining)]
+        {
+            assert_eq!(holder.as_deref(), Some(jvm));
+            assert!(remaining.unwrap() > GAP.length);
         }
         assert!(suite.store().delete("k"));
         assert_closed(&waiter.poll_waiting());
@@ -231,14 +233,14 @@ pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
     let mut ear = client.listen();
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
-    assert!(suite.store().take("k", JVM, LONG));
+    assert!(suite.store().take("k", JVM, suite.long()));
     end(suite);
-    assert_eq!(waiter.poll_waiting().holder, JVM);
-    assert_eq!(suite.client().waiter("k").lease, LONG);
+    assert_eq!(waiter.poll_waiting().holder.as_deref(), Some(JVM));
+    assert_eq!(suite.client().waiter("k").lease, suite.long());
     assert_eq!(suite.waiting("k"), 2);
     assert!(suite.store().delete("k"));
     // An asker finds the key free: the head is served before it, at once.
-    assert_eq!(suite.client().tenure("k").wait().holder, waiter.locker);
+    assert_eq!(suite.client().tenure("k").wait().holder, Some(waiter.locker.clone()));
     assert_eq!(ear.hear_granted(&waiter).waiting, 2);
     forget(suite);
 }
@@ -262,7 +264,7 @@ pub(crate) fn outlives_the_queue(suite: &Suite) {
 pub(crate) fn can_be_left_by_a_waiter(suite: &Suite) {
     let waiter = suite.client().tenure("k");
     make_before(suite, &waiter);
-    assert_eq!(waiter.release(), ReleaseOutcome::NotOurs(NotOurs { holder: None }));
+    assert_eq!(waiter.release(), ReleaseOutcome::NotOurs(NotOurs::new(None)));
     waiter.poll_gone();
     assert_eq!(suite.inspect("k"), FREE);
     assert_closed(&suite.client().tenure("k").fail());
@@ -271,12 +273,12 @@ pub(crate) fn can_be_left_by_a_waiter(suite: &Suite) {
 
 /// Shows: L2.
 pub(crate) fn leaves_nothing_behind(suite: &Suite) {
-    let gap = Gap { length: SHORT / 2, every: SHORT };
+    let gap = Gap::new(suite.short() / 2, suite.short());
     for _ in 0..2 {
         let a = suite.client().holder("k");
         assert_eq!(a.release_with(None, gap), RELEASED);
         assert_ne!(suite.store().leftovers(), [""; 0]);
-        suite.store().pass_time(SHORT);
+        suite.store().pass_time(suite.short());
         assert_eq!(suite.store().leftovers(), [""; 0]);
     }
 }

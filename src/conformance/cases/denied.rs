@@ -1,7 +1,7 @@
 //! What is denied in the middle of an operation: the answer says what was done.
 
-use super::suite::{LONG, Suite};
-use redis_dlock::ReleaseOutcome;
+use crate::conformance::suite::Suite;
+use crate::store::processor::ReleaseOutcome;
 
 /// Shows: S6.
 pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
@@ -23,7 +23,7 @@ pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
         a.release_denied(Some(&next));
         suite.store().deny(&[]);
         assert!(a.holds(), "{command}");
-        assert_eq!(b.poll_waiting().holder, a.locker);
+        assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
         next.poll_gone();
     }
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -49,7 +49,7 @@ pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
     suite.store().deny(&["LREM"]);
     b.release_denied(None);
     suite.store().deny(&[]);
-    assert_eq!(c.poll_waiting().holder, b.locker);
+    assert_eq!(c.poll_waiting().holder.as_ref(), Some(&b.locker));
     ears[0].hear_granted(&b);
     suite.store().deny(&["PEXPIRE"]);
     b.poll_denied();
@@ -73,7 +73,7 @@ pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
     let (a, b) = (suite.client().holder("k"), suite.client().tenure("k"));
     suite.store().deny(&["RPUSH"]);
     b.ask_denied(true);
-    assert_eq!(b.fail().holder, a.locker);
+    assert_eq!(b.fail().holder.as_ref(), Some(&a.locker));
     suite.store().deny(&[]);
     b.poll_gone();
     assert_eq!(suite.waiting("k"), 0);
@@ -86,7 +86,7 @@ pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
     let mut ears = clients.each_ref().map(|client| client.listen());
     let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
     suite.store().deny(&["RPUSH"]);
-    assert!(matches!(a.release_to(&next), ReleaseOutcome::Queued(busy) if busy.holder == b.locker));
+    assert!(matches!(a.release_to(&next), ReleaseOutcome::Queued(busy) if busy.holder.as_ref() == Some(&b.locker)));
     ears[0].hear_granted(&b);
     next.poll_gone();
     suite.store().delete("k");
@@ -105,13 +105,13 @@ pub(crate) fn gives_no_key_to_the_locker_that_is_released(suite: &Suite) {
     let mut ears = clients.each_ref().map(|client| client.listen());
     let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
     // As a script of version 0.1.0 leaves it when its LPOP is denied.
-    suite.store().overwrite("k", &b.locker, Some(LONG));
+    suite.store().overwrite("k", &b.locker, Some(suite.long()));
     assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
     ears[1].hear_granted(&c);
     ears[0].hear_nothing();
-    suite.store().overwrite("k", &a.locker, Some(LONG));
+    suite.store().overwrite("k", &a.locker, Some(suite.long()));
     let alone = clients[0].waiter("k");
-    suite.store().overwrite("k", &alone.locker, Some(LONG));
+    suite.store().overwrite("k", &alone.locker, Some(suite.long()));
     assert_eq!(alone.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!((suite.holder("k"), suite.waiting("k")), (None, 0));
 }

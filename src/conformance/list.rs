@@ -1,0 +1,194 @@
+//! The list of the cases, and what each needs of a store. It stands once, in a macro: one use of it makes the table below, the other
+//! makes a test of each case in the crate of an implementor.
+
+use crate::conformance::cases;
+use crate::conformance::suite::Suite;
+
+/// What a case needs of a store beyond the required methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A queue with an inbox.
+    Queue,
+    /// Ranges of numbers.
+    Numbers,
+    /// Gaps for pollers.
+    Gaps,
+    /// Dead waiters are passed over at once.
+    DeadAtOnce,
+    /// Commands of the Redis scripts can be denied.
+    Denials,
+}
+
+/// One case.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) needs: &'static [Need],
+    pub(super) run: fn(&Suite),
+}
+
+/// Makes a test of each case of the [conformance suite](crate::conformance), in a module of this name: each on a store of its own, made
+/// by the expression.
+///
+/// ```ignore
+/// redis_dlock::conformance_tests!(my_store, MyStore::start());
+/// ```
+#[macro_export]
+macro_rules! conformance_tests {
+    ($name:ident, $store:expr) => {
+        $crate::__conformance_cases! { @tests $name, $store; }
+    };
+    (@tests $name:ident, $store:expr; $($topic:ident { $($case:ident [$($need:ident)*])* })*) => {
+        mod $name {
+            $(mod $topic {
+                #[allow(unused_imports, reason = "the expression may need none")]
+                use super::super::*;
+                $(#[test]
+                fn $case() {
+                    $crate::conformance::run(concat!(stringify!($topic), "::", stringify!($case)), $store);
+                })*
+            })*
+        }
+    };
+}
+
+/// Calls a macro with the list of the cases.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_cases {
+    ($($arguments:tt)*) => {
+        $crate::__conformance_call! { $($arguments)*
+            required {
+                one_locker_excludes_all_others []
+                an_unheld_key_is_free []
+                an_unexpiring_key_has_no_remaining_lease []
+                a_poll_tells_a_holder_from_a_stranger []
+                a_stranger_changes_nothing []
+                a_repeated_release_does_no_harm []
+                keys_of_any_name_are_kept_apart []
+                threads_that_poll_exclude_one_another []
+            }
+            acquire {
+                takes_a_free_key []
+                finds_a_busy_key_with_its_holder_and_lease [Queue]
+                stands_in_no_queue_unless_it_waits [Queue]
+                excludes_two_lockers_of_one_client [Queue]
+                knows_no_remaining_lease_of_a_key_without_one [Queue]
+                copes_with_holders_of_any_shape [Queue]
+            }
+            batch {
+                answers_all_requests_in_order [Queue Numbers]
+                answers_nothing_to_nothing []
+            }
+            denied {
+                leaves_the_key_with_the_holder [Queue Denials]
+                leaves_a_waiter_where_it_was [Queue Denials]
+                leaves_an_asker_nowhere [Queue Denials]
+                tells_the_winner_when_the_queue_takes_no_more [Queue Denials]
+                gives_no_key_to_the_locker_that_is_released [Queue]
+            }
+            gap {
+                leaves_the_key_free_for_pollers_alone [Queue Gaps]
+                is_waited_for_by_all_of_ours [Queue Gaps]
+                keeps_the_queue_and_puts_the_next_locker_behind_it [Queue Gaps DeadAtOnce]
+                ends_with_the_first_acquire_if_nobody_waits [Queue Gaps]
+                is_made_once_in_its_time_for_all_clients [Queue Gaps]
+                is_of_one_key_alone [Queue Gaps]
+                is_made_once_by_a_repeated_release [Queue Gaps]
+                is_not_made_by_a_stranger [Queue Gaps DeadAtOnce]
+                serves_one_poller_after_another [Queue Gaps]
+                is_over_when_a_poller_holds_the_key_past_it [Queue Gaps]
+                outlives_the_queue [Queue Gaps]
+                can_be_left_by_a_waiter [Queue Gaps]
+                leaves_nothing_behind [Queue Gaps]
+            }
+            hand_over {
+                grants_in_the_order_of_waiting [Queue]
+                skips_the_dead [Queue DeadAtOnce]
+                skips_a_client_that_hung_up [Queue DeadAtOnce]
+                gives_a_waiter_its_own_lease [Queue]
+                frees_the_key_when_all_waiters_are_dead [Queue DeadAtOnce]
+                gives_a_free_key_to_the_head_before_the_asker [Queue]
+                gives_a_free_key_to_the_head_and_queues_the_asker [Queue DeadAtOnce]
+                gives_a_free_key_to_the_asker_when_all_waiters_are_dead [Queue DeadAtOnce]
+                gives_a_free_key_to_a_polling_waiter_without_an_inbox [Queue]
+                answers_a_polling_winner_instead_of_telling_it [Queue]
+                gives_a_free_key_to_the_live_head_not_to_the_polling_waiter [Queue DeadAtOnce]
+                gives_a_free_key_to_the_polling_waiter_past_the_dead [Queue DeadAtOnce]
+            }
+            lease {
+                ends []
+                is_prolonged_by_extend []
+                is_prolonged_by_poll []
+                is_never_shortened_by_others [Queue]
+                of_a_stranger_is_untouched []
+                cannot_be_extended_after_its_end []
+                cannot_be_extended_after_deletion []
+                cannot_be_extended_after_overwriting []
+                extension_tells_how_many_wait [Queue]
+            }
+            names {
+                of_all_kinds_are_kept_apart [Queue]
+                of_many_keys_leave_nothing_behind [Queue]
+            }
+            numbers {
+                rise_over_everything [Queue]
+                do_not_fall_with_a_poll []
+                rise_over_a_flush [Numbers]
+                rise_over_lost_leases []
+                of_a_fresh_range_are_unissued [Numbers]
+                come_only_when_asked_for [Numbers]
+            }
+            queue {
+                tells_the_holder_of_its_head [Queue]
+                tells_the_holder_again_when_its_head_polls [Queue]
+                tells_a_granted_holder_of_the_new_head [Queue]
+                knows_nobody_that_was_not_sent [Queue]
+                knows_nobody_that_gave_up [Queue DeadAtOnce]
+                knows_nobody_whose_tenure_ended []
+                is_entered_once_by_many_polls [Queue]
+                ends_when_nobody_asks [Queue]
+                ends_after_a_hand_over_when_nobody_asks [Queue]
+                lives_as_long_as_its_longest_lease [Queue]
+                lives_on_by_polls [Queue]
+                is_counted [Queue]
+            }
+            release {
+                frees_the_key []
+                twice_does_no_harm [Queue]
+                by_a_stranger_changes_nothing [Queue]
+                takes_a_waiter_out_of_the_queue [Queue]
+                of_a_lost_tenure_changes_nothing []
+                passes_to_the_next_locker_when_nobody_waits [Queue]
+                passes_to_the_next_locker_past_the_dead [Queue DeadAtOnce]
+                passes_with_the_lease_of_the_next_locker [Queue]
+                queues_the_next_locker_when_somebody_waits [Queue DeadAtOnce]
+                repeated_with_the_same_next_locker_changes_nothing [Queue]
+                by_a_stranger_leaves_its_next_locker_unknown [Queue]
+            }
+            threads {
+                exclude_one_another [Queue]
+            }
+        }
+    };
+}
+
+/// Sends the list to the macro that the first argument means.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_call {
+    (@tests $($rest:tt)*) => { $crate::conformance_tests! { @tests $($rest)* } };
+    (@table $($rest:tt)*) => { table! { $($rest)* } };
+}
+
+macro_rules! table {
+    ($($topic:ident { $($case:ident [$($need:ident)*])* })*) => {
+        pub(super) const CASES: &[Case] = &[$($(Case {
+            name: concat!(stringify!($topic), "::", stringify!($case)),
+            needs: &[$(Need::$need),*],
+            run: cases::$topic::$case,
+        }),*),*];
+    };
+}
+
+crate::__conformance_cases! { @table }

@@ -1,0 +1,89 @@
+//! What every store must do, as a suite of tests that an implementor of [`LockProcessor`](crate::LockProcessor) runs (feature
+//! `conformance`).
+//!
+//! Implement [`Store`] for a fresh store of yours: the processor, and what an administrator may do to the store. Then let
+//! [`conformance_tests!`](crate::conformance_tests) make a test of each case:
+//!
+//! ```
+//! use redis_dlock::conformance::Store;
+//! use redis_dlock::processor::LockProcessor;
+//! # use redis_dlock::MemoryLockProcessor;
+//! # use std::{sync::Arc, time::Duration};
+//!
+//! #[derive(Debug)]
+//! struct MyStore {
+//!     // …
+//! #   processor: MemoryLockProcessor,
+//! }
+//!
+//! impl Store for MyStore {
+//!     fn processor(&self) -> Arc<dyn LockProcessor> {
+//!         // …
+//! #       Arc::new(self.processor.clone())
+//!     }
+//!     // …
+//! #   fn delete(&self, _: &str) -> bool { unimplemented!() }
+//! #   fn overwrite(&self, _: &str, _: &str, _: Option<Duration>) { unimplemented!() }
+//! #   fn flush(&self) { unimplemented!() }
+//! #   fn pass_time(&self, _: Duration) { unimplemented!() }
+//! #   fn leftovers(&self) -> Vec<String> { Vec::new() }
+//! }
+//!
+//! # let start = || MyStore { processor: MemoryLockProcessor::new() };
+//! // In a test: `redis_dlock::conformance_tests!(my_store, MyStore::start());`
+//! // Or one case alone:
+//! redis_dlock::conformance::run("required::one_locker_excludes_all_others", start());
+//! ```
+//!
+//! A case that needs what a store does not have (a queue, ranges of numbers, gaps for pollers, waiters that are passed over as soon as
+//! they are dead) says so and passes. A case waits for the end of leases of 600 ms, or of the shortest that the store allows
+//! ([`StoreLimits`](crate::processor::StoreLimits)); no case looks at absolute time otherwise.
+//!
+//! For cases of your own there are the words in which these are written: a [`Suite`] has [`Client`]s, a client has [`Tenure`]s, a tenure
+//! asks, an [`Ear`] hears.
+#![expect(clippy::must_use_candidate, reason = "a case often wants the check alone")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "it consists of tests: whatever is unexpected is a panic"
+)]
+
+mod cases;
+mod list;
+mod store;
+mod suite;
+
+pub use store::Store;
+pub use suite::{Client, Ear, Suite, Tenure};
+
+use list::{Case, Need};
+
+/// Runs one case on a store of its own, by its name: `"queue::is_counted"`. Once every locker was released, whatever became of it, the
+/// store must be empty. A case that needs what the store does not have passes, and says so on the standard error stream.
+///
+/// # Panics
+///
+/// If the store does not do what the case demands, or there is no such case.
+pub fn run(case: &str, store: impl Store + 'static) {
+    let Some(found) = list::CASES.iter().find(|found| found.name == case) else { panic!("there is no case {case:?}") };
+    let suite = Suite::on(store);
+    match found.lacks(&suite) {
+        Some(need) => eprintln!("{case}: the store does not have what this case needs ({need:?})"),
+        None => {
+            (found.run)(&suite);
+            suite.assert_nothing_is_left();
+        }
+    }
+}
+
+/// Returns the names of all cases.
+pub fn cases() -> impl Iterator<Item = &'static str> {
+    list::CASES.iter().map(|case| case.name)
+}
+
+impl Case {
+    /// What this case needs and the store does not have.
+    fn lacks(&self, suite: &Suite) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !suite.has(*need))
+    }
+}

@@ -1,0 +1,53 @@
+//! What the suite needs of a store beside the [`LockProcessor`] itself.
+
+use crate::store::processor::LockProcessor;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store under test, all its own: nobody else writes to it. Dropping it ends it.
+pub trait Store: Send + Sync {
+    /// Returns a processor on this store that shares nothing with those before but the store.
+    fn processor(&self) -> Arc<dyn LockProcessor>;
+
+    /// Deletes a lock's key, as an administrator does. Returns whether it existed.
+    fn delete(&self, key: &str) -> bool;
+
+    /// Gives a lock's key to `holder` whoever holds it, as an administrator does. Without a lease, for ever.
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>);
+
+    /// Forgets everything that the store keeps, but open inboxes.
+    fn flush(&self);
+
+    /// Returns when this much time has gone by for the store: a lease of just that length has ended.
+    fn pass_time(&self, time: Duration);
+
+    /// Lists what the store keeps, without what may stay for ever (a counter). Empty when no lock is held or waited for.
+    fn leftovers(&self) -> Vec<String>;
+
+    /// Gives a lock's key to `holder` if it is free, as a client does that only polls. Returns whether it was free. Nobody else asks
+    /// meanwhile. Needed only for a store that leaves keys free for pollers. The default panics.
+    fn take(&self, _key: &str, _holder: &str, _lease: Duration) -> bool {
+        unimplemented!("this store was not told how a poller takes a key")
+    }
+
+    /// As [`pass_time`](Self::pass_time), but perhaps for a key's queue and gaps only, and at once.
+    fn pass_time_of_gaps(&self, _key: &str, time: Duration) {
+        self.pass_time(time);
+    }
+
+    /// Denies Redis commands to the processors until it is called again; an empty list allows all. Returns whether the store can do
+    /// that, as the default does not. The cases that deny a command in the middle of an operation are for stores with the Redis scripts.
+    fn deny(&self, _commands: &[&'static str]) -> bool {
+        false
+    }
+
+    /// Returns how many keys have ended with their leases until now; 0 where nobody counts.
+    fn expirations(&self) -> u64 {
+        0
+    }
+
+    /// Returns what the store is called in reports.
+    fn name(&self) -> &'static str {
+        "store"
+    }
+}

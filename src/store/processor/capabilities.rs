@@ -1,0 +1,111 @@
+//! What a store may be able to do beyond the required methods. A client does without what is missing: it polls, asks one by one, and
+//! gives a key back sooner.
+
+use super::{AcquireOutcome, Claim, ExtendOutcome, Inbox, ReleaseDone, ReleaseOutcome};
+use crate::error::Error;
+use std::time::Duration;
+
+/// A queue of waiting tenures for each key, and the hand-over of the key to them: [`LockProcessor::queue`](super::LockProcessor::queue).
+///
+/// In a store with a queue, a free key for which others wait is given to the first live waiter before anybody else: by
+/// [`acquire`](super::LockProcessor::acquire), by [`poll`](super::LockProcessor::poll), and by
+/// [`release`](super::LockProcessor::release), which otherwise frees it. A waiter is live while its client has an open inbox
+/// ([`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none), and a tenure that
+/// is given the key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
+/// its holder a [`Message::Contended`](super::Message::Contended).
+///
+/// All methods fail as those of [`LockProcessor`](super::LockProcessor) do.
+pub trait WaitQueue: Send + Sync {
+    /// Takes the key as [`acquire`](super::LockProcessor::acquire) does, and otherwise puts the locker at the end of the queue.
+    ///
+    /// If a store knows that the key is busy, it says so even when the limit ends before the asker is in the queue:
+    /// [`AcquireOutcome::Unqueued`].
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error>;
+
+    /// Ends a tenure as [`release`](super::LockProcessor::release) does, for a client that wants the key again: gives it to the first live
+    /// waiter and puts the `next` locker at the end of the queue, or gives it to the `next` locker if nobody waits. The next claim is a
+    /// fresh one of the same client and key.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error>;
+
+    /// Opens the inbox of a client. When this returns, the store counts the client's waiting tenures as live and delivers every later
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error>;
+
+    /// Sends one message to a client's own inbox, open or not. Called once before a client first asks for a lock, so that a
+    /// missing right to send messages is reported then, by name, and does not leave a waiter without its message. The default
+    /// does nothing.
+    ///
+    /// # Errors
+    ///
+    /// See the trait.
+    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns whether the client that has an open inbox would hear a grant of this key now. While it would not, its tenures do not
+    /// join the queue. For a store in which an inbox covers a part of the keys, such as those on one server. The default is `true`.
+    fn hears(&self, _key: &str) -> bool {
+        true
+    }
+
+    /// Gets ready to hear grants of this key. Called before a tenure first waits for it; must not block for longer than `limit`. Once
+    /// the client hears, the inbox delivers a [`Message::Changed`](super::Message::Changed) for the key. The default does nothing.
+    ///
+    /// # Errors
+    ///
+    /// See the trait. The client then polls.
+    fn get_ready_to_hear(&self, _key: &str, _limit: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Ranges of numbers for a tenure that is passed on among the threads of a process many times:
+/// [`LockProcessor::numbers`](super::LockProcessor::numbers). Each number serves 1,024 holds. In a store without it, a tenure is given back
+/// after 1,024 holds.
+pub trait Numbers: Send + Sync {
+    /// Renews a lease as [`extend`](super::LockProcessor::extend) does, and fetches a range of numbers that no other tenure of the key was
+    /// or will be given: [`Extension::numbers`](super::Extension::numbers).
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](super::LockProcessor::extend).
+    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error>;
+}
+
+/// Releases that nobody waits for: [`LockProcessor::posting`](super::LockProcessor::posting). In a store without it, a dropped guard waits
+/// for the reply.
+pub trait Posting: Send + Sync {
+    /// Ends a tenure as [`release`](super::LockProcessor::release) does, but need not wait for the reply, which goes to `done`, at once or
+    /// later, on whichever thread finds it. When this returns, the request has been sent or is about to be, before whatever the
+    /// same client sends about the key afterwards. It may block until then, for at most `limit`. Returns `true` if the reply is
+    /// still outstanding; the caller must then call [`collect`](Self::collect) periodically.
+    fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool;
+
+    /// Processes the replies to posted releases that have arrived, without waiting for more. Returns `true` if some are still
+    /// outstanding.
+    fn collect(&self) -> bool;
+}
+
+/// The certain end of a locker whose last request had no reply: [`LockProcessor::settling`](super::LockProcessor::settling). In a store
+/// without it, the client repeats the release of such a locker for a lease, because the lost request may still be executed.
+pub trait Settling: Send + Sync {
+    /// Makes sure that no request sent for this locker earlier takes effect after this returns, and that the locker neither holds the key
+    /// nor waits for it. If it held the key, the key is free or handed over, as after a release. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](super::LockProcessor::release).
+    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error>;
+}

@@ -1,0 +1,93 @@
+//! What a store can keep to, and how it is.
+
+use std::time::Duration;
+
+/// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life.
+///
+/// Begin with [`StoreLimits::default`] and set what differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreLimits {
+    /// The shortest lease that the store keeps. A lock with a shorter one is refused. The default is 20 ms.
+    pub shortest_lease: Duration,
+    /// The longest lease that the store keeps. A lock with a longer one is refused. The default is 24 days.
+    pub longest_lease: Duration,
+    /// The unit in which the store counts. Leases are truncated to whole units, and a key may stay for one unit longer than
+    /// [`Busy::remaining`](super::Busy::remaining) says. The default is 1 ms.
+    pub tick: Duration,
+    /// How long a single command may take if the caller sets no other limit. The default is one second.
+    pub command: Duration,
+    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. The
+    /// default is zero.
+    pub outage: Duration,
+    /// How many leases a key stays taken, at most, after its holder died. The default is 1.
+    pub dead_holder_leases: u32,
+    /// When the store passes over a waiter whose process died. The default is [`DeadWaiters::AtOnce`].
+    pub dead_waiters: DeadWaiters,
+    /// Whether [`Busy::remaining`](super::Busy::remaining) is known. The default is `true`.
+    pub remaining_known: bool,
+    /// Whether the store can leave a key free for clients that only poll: [`Claim::poller_gap`](super::Claim::poller_gap). The default is
+    /// `false`.
+    pub poller_gaps: bool,
+}
+
+/// When a store passes over a waiter whose process died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeadWaiters {
+    /// When the waiter's turn comes, without a delay.
+    AtOnce,
+    /// So many leases of the waiter after its death, at most. Until then the key may be given to it.
+    AfterLeases(u32),
+}
+
+impl Default for StoreLimits {
+    fn default() -> Self {
+        Self {
+            shortest_lease: Duration::from_millis(20),
+            longest_lease: Duration::from_millis(2_147_483_647),
+            tick: Duration::from_millis(1),
+            command: Duration::from_secs(1),
+            outage: Duration::ZERO,
+            dead_holder_leases: 1,
+            dead_waiters: DeadWaiters::AtOnce,
+            remaining_known: true,
+            poller_gaps: false,
+        }
+    }
+}
+
+/// How a store is at the moment: [`LockProcessor::status`](super::LockProcessor::status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Whether the store has ever answered. Until then a blocking `lock()` fails instead of waiting for the store, so that a wrong
+    /// address or password is noticed at once.
+    pub has_answered: bool,
+    /// A number that rises whenever another server than before answers, one that may not know what the earlier one knew: it was
+    /// restarted, restored from a backup, or promoted. The client then asks at once about every lock that it waits for, and checks every
+    /// one that it holds. A store that cannot tell leaves it at zero.
+    pub server: u64,
+}
+
+impl Status {
+    /// Describes a store that answers.
+    #[must_use]
+    pub const fn answering() -> Self {
+        Self { has_answered: true, server: 0 }
+    }
+
+    /// Sets whether the store has ever answered.
+    #[must_use]
+    pub const fn with_has_answered(mut self, has_answered: bool) -> Self {
+        self.has_answered = has_answered;
+        self
+    }
+
+    /// Sets the number of the server that answers.
+    #[must_use]
+    pub const fn with_server(mut self, server: u64) -> Self {
+        self.server = server;
+        self
+    }
+}

@@ -1,0 +1,306 @@
+//! Stores that can do less than Redis, or more: what a client makes of the optional parts of the port.
+
+use crate::conformance::minimal_store::MinimalProcessor;
+use crate::support::crew::{HANG, eventually, spawn};
+use crossbeam_channel::unbounded;
+use parking_lot::Mutex;
+use redis_dlock::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
+    PollOutcome, ProbeOutcome, ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
+};
+use redis_dlock::{
+    BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
+    MemoryLockProcessor, SystemClock,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// So long that no time but that of a clock moved by hand ends it.
+const LEASE: Duration = Duration::from_secs(1000);
+
+/// Whatever a test turns on in a [`Special`] store, and what it counts.
+#[derive(Debug, Default)]
+struct Switches {
+    /// The number of the server that answers.
+    server: AtomicU64,
+    /// How many acquires and polls are executed and not answered.
+    unanswered: AtomicUsize,
+    /// Whether an inbox tells only that something has changed.
+    tells_changes_only: bool,
+    /// Whether lockers are ended for certain.
+    settles: bool,
+    probes: AtomicUsize,
+    polls: AtomicUsize,
+    releases: AtomicUsize,
+    settled: Mutex<Vec<String>>,
+}
+
+/// The embedded store with some parts replaced.
+#[derive(Clone, Debug)]
+struct Special {
+    inner: MemoryLockProcessor,
+    switches: Arc<Switches>,
+}
+
+impl Special {
+    fn new(clock: Arc<ManualClock>, switches: Switches) -> Self {
+        Self { inner: MemoryLockProcessor::with_clock(clock), switches: Arc::new(switches) }
+    }
+
+    fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+        let unanswered = &self.switches.unanswered;
+        if unanswered.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(Error::backend(BackendFailure::Unknown, "the test loses this answer"));
+        }
+        outcome
+    }
+}
+
+impl LockProcessor for Special {
+    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.answer(self.inner.acquire(claim, limit))
+    }
+
+    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.inner.extend(claim, limit)
+    }
+
+    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.switches.releases.fetch_add(1, Ordering::SeqCst);
+        self.inner.release(claim, limit)
+    }
+
+    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
+        self.inner.inspect(key, limit)
+    }
+
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.switches.polls.fetch_add(1, Ordering::SeqCst);
+        self.answer(self.inner.poll(claim, limit))
+    }
+
+    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.switches.probes.fetch_add(1, Ordering::SeqCst);
+        self.inner.probe(claim, limit)
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.inner.limits()
+    }
+
+    fn status(&self) -> Status {
+        Status::answering().with_server(self.switches.server.load(Ordering::SeqCst))
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        self.inner.numbers()
+    }
+
+    fn settling(&self) -> Option<&dyn Settling> {
+        self.switches.settles.then_some(self)
+    }
+}
+
+impl WaitQueue for Special {
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.answer(self.inner.join(claim, limit))
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.inner.hand_over(claim, next, limit)
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        let inbox = self.inner.open_inbox(client, limit)?;
+        Ok(if self.switches.tells_changes_only { Box::new(Vague(inbox)) } else { inbox })
+    }
+}
+
+impl Settling for Special {
+    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
+        self.inner.release(claim, limit)?;
+        self.switches.settled.lock().push(claim.locker.to_owned());
+        Ok(())
+    }
+}
+
+/// An inbox that says of every message only that something has changed, of every other one not even for which key.
+struct Vague(Box<dyn Inbox>);
+
+impl Inbox for Vague {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        Ok(self.0.next(limit)?.map(|message| match message {
+            Message::Granted { .. } => Message::Changed { key: None },
+            Message::Contended { key, .. } => Message::Changed { key: Some(key) },
+            other => other,
+        }))
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        self.0.breaker()
+    }
+}
+
+fn lock_in(store: &Special, clock: &Arc<ManualClock>) -> (DLockGenerator, DistributedReentrantLock) {
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap();
+    let lock = generator.generate_with(DLockConfig::new("OTHER", "x").with_lease(LEASE)).unwrap();
+    (generator, lock)
+}
+
+/// Shows: G1, G4, G7, G9.
+#[test]
+fn a_store_with_the_required_methods_only_locks() {
+    let store = MinimalProcessor::new(Arc::new(SystemClock));
+    let generators: Vec<_> = (0..2).map(|_| DLockGenerator::new(store.clone()).unwrap()).collect();
+    let config = || DLockConfig::new("OTHER", "x").with_lease(Duration::from_millis(200));
+    let (inside, last) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let workers: Vec<_> = (0..4)
+        .map(|n| {
+            let lock = generators[n % 2].generate_with(config()).unwrap();
+            let (inside, last) = (Arc::clone(&inside), Arc::clone(&last));
+            spawn(move || {
+                for _ in 0..10 {
+                    let guard = lock.lock().unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "somebody is inside");
+                    assert!(guard.fencing_token() > last.swap(guard.fencing_token(), Ordering::SeqCst));
+                    let inner = lock.lock().unwrap();
+                    assert_eq!(inner.fencing_token(), guard.fencing_token());
+                    drop(inner);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.unlock().unwrap();
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join());
+    let lock = generators[0].generate_with(config()).unwrap();
+    assert!(!lock.is_locked().unwrap());
+}
+
+/// Shows: G3, G5, G6.
+#[test]
+fn a_store_with_the_required_methods_only_keeps_a_lease_and_tells_of_its_loss() {
+    let clock = Arc::new(ManualClock::new());
+    let store = MinimalProcessor::new(clock.clone());
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap();
+    let lock = generator.generate_with(DLockConfig::new("OTHER", "x").with_lease(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    for _ in 0..20 {
+        let before = store.extensions();
+        clock.advance(LEASE / 6);
+        eventually("a probe, which extends here", || store.extensions() > before);
+    }
+    assert!(guard.is_valid());
+    let lost = guard.lost();
+    store.forget(lock.key());
+    clock.advance(LEASE / 6);
+    lost.recv_timeout(HANG).expect("told");
+    assert!(matches!(guard.unlock(), Err(Error::LeaseLost(loss)) if loss.cause == LossCause::Deleted));
+}
+
+#[test]
+fn what_a_store_cannot_keep_is_refused_by_name() {
+    let generator = DLockGenerator::new(MinimalProcessor::new(Arc::new(SystemClock))).unwrap();
+    let config = || DLockConfig::new("OTHER", "x").with_lease(LEASE);
+    let refused = generator.generate_with(config().with_poller_gap(LEASE)).unwrap_err();
+    assert!(matches!(&refused, Error::InvalidConfig { what: "poller_gap", .. }), "{refused}");
+    generator.generate_with(config()).unwrap();
+}
+
+/// Shows: G5, L1.
+#[test]
+fn another_server_makes_every_hold_checked_and_every_wait_asked_for_at_once() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches::default());
+    let (generator, held) = lock_in(&store, &clock);
+    let guard = held.lock().unwrap();
+    let (other, busy) = lock_in(&store, &clock);
+    let busy_guard = busy.clone();
+    let waiter = spawn(move || drop(busy_guard.lock().unwrap()));
+    eventually("it waits", || held.inspect().unwrap().waiting == 1);
+    let (probes, polls) = (store.switches.probes.load(Ordering::SeqCst), store.switches.polls.load(Ordering::SeqCst));
+    store.switches.server.store(1, Ordering::SeqCst);
+    // The clock stands still. The next request of each client notices.
+    for generator in [&generator, &other] {
+        let probe = generator.generate_with(DLockConfig::new("OTHER", "y").with_lease(LEASE)).unwrap();
+        drop(probe.try_lock().unwrap());
+    }
+    eventually("the hold is checked", || store.switches.probes.load(Ordering::SeqCst) > probes);
+    eventually("the wait is asked for", || store.switches.polls.load(Ordering::SeqCst) > polls);
+    assert!(guard.is_valid());
+    // The other server has lost the key: the holder is told without a move of the clock.
+    let lost = guard.lost();
+    store.inner.delete(held.key());
+    store.switches.server.store(2, Ordering::SeqCst);
+    for generator in [&generator, &other] {
+        drop(generator.generate_with(DLockConfig::new("OTHER", "y").with_lease(LEASE)).unwrap().try_lock().unwrap());
+    }
+    lost.recv_timeout(HANG).expect("told");
+    drop(guard.unlock());
+    waiter.join();
+}
+
+/// Shows: G10, L1.
+#[test]
+fn messages_that_say_only_that_something_changed_are_enough() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches { tells_changes_only: true, ..Switches::default() });
+    let clients = [lock_in(&store, &clock), lock_in(&store, &clock)];
+    let (tell, told) = unbounded();
+    for _ in 0..20 {
+        let guard = clients[0].1.lock().unwrap();
+        let (lock, tell) = (clients[1].1.clone(), tell.clone());
+        let waiter = spawn(move || {
+            let guard = lock.lock().unwrap();
+            tell.send(()).unwrap();
+            drop(guard);
+        });
+        eventually("it waits", || clients[0].1.inspect().unwrap().waiting == 1);
+        drop(guard);
+        // No clock moves: it asks because it was told to.
+        told.recv_timeout(HANG).expect("it holds the lock");
+        waiter.join();
+    }
+}
+
+/// Leaves a locker on the clean-up list whose acquire had no answer. Returns the store, its clock, and the lock.
+fn with_an_unanswered_acquire(
+    settles: bool,
+) -> (Special, Arc<ManualClock>, (DLockGenerator, DistributedReentrantLock)) {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches { settles, ..Switches::default() });
+    let client = lock_in(&store, &clock);
+    store.switches.unanswered.store(2, Ordering::SeqCst);
+    client.1.try_lock().unwrap_err();
+    eventually("nothing is left", || store.inner.keys().is_empty());
+    (store, clock, client)
+}
+
+/// Shows: G11.
+#[test]
+fn a_store_that_ends_a_locker_for_certain_is_asked_once() {
+    let (store, clock, client) = with_an_unanswered_acquire(true);
+    eventually("it is ended", || store.switches.settled.lock().len() == 1);
+    clock.advance(LEASE * 2);
+    drop(client);
+    assert_eq!(store.switches.settled.lock().len(), 1, "once is enough");
+    assert_eq!(store.switches.releases.load(Ordering::SeqCst), 0);
+}
+
+/// Shows: G11.
+#[test]
+fn in_another_store_the_release_is_repeated_for_a_lease() {
+    let (store, clock, client) = with_an_unanswered_acquire(false);
+    for _ in 0..3 {
+        let before = store.switches.releases.load(Ordering::SeqCst);
+        clock.advance(LEASE / 6);
+        eventually("it is repeated", || store.switches.releases.load(Ordering::SeqCst) > before);
+    }
+    assert!(store.switches.settled.lock().is_empty());
+    drop(client);
+}
