@@ -1,7 +1,7 @@
 //! The guard of one hold.
 
 use crate::error::{Error, LeaseLoss};
-use crate::lock::reentrant::DistributedReentrantLock;
+use crate::lock::handle::Handle;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -50,7 +50,7 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "the lock is unlocked at once when its guard is dropped"]
 pub struct DLockGuard<'a> {
-    lock: &'a DistributedReentrantLock,
+    handle: &'a Handle,
     token: u64,
     done: bool,
     _of_this_thread: PhantomData<OfThisThread>,
@@ -64,8 +64,8 @@ pub(crate) trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
     #[inline]
-    pub(crate) fn new(lock: &'a DistributedReentrantLock, token: u64) -> Self {
-        Self { lock, token, done: false, _of_this_thread: PhantomData }
+    pub(crate) fn new(handle: &'a Handle, token: u64) -> Self {
+        Self { handle, token, done: false, _of_this_thread: PhantomData }
     }
 
     /// Returns the fencing token of this hold: greater than that of every earlier hold of this key, and the same on reentry.
@@ -81,13 +81,13 @@ impl<'a> DLockGuard<'a> {
     /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.lock.holds_validly(self.token)
+        self.handle.holds_validly(self.token)
     }
 
     /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lock.remaining_of(self.token)
+        self.handle.remaining_of(self.token)
     }
 
     /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does
@@ -98,7 +98,7 @@ impl<'a> DLockGuard<'a> {
     /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] if [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended
     /// the hold.
     pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.ensure_valid_hold(self.token)
+        self.handle.ensure_valid_hold(self.token)
     }
 
     /// Returns a channel that receives one message when the lease is lost, or at once if it is lost already. If the hold ends
@@ -123,14 +123,14 @@ impl<'a> DLockGuard<'a> {
     /// ```
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.lock.watch_hold(self.token)
+        self.handle.watch_hold(self.token)
     }
 
     /// Returns how the lease was lost; `None` while it is valid, in a forked child, and after a hold that
     /// [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended. Does not block.
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.loss_of(self.token)
+        self.handle.loss_of(self.token)
     }
 
     /// Unlocks, and returns the outcome. Blocks until the store has replied if the key goes back to it. An inner unlock of a
@@ -145,7 +145,7 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.unlock_hold(self.token)
+        self.handle.unlock_hold(self.token)
     }
 }
 
@@ -153,7 +153,7 @@ impl Drop for DLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.done {
-            self.lock.unlock_dropped(self.token);
+            self.handle.unlock_dropped(self.token);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod generator;
 mod guard;
-mod holding;
+mod handle;
 mod limits;
 mod owned_guard;
 pub(crate) mod properties;

@@ -1,11 +1,12 @@
 //! The guard of one hold that owns its handle of the lock.
 
+use crate::client::patience::{CancelToken, Patience};
 use crate::error::{Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Keeps the lock as a [`DLockGuard`](crate::DLockGuard) does, and owns a handle of the lock. So a function can make a lock and
 /// return its guard, and a struct or a map can store guards of many locks.
@@ -52,11 +53,61 @@ pub struct OwnedDLockGuard {
     _of_this_thread: PhantomData<OfThisThread>,
 }
 
-impl OwnedDLockGuard {
-    pub(crate) fn new(lock: DistributedReentrantLock, token: u64) -> Self {
-        Self { lock, token, done: false, _of_this_thread: PhantomData }
+/// With guards that own their handle.
+impl DistributedReentrantLock {
+    /// As [`lock`](Self::lock), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
+        // `None` means that the caller's own limit ended the wait, and there is none here.
+        self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
     }
 
+    /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&Patience::OneAttempt)
+    }
+
+    /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_owned_for(&self, limit: Duration) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&self.handle.patience(limit))
+    }
+
+    /// As [`try_lock_until`](Self::try_lock_until), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock_until`](Self::try_lock_until).
+    pub fn try_lock_owned_until(&self, deadline: Instant) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&self.handle.patience_until(deadline))
+    }
+
+    /// As [`lock_cancellable`](Self::lock_cancellable), with a guard that owns its handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_cancellable`](Self::lock_cancellable).
+    pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
+        self.get_owned(&Patience::UntilCancelled(cancel))
+    }
+
+    fn get_owned(&self, patience: &Patience<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
+        let guard = |token| OwnedDLockGuard { lock: self.clone(), token, done: false, _of_this_thread: PhantomData };
+        Ok(self.handle.acquire(patience)?.map(guard))
+    }
+}
+
+impl OwnedDLockGuard {
     /// Returns the lock that is held.
     #[must_use]
     pub fn lock(&self) -> &DistributedReentrantLock {
@@ -72,13 +123,13 @@ impl OwnedDLockGuard {
     /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.lock.holds_validly(self.token)
+        self.lock.handle.holds_validly(self.token)
     }
 
     /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lock.remaining_of(self.token)
+        self.lock.handle.remaining_of(self.token)
     }
 
     /// Fails unless the lease is certainly still ours. Does not block.
@@ -87,19 +138,19 @@ impl OwnedDLockGuard {
     ///
     /// As [`DLockGuard::ensure_valid`](crate::DLockGuard::ensure_valid).
     pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.ensure_valid_hold(self.token)
+        self.lock.handle.ensure_valid_hold(self.token)
     }
 
     /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.lock.watch_hold(self.token)
+        self.lock.handle.watch_hold(self.token)
     }
 
     /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.loss_of(self.token)
+        self.lock.handle.loss_of(self.token)
     }
 
     /// Unlocks, and returns the outcome. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
@@ -109,14 +160,14 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.unlock_hold(self.token)
+        self.lock.handle.unlock_hold(self.token)
     }
 }
 
 impl Drop for OwnedDLockGuard {
     fn drop(&mut self) {
         if !self.done {
-            self.lock.unlock_dropped(self.token);
+            self.lock.handle.unlock_dropped(self.token);
         }
     }
 }

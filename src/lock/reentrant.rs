@@ -2,12 +2,10 @@
 
 use crate::client::Client;
 use crate::client::patience::{CancelToken, Patience};
-use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
-use crate::lock::owned_guard::OwnedDLockGuard;
-use crate::lock::unguarded::UnguardedLock;
+use crate::lock::handle::Handle;
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
 use crate::store::processor::Inspection;
@@ -29,9 +27,7 @@ use std::time::{Duration, Instant};
 /// No method panics.
 #[derive(Clone)]
 pub struct DistributedReentrantLock {
-    client: Arc<Client>,
-    key: Arc<Key>,
-    settings: Arc<DLockConfig>,
+    pub(crate) handle: Handle,
 }
 
 /// The holder of a lock, as [`DistributedReentrantLock::holder`] found it.
@@ -60,7 +56,7 @@ pub struct LockState {
 
 impl DistributedReentrantLock {
     pub(crate) fn new(client: Arc<Client>, key: Arc<Key>, settings: Arc<DLockConfig>) -> Self {
-        Self { client, key, settings }
+        Self { handle: Handle { client, key, settings } }
     }
 
     /// Acquires the lock. Blocks the thread until the lock is acquired, through outages of the store, too.
@@ -89,8 +85,8 @@ impl DistributedReentrantLock {
     /// ```
     #[inline]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
-        if let Some(token) = self.key.lock_again() {
-            return Ok(DLockGuard::new(self, token));
+        if let Some(token) = self.handle.key.lock_again() {
+            return Ok(DLockGuard::new(&self.handle, token));
         }
         // `None` means that the caller's own limit ended the wait, and there is none here.
         self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
@@ -117,7 +113,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock), and [`Error::Backend`] if the time ended while the store did not answer, or refused.
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.patience(limit))
+        self.get(&self.handle.patience(limit))
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `None` if it was held all that time. A deadline in
@@ -127,7 +123,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.patience_until(deadline))
+        self.get(&self.handle.patience_until(deadline))
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
@@ -151,7 +147,7 @@ impl DistributedReentrantLock {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.patience(limit).or_cancelled(cancel))
+        self.get(&self.handle.patience(limit).or_cancelled(cancel))
     }
 
     /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a deadline.
@@ -164,71 +160,25 @@ impl DistributedReentrantLock {
         deadline: Instant,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.patience_until(deadline).or_cancelled(cancel))
-    }
-
-    /// As [`lock`](Self::lock), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
-    }
-
-    /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&Patience::OneAttempt)
-    }
-
-    /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_for`](Self::try_lock_for).
-    pub fn try_lock_owned_for(&self, limit: Duration) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.patience(limit))
-    }
-
-    /// As [`try_lock_until`](Self::try_lock_until), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_until`](Self::try_lock_until).
-    pub fn try_lock_owned_until(&self, deadline: Instant) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.patience_until(deadline))
-    }
-
-    /// As [`lock_cancellable`](Self::lock_cancellable), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_cancellable`](Self::lock_cancellable).
-    pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&Patience::UntilCancelled(cancel))
+        self.get(&self.handle.patience_until(deadline).or_cancelled(cancel))
     }
 
     /// Returns how many times the calling thread holds the lock. Does not block.
     #[must_use]
     pub fn hold_count(&self) -> usize {
-        if self.is_held_by_current_thread() { self.key.hold.count() as usize } else { 0 }
+        if self.is_held_by_current_thread() { self.handle.key.hold.count() as usize } else { 0 }
     }
 
     /// Returns `true` if the calling thread holds the lock, with a valid lease or a lost one. Does not block.
     #[must_use]
     pub fn is_held_by_current_thread(&self) -> bool {
-        self.key.hold.is_owned_by(current_thread())
+        self.handle.key.hold.is_owned_by(current_thread())
     }
 
     /// Returns about how many threads wait for this key through this generator. Does not ask the store.
     #[must_use]
     pub fn queue_length(&self) -> usize {
-        self.key.queue_length()
+        self.handle.key.queue_length()
     }
 
     /// Returns `true` if anybody holds the lock. Blocks for one round trip to the store. The answer may be out of date when
@@ -258,11 +208,11 @@ impl DistributedReentrantLock {
     ///
     /// As [`is_locked`](Self::is_locked).
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.client.check_process()?;
+        self.handle.client.check_process()?;
         let Inspection { holder, remaining, waiting } =
-            self.client.processor.inspect(self.key(), self.client.limits.command)?;
+            self.handle.client.processor.inspect(self.key(), self.handle.client.limits.command)?;
         let holder = holder.map(|locker| {
-            let is_local = self.client.is_ours(&locker);
+            let is_local = self.handle.client.is_ours(&locker);
             Holder { locker, remaining, is_local }
         });
         Ok(LockState { holder, waiting })
@@ -271,70 +221,28 @@ impl DistributedReentrantLock {
     /// Returns the lock's key in the store: `DLOCK_{type}_{target}`.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.key.name
+        &self.handle.key.name
     }
 
     /// Returns the lock's type: `ORDER` in the key `DLOCK_ORDER_4711`.
     #[must_use]
     pub fn lock_type(&self) -> &str {
-        self.settings.lock_type()
+        self.handle.settings.lock_type()
     }
 
     /// Returns the lock's target: `4711` in the key `DLOCK_ORDER_4711`.
     #[must_use]
     pub fn target(&self) -> &str {
-        self.settings.target()
+        self.handle.settings.target()
     }
 
     /// Returns the settings of this handle.
     pub fn config(&self) -> &DLockConfig {
-        &self.settings
-    }
-
-    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
-    #[must_use]
-    pub fn unguarded(&self) -> UnguardedLock {
-        UnguardedLock::new(self.clone())
-    }
-
-    pub(crate) fn patience(&self, limit: Duration) -> Patience<'static> {
-        if limit.is_zero() { Patience::OneAttempt } else { Patience::Until(self.now() + limit) }
-    }
-
-    pub(crate) fn patience_until(&self, deadline: Instant) -> Patience<'static> {
-        self.patience(deadline.saturating_duration_since(Instant::now()))
-    }
-
-    fn get_owned(&self, patience: &Patience<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
-        Ok(self.acquire(patience)?.map(|token| OwnedDLockGuard::new(self.clone(), token)))
+        &self.handle.settings
     }
 
     fn get(&self, patience: &Patience<'_>) -> Result<Option<DLockGuard<'_>>, Error> {
-        Ok(self.acquire(patience)?.map(|token| DLockGuard::new(self, token)))
-    }
-
-    /// Acquires the hold. Returns its token, or `None` when patience ended first.
-    pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
-        self.client.lock(&self.key, &self.settings, patience)
-    }
-
-    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to
-    /// wait for the store's reply.
-    pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
-        self.client.unlock(&self.key, token, waits)
-    }
-
-    #[inline]
-    pub(crate) fn local_key(&self) -> &Arc<Key> {
-        &self.key
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(crate) fn now(&self) -> Moment {
-        self.client.clock.now()
+        Ok(self.handle.acquire(patience)?.map(|token| DLockGuard::new(&self.handle, token)))
     }
 }
 
@@ -342,7 +250,7 @@ impl fmt::Debug for DistributedReentrantLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedReentrantLock")
             .field("key", &self.key())
-            .field("lease", &self.settings.lease())
+            .field("lease", &self.handle.settings.lease())
             .field("hold_count", &self.hold_count())
             .field("queue_length", &self.queue_length())
             .finish_non_exhaustive()

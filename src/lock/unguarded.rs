@@ -29,11 +29,15 @@ pub struct UnguardedLock {
     lock: DistributedReentrantLock,
 }
 
-impl UnguardedLock {
-    pub(crate) fn new(lock: DistributedReentrantLock) -> Self {
-        Self { lock }
+impl DistributedReentrantLock {
+    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
+    #[must_use]
+    pub fn unguarded(&self) -> UnguardedLock {
+        UnguardedLock { lock: self.clone() }
     }
+}
 
+impl UnguardedLock {
     /// Acquires the lock. Blocks until the lock is acquired. JVM: `lock()`.
     ///
     /// # Errors
@@ -41,7 +45,7 @@ impl UnguardedLock {
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.lock.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
+        self.lock.handle.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Returns `false` if it is held. Blocks as [`DistributedReentrantLock::try_lock`] does.
@@ -51,7 +55,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock`].
     pub fn try_lock(&self) -> Result<bool, Error> {
-        Ok(self.lock.acquire(&Patience::OneAttempt)?.is_some())
+        Ok(self.lock.handle.acquire(&Patience::OneAttempt)?.is_some())
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `false` if it was held all that time. JVM:
@@ -61,7 +65,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock_for`].
     pub fn try_lock_for(&self, limit: Duration) -> Result<bool, Error> {
-        Ok(self.lock.acquire(&self.lock.patience(limit))?.is_some())
+        Ok(self.lock.handle.acquire(&self.lock.handle.patience(limit))?.is_some())
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `false` if it was held all that time.
@@ -70,7 +74,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock_until`].
     pub fn try_lock_until(&self, deadline: Instant) -> Result<bool, Error> {
-        Ok(self.lock.acquire(&self.lock.patience_until(deadline))?.is_some())
+        Ok(self.lock.handle.acquire(&self.lock.handle.patience_until(deadline))?.is_some())
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `false` if it was cancelled. JVM:
@@ -80,7 +84,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock_cancellable`].
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<bool, Error> {
-        Ok(self.lock.acquire(&Patience::UntilCancelled(cancel))?.is_some())
+        Ok(self.lock.handle.acquire(&Patience::UntilCancelled(cancel))?.is_some())
     }
 
     /// Unlocks once. Blocks for one round trip if the key goes back to the store. JVM: `unlock()`.
@@ -92,26 +96,26 @@ impl UnguardedLock {
     /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the
     ///   JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
-        self.lock.release(None, true)
+        self.lock.handle.release(None, true)
     }
 
     /// Returns the fencing token of the calling thread's hold; `None` if it holds nothing. Does not block.
     #[must_use]
     pub fn fencing_token(&self) -> Option<u64> {
-        self.lock.is_held_by_current_thread().then(|| self.lock.local_key().hold.token())
+        self.lock.is_held_by_current_thread().then(|| self.lock.handle.key.hold.token())
     }
 
     /// Returns `true` if the calling thread holds the lock with a lease that is certainly its own. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.fencing_token().is_some_and(|token| self.lock.holds_validly(token))
+        self.fencing_token().is_some_and(|token| self.lock.handle.holds_validly(token))
     }
 
     /// Returns for how long the lease of the calling thread's hold is certainly its own if it is not extended again; zero if
     /// the lease is lost or the thread holds nothing. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.fencing_token().map_or(Duration::ZERO, |token| self.lock.remaining_of(token))
+        self.fencing_token().map_or(Duration::ZERO, |token| self.lock.handle.remaining_of(token))
     }
 
     /// Fails unless the calling thread holds the lock with a lease that is certainly its own. Does not block.
@@ -121,7 +125,7 @@ impl UnguardedLock {
     /// [`Error::LeaseLost`] with the cause; [`Error::NotHeld`] if the thread holds nothing.
     pub fn ensure_valid(&self) -> Result<(), Error> {
         match self.fencing_token() {
-            Some(token) => self.lock.ensure_valid_hold(token),
+            Some(token) => self.lock.handle.ensure_valid_hold(token),
             None => Err(Error::NotHeld { key: self.key().to_owned() }),
         }
     }
@@ -130,7 +134,7 @@ impl UnguardedLock {
     /// [`DLockGuard::lost`](crate::DLockGuard::lost). If the thread holds nothing, the channel is disconnected from the start.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.watch_hold(token))
+        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.handle.watch_hold(token))
     }
 
     /// Returns how many times the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.
@@ -161,6 +165,6 @@ impl UnguardedLock {
 
 impl From<DistributedReentrantLock> for UnguardedLock {
     fn from(lock: DistributedReentrantLock) -> Self {
-        Self::new(lock)
+        Self { lock }
     }
 }

@@ -91,7 +91,7 @@ impl Visitor {
         if act.is_guest() {
             self.world.guest_leaves();
         }
-        self.world.look(self.lock.local_key(), || self.lock.client().is_closed());
+        self.world.look(self.&lock.handle.key, || self.lock.handle.client.is_closed());
     }
 
     /// Shows: G6.
@@ -155,14 +155,14 @@ impl Visitor {
 
     /// The locker of the tenure that the client keeps.
     fn locker(&self) -> Option<Arc<str>> {
-        self.lock.local_key().state().kept().map(|tenure| Arc::clone(&tenure.locker))
+        self.lock.handle.key.state().kept().map(|tenure| Arc::clone(&tenure.locker))
     }
 
     /// The locker of the lingering tenure, if the client has heard of waiters that will not give up.
     /// Shows: L4.
     fn recalled(&self) -> Option<Arc<str>> {
         self.world.passes?;
-        let state = self.lock.local_key().state();
+        let state = self.lock.handle.key.state();
         let Phase::Lingering { tenure, .. } = &state.phase else { return None };
         let recalled = self.world.network.has_heard_contention(&tenure.locker);
         recalled.then(|| Arc::clone(&tenure.locker))

@@ -76,7 +76,7 @@ impl Scenario {
         });
         let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
         let watched: Vec<_> =
-            parties.iter().map(|(generator, lock)| (Arc::downgrade(lock.local_key()), generator.downgrade())).collect();
+            parties.iter().map(|(generator, lock)| (Arc::downgrade(&lock.handle.key), generator.downgrade())).collect();
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
             time::run(pace, || {
@@ -168,7 +168,7 @@ impl World {
     /// Shows: L2, L6.
     fn end(&self, parties: Vec<Party>, lingers: bool) {
         // A client that is closed amid faults releases what is left only once, whether or not that is answered.
-        let closed = parties.iter().any(|(_, lock)| lock.client().is_closed());
+        let closed = parties.iter().any(|(_, lock)| lock.handle.client.is_closed());
         let excused = closed && self.network.was_faulty();
         self.network.calm();
         // Either everything comes to rest by itself, or closing cuts it short.
@@ -178,7 +178,7 @@ impl World {
         let ends: Vec<Weak<Core>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
         for (generator, lock) in &parties {
             generator.close();
-            let state = lock.local_key().state();
+            let state = lock.handle.key.state();
             if !matches!(state.phase, Phase::Idle) || !state.queue.is_empty() {
                 self.journal.object(format!("closed in {:?}", *state));
             }
@@ -202,8 +202,8 @@ impl World {
     /// Waits until the key and the clean-up list have come to rest.
     fn rest(&self, lock: &DistributedReentrantLock, lingers: bool) {
         for _ in 0..PATIENCE {
-            let client = lock.client();
-            let rests = match lock.local_key().state().phase {
+            let client = &lock.handle.client;
+            let rests = match lock.handle.key.state().phase {
                 Phase::Idle => true,
                 Phase::Lingering { .. } => lingers,
                 _ => false,
@@ -213,6 +213,6 @@ impl World {
             }
             thread::sleep(LEASE / 6);
         }
-        self.journal.object(format!("never at rest: {:?}", *lock.local_key().state()));
+        self.journal.object(format!("never at rest: {:?}", *lock.handle.key.state()));
     }
 }

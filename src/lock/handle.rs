@@ -1,0 +1,93 @@
+//! What all forms of a lock share: a key of a client with settings, and what can be done with it. The lock, its guards and the
+//! unguarded lock are made of this, so none of them needs to know the others.
+
+use crate::client::Client;
+use crate::client::patience::Patience;
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::{Error, LeaseLoss};
+use crate::log;
+use crate::state::key::Key;
+use crossbeam_channel::Receiver;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A key of a client, with the settings of one handle.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    pub(crate) client: Arc<Client>,
+    pub(crate) key: Arc<Key>,
+    pub(crate) settings: Arc<DLockConfig>,
+}
+
+impl Handle {
+    pub(crate) fn patience(&self, limit: Duration) -> Patience<'static> {
+        if limit.is_zero() { Patience::OneAttempt } else { Patience::Until(self.now() + limit) }
+    }
+
+    pub(crate) fn patience_until(&self, deadline: Instant) -> Patience<'static> {
+        self.patience(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Acquires the hold. Returns its token, or `None` when patience ended first.
+    pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
+        self.client.lock(&self.key, &self.settings, patience)
+    }
+
+    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to
+    /// wait for the store's reply.
+    pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
+        self.client.unlock(&self.key, token, waits)
+    }
+
+    fn now(&self) -> Moment {
+        self.client.clock.now()
+    }
+}
+
+/// Operations on the hold with a given token.
+impl Handle {
+    pub(crate) fn holds_validly(&self, token: u64) -> bool {
+        self.client.is_valid(&self.key, token)
+    }
+
+    pub(crate) fn remaining_of(&self, token: u64) -> Duration {
+        if self.holds_validly(token) { self.key.hold.deadline().since(self.now()) } else { Duration::ZERO }
+    }
+
+    pub(crate) fn ensure_valid_hold(&self, token: u64) -> Result<(), Error> {
+        if self.holds_validly(token) { Ok(()) } else { Err(self.client.why_invalid(&self.key, token)) }
+    }
+
+    pub(crate) fn loss_of(&self, token: u64) -> Option<LeaseLoss> {
+        match self.ensure_valid_hold(token) {
+            Err(Error::LeaseLost(loss)) => Some(*loss),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn watch_hold(&self, token: u64) -> Receiver<()> {
+        self.key.watch(token)
+    }
+
+    /// Unlocks once, and returns the outcome. Waits for the store's reply if the key goes back to it.
+    #[inline]
+    pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
+        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), true) }
+    }
+
+    /// Unlocks once, for a guard that is being dropped.
+    #[inline]
+    pub(crate) fn unlock_dropped(&self, token: u64) {
+        if !self.key.unlock_inner(token) {
+            self.release_dropped(token);
+        }
+    }
+
+    fn release_dropped(&self, token: u64) {
+        if let Err(error) = self.release(Some(token), false) {
+            // Lost leases and unanswered releases have already been logged with their causes.
+            log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
+        }
+    }
+}
