@@ -46,6 +46,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
+//! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `tls` | no | `rediss://` URLs, with rustls, ring and the platform's root certificates. Implies `redis` |
 //!
@@ -54,7 +55,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features, some links point to items that do not exist.
-#![cfg_attr(not(all(feature = "redis", feature = "test-util")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "conformance", feature = "redis", feature = "test-util")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 #[cfg(any(test, fuzzing))]
 mod check;
@@ -99,7 +103,8 @@ pub use store::processor::{
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisBuilder, RedisLockProcessor}; // Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
+pub use store::redis::{RedisBuilder, RedisLockProcessor};
+// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

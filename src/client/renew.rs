@@ -57,7 +57,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
 }
 
 impl Core {
-    /// Extends one tenure on the calling thread, immediately. Also asks for fresh token numbers if `fresh_numbers` is
+    /// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
     /// set.
     pub(crate) fn extend_now(&self, key: &Arc<Key>, locker: &str, fresh_numbers: bool, limit: Duration) {
         let lease = match key.state().live_tenure(locker) {

@@ -91,7 +91,7 @@ impl Visitor {
         if act.is_guest() {
             self.world.guest_leaves();
         }
-        self.world.look(self.&lock.handle.key, || self.lock.handle.client.is_closed());
+        self.world.look(&self.lock.handle.key, || self.lock.handle.client.is_closed());
     }
 
     /// Shows: G6.
