@@ -12,7 +12,7 @@ use super::plain::{Calm, GivenUp, Proofs};
 use super::script::keys::{inbox_channel, queue_key};
 use super::script::reply;
 use super::script::request::{self, Texts};
-use super::script::scripts::Call;
+use super::script::scripts::{Call, SLACK};
 use super::transport::{Answer, Mark, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
@@ -71,7 +71,7 @@ impl RedisLockProcessor {
         let knows_release = Arc::new(AtomicBool::new(false));
         Self {
             address: Arc::new(endpoint.address.clone()),
-            transport: Transport::new(endpoint, io_timeout),
+            transport: Transport::new(endpoint, io_timeout, SLACK),
             io_timeout,
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),

@@ -3,8 +3,8 @@
 use ::redis::Value;
 use std::ops::Range;
 
-/// Holds the place of the fence's slack: five digits, so that any slack can be patched in place.
-const SLACK_PLACEHOLDER: &str = "00000";
+/// Bytes that a connection writes over some bytes of its commands. What they mean is the business of whoever packs the commands.
+pub(crate) type Stamp = [u8; 5];
 
 /// Packed commands, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -12,10 +12,10 @@ pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// How many replies these commands will have.
     pub(crate) replies: usize,
-    /// The offsets in `bytes` of each slack's five digits.
-    pub(crate) slack_at: Vec<usize>,
-    /// The text of the last script that was added by its hash, and the range in `bytes` that holds its command's name and hash.
-    hashed: Option<(&'static str, Range<usize>)>,
+    /// The offsets in `bytes` at which a stamp is written over what is there.
+    pub(crate) stamp_at: Vec<usize>,
+    /// The range in `bytes` of the two words that were added last in a short form, and their full form.
+    short: Option<(Range<usize>, [&'static str; 2])>,
 }
 
 impl Packed {
@@ -24,29 +24,23 @@ impl Packed {
         Self { bytes: Vec::with_capacity(320), ..Self::default() }
     }
 
-    /// Begins a script call by the script's hash. The text is kept for [`spell_out`](Self::spell_out).
-    pub(crate) fn hash(&mut self, sha: &str, text: &'static str) {
+    /// Adds two words to the command that was begun, in a short form that the server may not know. Their full form is kept for
+    /// [`spell_out`](Self::spell_out).
+    pub(crate) fn short_form(&mut self, short: [&str; 2], full: [&'static str; 2]) {
         let start = self.bytes.len();
-        self.bulk("EVALSHA");
-        self.bulk(sha);
-        self.hashed = Some((text, start..self.bytes.len()));
+        short.iter().for_each(|word| self.bulk(word));
+        self.short = Some((start..self.bytes.len(), full));
     }
 
-    /// Begins a script call with the script's full text.
-    pub(crate) fn full_text(&mut self, text: &str) {
-        self.bulk("EVAL");
-        self.bulk(text);
-    }
-
-    /// Replaces the hash by the full text. The call must be the only one here.
+    /// Replaces the short form by the full form, which is the longer one. The command must be the only one here.
     pub(crate) fn spell_out(&mut self) {
-        let Some((text, hash)) = self.hashed.take() else { return };
-        let mut spelt = Self { bytes: self.bytes[..hash.start].to_vec(), ..Self::default() };
-        spelt.full_text(text);
-        let longer = spelt.bytes.len() - hash.end;
-        spelt.bytes.extend_from_slice(&self.bytes[hash.end..]);
+        let Some((short, full)) = self.short.take() else { return };
+        let mut spelt = Self { bytes: self.bytes[..short.start].to_vec(), ..Self::default() };
+        full.iter().for_each(|word| spelt.bulk(word));
+        let longer = spelt.bytes.len() - short.end;
+        spelt.bytes.extend_from_slice(&self.bytes[short.end..]);
         self.bytes = spelt.bytes;
-        self.slack_at.iter_mut().for_each(|at| *at += longer);
+        self.stamp_at.iter_mut().for_each(|at| *at += longer);
     }
 
     /// Adds a command of plain words.
@@ -68,12 +62,12 @@ impl Packed {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Adds one word: a text, a separator, and the slack, whose offset is recorded.
-    pub(crate) fn bulk_with_slack(&mut self, text: &str, mark: &str) {
-        self.header(b'$', text.len() + mark.len() + SLACK_PLACEHOLDER.len());
-        [text, mark].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
-        self.slack_at.push(self.bytes.len());
-        self.bytes.extend_from_slice(SLACK_PLACEHOLDER.as_bytes());
+    /// Adds one word: a text, a separator, and the bytes that a stamp may replace.
+    pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
+        self.header(b'$', text.len() + separator.len() + unstamped.len());
+        [text, separator].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.stamp_at.push(self.bytes.len());
+        self.bytes.extend_from_slice(unstamped);
         self.bytes.extend_from_slice(b"\r\n");
     }
 

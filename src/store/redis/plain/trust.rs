@@ -71,13 +71,13 @@ impl Proofs {
     /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
     /// little, and for a while unchecked numbers may be trusted.
     pub(in crate::store::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
-        self.prove(epoch, number, sent_at, || transport.mark_numbered(epoch));
+        self.prove(epoch, number, sent_at, || transport.stamp(epoch));
     }
 
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
     pub(in crate::store::redis) fn end_all(&self, transport: &Transport) {
-        self.end(|| transport.mark_unnumbered());
+        self.end(|| transport.unstamp());
     }
 
     /// Returns a way for commands about a key whose numbers may be trusted, if there is one.

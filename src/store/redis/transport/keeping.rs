@@ -143,7 +143,7 @@ fn command() -> Packed {
 
 fn transport() -> (Crowded, Transport<Crowded>) {
     let crowded = Crowded::default();
-    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2))
+    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, *b"00000"))
 }
 
 #[test]

@@ -56,6 +56,7 @@ use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
+use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
 use connecting::Connector;
@@ -80,6 +81,8 @@ pub(crate) struct Settings<L> {
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
+    /// What is written over the bytes of commands that are packed for it, in epochs that are stamped.
+    pub(crate) stamp: Stamp,
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     pub(crate) connect_took: AtomicU64,
     pub(super) giving_way: GivingWay,
@@ -104,8 +107,8 @@ pub(crate) struct Lane<L: Line> {
     since: Instant,
     /// When a posted call was left that is still not written, in nanoseconds after `since`; zero if there is none.
     left_since: AtomicU64,
-    /// The last epoch in which a fence number was read.
-    numbered: AtomicU64,
+    /// The last epoch that is stamped.
+    stamped: AtomicU64,
     /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
     deposed: AtomicU64,
 }
@@ -152,7 +155,7 @@ impl<L: Line> Lane<L> {
             written: AtomicU64::new(0),
             since: now(),
             left_since: AtomicU64::new(0),
-            numbered: AtomicU64::new(0),
+            stamped: AtomicU64::new(0),
             deposed: AtomicU64::new(0),
         })
     }
@@ -188,13 +191,14 @@ impl<L: Line> Lane<L> {
         self.deposed.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Records that a fence number was read in that epoch.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
-        self.numbered.fetch_max(epoch, Ordering::Relaxed);
+    /// Stamps the commands that are written in that epoch.
+    pub(crate) fn stamp(&self, epoch: u64) {
+        self.stamped.fetch_max(epoch, Ordering::Relaxed);
     }
 
-    pub(crate) fn mark_unnumbered(&self) {
-        self.numbered.store(0, Ordering::Relaxed);
+    /// Stamps no more commands.
+    pub(crate) fn unstamp(&self) {
+        self.stamped.store(0, Ordering::Relaxed);
     }
 
     /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,

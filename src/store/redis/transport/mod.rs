@@ -29,7 +29,7 @@ mod pending;
 mod routes;
 
 use super::net::endpoint::Endpoint;
-use super::net::resp::Packed;
+use super::net::resp::{Packed, Stamp};
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
@@ -104,20 +104,21 @@ struct Part {
 }
 
 impl Transport {
-    /// Creates a transport that connects with its first call.
-    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+    /// Creates a transport that connects with its first call. For `stamp` see [`stamp`](Self::stamp).
+    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        Self::over(endpoint, server, connect_timeout, io_timeout)
+        Self::over(endpoint, server, connect_timeout, io_timeout, stamp)
     }
 }
 
 impl<L: Line> Transport<L> {
-    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration) -> Self {
+    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration, stamp: Stamp) -> Self {
         let settings = Arc::new(Settings {
             line,
             server,
             connect_timeout,
             io_timeout,
+            stamp,
             connect_took: AtomicU64::new(0),
             giving_way: GivingWay::new(),
             deferring: Deferring::new(),
@@ -268,14 +269,15 @@ impl<L: Line> Transport<L> {
         self.lanes.iter().filter(|lane| lane.collect()).count() > 0
     }
 
-    /// Records that a fence number was read in that epoch: its next calls may let the fence lag a little.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
-        self.lane_of(epoch).mark_numbered(epoch);
+    /// From now on, the stamp is written over the bytes of commands that are packed for it, until that epoch ends. A new epoch writes
+    /// commands as they are packed.
+    pub(crate) fn stamp(&self, epoch: u64) {
+        self.lane_of(epoch).stamp(epoch);
     }
 
-    /// Forgets, on all connections, that fence numbers were read.
-    pub(crate) fn mark_unnumbered(&self) {
-        self.lanes.iter().for_each(|lane| lane.mark_unnumbered());
+    /// From now on, commands are written as they are packed, on all connections.
+    pub(crate) fn unstamp(&self) {
+        self.lanes.iter().for_each(|lane| lane.unstamp());
     }
 
     /// Returns `true` if the server has said, in that epoch or later on the same lane, that it is no master.

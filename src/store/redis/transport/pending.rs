@@ -12,14 +12,14 @@
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
 //! to a caller that is about to write. While it stays, the poster can be appointed to write, but never to read, because it does not
-//! wait for a reply. If the server does not know a posted script, the call goes back from `Written` to `Queued` once, with its full
-//! text.
+//! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
+//! in its full form.
 
 use super::routes::Passage;
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
-use crate::store::redis::net::resp::Packed;
+use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::{Condvar, Mutex, contain, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ struct Core {
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
-    /// Whether a posted call was queued again, with its full text.
+    /// Whether a posted call was queued again, in its full form.
     is_repeated: bool,
     /// When the poster left a call that was not written yet to another caller.
     left_at: Option<Instant>,
@@ -106,7 +106,7 @@ pub(crate) enum Taken {
     Kept,
     /// It was the last reply: the call must be woken.
     Last,
-    /// The server does not know the script of a posted call, which must be queued again.
+    /// The server does not know the short form of a posted call, which must be queued again.
     Again,
 }
 
@@ -296,15 +296,16 @@ impl Pending {
         }
     }
 
-    /// Appends the call's bytes to `bytes`, with the slack filled in.
-    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, slack: &[u8; 5]) {
+    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places.
+    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, stamp: Option<&Stamp>) {
         let mut core = self.core.lock();
         core.phase = Phase::Written;
         core.answer.epoch = epoch;
         let start = bytes.len();
         bytes.extend_from_slice(&core.packed.bytes);
-        for at in &core.packed.slack_at {
-            bytes[start + at..start + at + slack.len()].copy_from_slice(slack);
+        let Some(stamp) = stamp else { return };
+        for at in &core.packed.stamp_at {
+            bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
         }
     }
 
@@ -314,6 +315,7 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
+        // NOSCRIPT: the short form is unknown, and nothing was executed.
         if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
         {
             core.packed.spell_out();

@@ -144,7 +144,7 @@ impl<L: Line> Lane<L> {
         let session = state.session_of(epoch)?;
         session.last_use = at;
         if look.replies.iter().any(is_no_master) {
-            // Do this before later replies are delivered: no fence number of this epoch may be trusted any more.
+            // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let own = reader.map(|(own, _)| own);

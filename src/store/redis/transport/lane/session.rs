@@ -4,6 +4,7 @@ use super::super::deferring::{Deferring, time_since};
 use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::{Pending, Taken};
 use super::IDLE;
+use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
@@ -69,11 +70,11 @@ impl<L: Line> Session<L> {
         calls: impl Iterator<Item = Arc<Pending>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
-        slack: &[u8; 5],
+        stamp: Option<&Stamp>,
         since: Instant,
     ) {
         for call in calls {
-            call.write_to(bytes, epoch, slack);
+            call.write_to(bytes, epoch, stamp);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {

@@ -154,7 +154,7 @@ impl<L: Line> Lane<L> {
         self.state.lock()
     }
 
-    /// Begins an epoch. No fence number was read in it yet.
+    /// Begins an epoch, which is not stamped.
     pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
@@ -173,10 +173,10 @@ impl<L: Line> Lane<L> {
         }
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
-        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
+        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
         self.left_since.store(0, Ordering::Relaxed);
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);

@@ -13,11 +13,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The length of a command in bytes: `#`, the call, its place in the call, the key, the slack.
+/// The length of a command in bytes: `#`, the call, its place in the call, the key, the stamp.
 pub(super) const COMMAND: usize = 10;
 
-/// Where the slack is in a command.
-pub(super) const SLACK_AT: usize = 5;
+/// Where the stamp is in a command.
+pub(super) const STAMP_AT: usize = 5;
 
 /// The length of a reply: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
@@ -35,7 +35,7 @@ pub(super) struct Faults {
     pub(super) stalls: u32,
     /// A step of a connection panics.
     pub(super) panics: u32,
-    /// The server does not know the script of a posted command.
+    /// The server does not know the short form of a posted command.
     pub(super) unknown: u32,
     /// The operating system refuses a thread.
     pub(super) threads: u32,
@@ -81,7 +81,7 @@ struct Net {
     connects: usize,
     connecting: usize,
     log: Vec<Arrival>,
-    /// The calls whose script was unknown.
+    /// The calls whose short form was unknown.
     unknown: Vec<u16>,
     faults: Faults,
     is_over: bool,
@@ -197,7 +197,7 @@ impl Network {
         self.net.0.lock().log.clone()
     }
 
-    /// Returns the calls whose script was unknown.
+    /// Returns the calls whose short form was unknown.
     pub(super) fn unknown(&self) -> Vec<u16> {
         self.net.0.lock().unknown.clone()
     }

@@ -2,7 +2,7 @@
 
 use super::super::{Answer, Batch, LANES, Mark, Transport};
 use super::book::{Book, Entry};
-use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
+use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -87,7 +87,7 @@ impl Scenario {
         // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let party = Arc::new_cyclic(|this| Party {
-            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
+            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout, *b"00000"),
             this: Weak::clone(this),
             book: Mutex::default(),
             network: network.clone(),
@@ -162,7 +162,7 @@ impl Party {
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
                 batch.push(&self.transport, mark(*key), |packed| {
-                    packed.slack_at.push(packed.bytes.len() + SLACK_AT);
+                    packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
                     packed.bytes.extend_from_slice(&command(*call, place, *key));
                     packed.replies += 1;
                 });
@@ -189,7 +189,7 @@ impl Party {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.slack_at.push(SLACK_AT);
+        packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
         let answer = self.transport.call(mark(key), packed, limit.time());
         self.sent(call);
@@ -202,7 +202,7 @@ impl Party {
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.bytes[0] = POSTED;
-        packed.slack_at.push(SLACK_AT);
+        packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
@@ -297,7 +297,7 @@ impl Party {
                     if entry.key != later.key || entry.end.is_none_or(|end| end > later.begin) {
                         continue;
                     }
-                    // Calls that were in flight when the script turned out to be unknown come before its repetition. A call made after
+                    // Calls that were in flight when the short form turned out to be unknown come before its repetition. A call made after
                     // the answer to one of them comes after it.
                     let followed = |one: &Entry| {
                         let behind = one.key == entry.key && entry.end.is_some_and(|end| end <= one.begin);
