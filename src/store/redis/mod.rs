@@ -10,8 +10,8 @@
 //!                     net                      one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. Two pairs of files name each other because a type belongs to both: `builder.rs` and `processor.rs` (the
-//! store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
+//! No room and no file names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
+//! in `builder.rs`.
 //!
 //! | room | holds |
 //! |---|---|

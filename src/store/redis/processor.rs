@@ -2,15 +2,14 @@
 //!
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
-use super::builder::RedisBuilder;
 use super::inbox::RedisInbox;
 use super::net::address::Address;
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
-use super::plain::{Calm, GivenUp, Proofs};
+use super::plain::{Attempt, Calm, GivenUp, Proofs};
 use super::script::keys::{inbox_channel, queue_key};
-use super::script::reply;
+use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
 use super::script::scripts::{Call, SLACK};
 use super::transport::{Answer, Mark, Reply, Transport};
@@ -32,39 +31,20 @@ use std::time::{Duration, Instant};
 /// earlier commands come in. Renewals of leases use a separate connection. A connection is opened when it is first needed, and again
 /// after it was lost.
 pub struct RedisLockProcessor {
-    pub(super) transport: Transport,
+    transport: Transport,
     /// Knows which words must be hidden when an error of the server is shown.
-    pub(super) address: Arc<Address>,
-    pub(super) io_timeout: Duration,
+    address: Arc<Address>,
+    io_timeout: Duration,
     /// Whether the server knows the release script, as far as the last replies tell.
-    pub(super) knows_release: Arc<AtomicBool>,
+    knows_release: Arc<AtomicBool>,
     /// Whether the reply to a posted release said that the server is no master.
-    pub(super) is_demoted: Arc<AtomicBool>,
-    pub(super) proofs: Proofs,
-    pub(super) calm: Arc<Calm>,
-    pub(super) given_up: GivenUp,
+    is_demoted: Arc<AtomicBool>,
+    proofs: Proofs,
+    calm: Arc<Calm>,
+    given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
-    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        RedisBuilder::new(url)?.connect()
-    }
-
-    /// Returns the settings for a connection to the server at `url`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL that cannot be used.
-    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
-        RedisBuilder::new(url)
-    }
-
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
@@ -129,6 +109,22 @@ impl RedisLockProcessor {
         self.transport.run(batch, limit, or_break)
     }
 
+    /// Returns a plain attempt whose further requests go by script.
+    fn attempt(&self) -> Attempt<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
+        Attempt {
+            transport: &self.transport,
+            address: &self.address,
+            is_demoted: &self.is_demoted,
+            proofs: &self.proofs,
+            calm: &self.calm,
+            given_up: &self.given_up,
+            by_script: move |request: Request<'_>, limit: Duration| match request {
+                Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
+                other => self.run_one(other, limit),
+            },
+        }
+    }
+
     fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
         if requests.is_empty() {
             return Vec::new();
@@ -179,7 +175,7 @@ impl RedisLockProcessor {
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
-    pub(super) fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+    fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let mut outcomes = self.run_requests(&[request], limit, false);
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
@@ -229,15 +225,10 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// The error for an outcome of another kind than its request. It is never seen, because `reply::outcome` pairs the two.
-pub(super) fn mismatch() -> Error {
-    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: a fault of ours")
-}
-
 impl LockProcessor for RedisLockProcessor {
     fn acquire(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
-        if let Some(outcome) = self.acquire_plainly(request, start, limit)? {
+        if let Some(outcome) = self.attempt().run(request, start, limit)? {
             return Ok(outcome);
         }
         match self.run_one(Request::Acquire(*request), limit.saturating_sub(start.elapsed()))? {

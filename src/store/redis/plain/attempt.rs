@@ -1,23 +1,38 @@
 //! A plain attempt from beginning to end, including what follows when it fails.
 
-use super::{Found, pack, read};
+use super::{Calm, Found, GivenUp, Proofs, pack, read};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, LockProcessor, Outcome, ReleaseRequest, Request,
+    AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, Outcome, ReleaseRequest, Request,
 };
+use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
-use crate::store::redis::processor::{RedisLockProcessor, mismatch};
-use crate::store::redis::transport::Mark;
-use std::sync::atomic::Ordering;
+use crate::store::redis::script::reply::mismatch;
+use crate::store::redis::transport::{Mark, Transport};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
 const ROOM: u32 = 4;
 
-impl RedisLockProcessor {
+/// What an attempt uses of its store.
+pub(in crate::store::redis) struct Attempt<'a, S> {
+    pub(in crate::store::redis) transport: &'a Transport,
+    /// Knows which words must be hidden when an error of the server is shown.
+    pub(in crate::store::redis) address: &'a Address,
+    /// Whether the reply to a posted release said that the server is no master.
+    pub(in crate::store::redis) is_demoted: &'a AtomicBool,
+    pub(in crate::store::redis) proofs: &'a Proofs,
+    pub(in crate::store::redis) calm: &'a Calm,
+    pub(in crate::store::redis) given_up: &'a GivenUp,
+    /// Carries out one request by its script, within a limit.
+    pub(in crate::store::redis) by_script: S,
+}
+
+impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed. Returns `None` when the locker is not in the store and
     /// the script must be asked.
-    pub(in crate::store::redis) fn acquire_plainly(
+    pub(in crate::store::redis) fn run(
         &self,
         request: &AcquireRequest<'_>,
         start: Instant,
@@ -25,18 +40,18 @@ impl RedisLockProcessor {
     ) -> Result<Option<AcquireOutcome>, Error> {
         let mark = Mark::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.proofs.end_all(&self.transport);
+            self.proofs.end_all(self.transport);
         }
         if !self.calm.has(mark) {
             return Ok(None);
         }
-        let Some((way, proof)) = self.proofs.way(&self.transport, mark, limit) else { return Ok(None) };
+        let Some((way, proof)) = self.proofs.way(self.transport, mark, limit) else { return Ok(None) };
         let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
         if replies.iter().any(is_no_master) {
-            self.proofs.end_all(&self.transport);
+            self.proofs.end_all(self.transport);
         }
         match read(&replies, request).map_err(|e| self.address.hide(e))? {
-            Found::Taken(number) if self.proofs.believe(&self.transport, proof, epoch, number) => {
+            Found::Taken(number) if self.proofs.believe(self.transport, proof, epoch, number) => {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
             Found::Busy(holder) => {
@@ -66,7 +81,7 @@ impl RedisLockProcessor {
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match self.run_one(Request::Acquire(*request), left) {
+        match (self.by_script)(Request::Acquire(*request), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
             Err(Error::Backend { failure, .. }) => {
@@ -80,11 +95,12 @@ impl RedisLockProcessor {
     fn take_back(&self, request: &AcquireRequest<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
         let AcquireRequest { key, locker, lease, .. } = *request;
-        let mut result = self.release(&ReleaseRequest { key, locker, lease, next: None, gap: None }, limit).map(drop);
+        let release = ReleaseRequest { key, locker, lease, next: None, gap: None };
+        let mut result = (self.by_script)(Request::Release(release), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
             // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = ExtendRequest { key, locker, lease: Duration::ZERO, fresh_numbers: false };
-            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
+            result = (self.by_script)(Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
         }
         match result {
             Ok(()) => Ok(()),

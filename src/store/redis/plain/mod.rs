@@ -51,6 +51,7 @@ use crate::store::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Out
 use ::redis::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+pub(super) use attempt::Attempt;
 pub(super) use given_up::GivenUp;
 pub(super) use trust::Proofs;
 
