@@ -1,6 +1,6 @@
 //! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
 
-use super::line::{Cuts, Hears, Line, Open, Speaks};
+use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use super::{CALLERS, KEEPER, Mark, Transport};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -67,7 +67,7 @@ impl Crowded {
     }
 }
 
-impl Line for Crowded {
+impl Connector for Crowded {
     type Out = End;
     type In = End;
     type Cut = End;
@@ -90,7 +90,7 @@ impl Line for Crowded {
     }
 }
 
-impl Speaks for End {
+impl WriteHalf for End {
     fn send(&mut self, bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
         if self.connection < CALLERS && self.crowded.with(|state| state.stands) {
             self.crowded.with(|state| state.standing += 1);
@@ -109,7 +109,7 @@ impl Speaks for End {
     }
 }
 
-impl Hears for End {
+impl ReadHalf for End {
     fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
         self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
         Ok(true)
@@ -130,7 +130,7 @@ impl Hears for End {
     }
 }
 
-impl Cuts for End {
+impl Shutdown for End {
     fn cut(&self) {}
 }
 

@@ -49,9 +49,9 @@ mod session;
 mod state;
 mod writing;
 
+use super::connector::Connector;
 use super::deferring::Deferring;
 use super::giving_way::GivingWay;
-use super::line::Line;
 use super::pending::{Answer, Pending, Phase, Wake};
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -59,7 +59,7 @@ use crate::one_line::OneLine;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
-use connecting::Connector;
+use connecting::Connecting;
 use session::Session;
 use state::State;
 use std::collections::VecDeque;
@@ -75,8 +75,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(100);
 
 /// What all lanes of a transport share.
-pub(crate) struct Settings<L> {
-    pub(crate) line: L,
+pub(crate) struct Settings<C> {
+    pub(crate) connector: C,
     /// The name of the server in errors.
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
@@ -90,11 +90,11 @@ pub(crate) struct Settings<L> {
 }
 
 /// See the module.
-pub(crate) struct Lane<L: Line> {
-    settings: Arc<Settings<L>>,
+pub(crate) struct Lane<C: Connector> {
+    settings: Arc<Settings<C>>,
     /// A handle for the thread that connects.
     this: Weak<Self>,
-    state: Mutex<State<L>>,
+    state: Mutex<State<C>>,
     /// Notified when a connect on a separate thread has ended, and when the lane is closed.
     connected: Condvar,
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
@@ -124,18 +124,18 @@ enum Claim {
     Appointed,
 }
 
-type Guard<'a, L> = MutexGuard<'a, State<L>>;
+type Guard<'a, C> = MutexGuard<'a, State<C>>;
 
 /// Callers to wake once the state is unlocked.
 type Woken = Vec<Arc<Pending>>;
 
-impl<L: Line> Lane<L> {
+impl<C: Connector> Lane<C> {
     /// Creates a lane that connects with its first call. Its epochs are `first`, `first + step`, …
-    pub(crate) fn new(settings: &Arc<Settings<L>>, first: u64, step: u64) -> Arc<Self> {
+    pub(crate) fn new(settings: &Arc<Settings<C>>, first: u64, step: u64) -> Arc<Self> {
         let state = State {
             queue: VecDeque::new(),
             session: None,
-            connector: Connector::default(),
+            connecting: Connecting::default(),
             writing: false,
             gathering: false,
             appointed: false,
@@ -246,11 +246,11 @@ impl<L: Line> Lane<L> {
         self.read_now();
         let mut state = self.state.lock();
         // Takes the role from an appointed caller too: that caller may read instead, and sleep for a while.
-        let takes_over = |state: &mut State<L>| !state.writing || std::mem::take(&mut state.appointed);
+        let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.appointed);
         if state.has_work() && !mutant!(LeavesPostedBehind) && takes_over(&mut state) {
             state = self.write_left_over(state);
         }
-        state.connector.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
+        state.connecting.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
 
     /// Closes the connection. Calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its thread
@@ -267,7 +267,7 @@ impl<L: Line> Lane<L> {
         drop(state);
         let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
         fail_all(told, &Error::ShutDown, false);
-        self.end_connector();
+        self.end_connecting();
     }
 
     /// Waits for the answer and does the duties that come up. Returns `false` if the time ended during a duty; the caller must then
@@ -298,7 +298,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Drops a connection. Every call written to it fails once.
-    fn fail<'a>(&'a self, mut state: Guard<'a, L>, epoch: u64, cause: io::Error) -> Guard<'a, L> {
+    fn fail<'a>(&'a self, mut state: Guard<'a, C>, epoch: u64, cause: io::Error) -> Guard<'a, C> {
         if state.session_of(epoch).is_none() {
             return state;
         }
@@ -324,7 +324,7 @@ impl<L: Line> Lane<L> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connector.is_busy { ": the connect goes on" } else { "" };
+                let why = if state.connecting.is_busy { ": the connect goes on" } else { "" };
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
@@ -343,7 +343,7 @@ impl<L: Line> Lane<L> {
             session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
         }
         // A connection that was opened within the caller's time is fresh and is not broken.
-        let is_old = |session: &&Session<L>| now().saturating_duration_since(session.opened) >= limit;
+        let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
         let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
         let is_late = phase == Phase::Queued || is_due;
@@ -360,7 +360,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Unlocks the state. Appoints a writer, and a reader if `reads`, when there is work for one and nobody does it.
-    fn hand_on(&self, mut state: Guard<'_, L>, reads: bool) {
+    fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
         let mut heirs = Woken::new();
         if !mutant!(WriterLeavesAlone) {
             state.appoint_writer(&mut heirs);

@@ -8,7 +8,7 @@
 //! | `pending.rs` | one call in flight |
 //! | `giving_way.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `deferring.rs` | when a poster may leave before its call is written |
-//! | `line.rs` | what a lane needs from a connection |
+//! | `connector.rs` | what a lane needs from a connection |
 //! | `keeping.rs` | tests: renewals do not wait for callers |
 //!
 //! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`]. So a thread that has a
@@ -17,12 +17,12 @@
 //! Renewals have a connection of their own, the [`KEEPER`]: the operating system can keep a writer or reader off its core for longer
 //! than a lease has left, and no renewal may wait for it.
 
+mod connector;
 mod deferring;
 mod giving_way;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod keeping;
 mod lane;
-mod line;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod pending;
@@ -34,10 +34,10 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use ::redis::Value;
+use connector::Connector;
 use deferring::Deferring;
 use giving_way::GivingWay;
 use lane::{Lane, Settings};
-use line::Line;
 use pending::Pending;
 use routes::{Passage, Routes};
 use std::fmt;
@@ -67,9 +67,9 @@ const CONNECTS: u32 = 4;
 pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
-pub(crate) struct Transport<L: Line = Endpoint> {
-    settings: Arc<Settings<L>>,
-    lanes: [Arc<Lane<L>>; LANES],
+pub(crate) struct Transport<C: Connector = Endpoint> {
+    settings: Arc<Settings<C>>,
+    lanes: [Arc<Lane<C>>; LANES],
     routes: Arc<Routes>,
     /// Until this moment no further connection is opened if there is one.
     only_one_until: Mutex<Option<Instant>>,
@@ -111,10 +111,10 @@ impl Transport {
     }
 }
 
-impl<L: Line> Transport<L> {
-    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration, stamp: Stamp) -> Self {
+impl<C: Connector> Transport<C> {
+    fn over(connector: C, server: String, connect_timeout: Duration, io_timeout: Duration, stamp: Stamp) -> Self {
         let settings = Arc::new(Settings {
-            line,
+            connector,
             server,
             connect_timeout,
             io_timeout,
@@ -257,7 +257,7 @@ impl<L: Line> Transport<L> {
     /// Notes that a call may not have been sent. If its lane has no connection and another lane has one, calls use only open connections
     /// for a while, so that a connect that hangs or is refused costs one call, and not every call.
     fn note_unsent(&self, lane: usize) {
-        let is_connected = |lane: &Arc<Lane<L>>| lane.is_connected();
+        let is_connected = |lane: &Arc<Lane<C>>| lane.is_connected();
         if lane != KEEPER && !is_connected(&self.lanes[lane]) && self.lanes[..CALLERS].iter().any(is_connected) {
             *self.only_one_until.lock() = Some(now() + NO_MORE);
         }
@@ -285,7 +285,7 @@ impl<L: Line> Transport<L> {
         self.lane_of(epoch).is_deposed(epoch)
     }
 
-    fn lane_of(&self, epoch: u64) -> &Lane<L> {
+    fn lane_of(&self, epoch: u64) -> &Lane<C> {
         &self.lanes[epoch as usize % LANES]
     }
 
@@ -295,8 +295,8 @@ impl<L: Line> Transport<L> {
     }
 
     /// Returns the endpoint: where the server is reached, and as which user.
-    pub(crate) fn endpoint(&self) -> &L {
-        &self.settings.line
+    pub(crate) fn endpoint(&self) -> &C {
+        &self.settings.connector
     }
 
     /// Returns `true` if [`close`](Self::close) was called.
@@ -345,7 +345,7 @@ impl<L: Line> Transport<L> {
 
 impl Batch {
     /// Adds one command about a key.
-    pub(crate) fn push<L: Line>(&mut self, transport: &Transport<L>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push<C: Connector>(&mut self, transport: &Transport<C>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
         let (lane, passage) = if self.is_keeping {
             (KEEPER, Passage::new(&transport.routes))
         } else {
@@ -355,7 +355,7 @@ impl Batch {
     }
 
     /// Adds one command that is about no key.
-    pub(crate) fn push_any<L: Line>(&mut self, transport: &Transport<L>, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push_any<C: Connector>(&mut self, transport: &Transport<C>, pack: impl FnOnce(&mut Packed)) {
         self.add(0, Passage::new(&transport.routes), pack);
     }
 
@@ -384,7 +384,7 @@ fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: a fault of ours")
 }
 
-impl<L: Line> fmt::Debug for Transport<L> {
+impl<C: Connector> fmt::Debug for Transport<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
             .field("address", &self.settings.server)

@@ -1,7 +1,7 @@
 //! Sends posted calls, for whose answers nobody waits.
 
+use super::super::connector::Connector;
 use super::super::deferring::is_left_long;
-use super::super::line::Line;
 use super::super::pending::{Pending, Wake};
 use super::{Claim, Lane, fail_all};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::sync::{mutant, now};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-impl<L: Line> Lane<L> {
+impl<C: Connector> Lane<C> {
     /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
     /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
     ///

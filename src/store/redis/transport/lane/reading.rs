@@ -1,7 +1,7 @@
 //! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
 
+use super::super::connector::{Connector, ReadHalf};
 use super::super::giving_way::LOOKS;
-use super::super::line::{Hears, Line};
 use super::super::pending::Pending;
 use super::role::Role;
 use super::{Lane, Woken, overdue_by};
@@ -24,7 +24,7 @@ struct Look {
 }
 
 impl Look {
-    fn at<H: Hears>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
+    fn at<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
         let mut replies = Vec::new();
         let result = guarded(|| {
             let more = fill(inbound)?;
@@ -37,7 +37,7 @@ impl Look {
     }
 }
 
-impl<L: Line> Lane<L> {
+impl<C: Connector> Lane<C> {
     /// Looks a few times for the answer, and lets other threads run in between.
     pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
         let giving_way = &self.settings.giving_way;
@@ -99,7 +99,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Gives back the role of reader and appoints nobody: the caller comes again, or departs, and `depart` appoints a reader.
-    fn put_down(&self, epoch: u64, inbound: L::In) {
+    fn put_down(&self, epoch: u64, inbound: C::In) {
         if let Some(session) = self.state.lock().session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
@@ -118,7 +118,7 @@ impl<L: Line> Lane<L> {
             let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
             drop(state);
             let role = Role::reading(self, None, epoch);
-            let look = Look::at(&mut inbound, Hears::fill_now);
+            let look = Look::at(&mut inbound, ReadHalf::fill_now);
             let more = matches!(look.result, Ok(true));
             self.take_in(epoch, inbound, look, None);
             role.end();
@@ -133,10 +133,10 @@ impl<L: Line> Lane<L> {
     fn take_in(
         &self,
         epoch: u64,
-        inbound: L::In,
+        inbound: C::In,
         look: Look,
         reader: Option<(&Arc<Pending>, Instant)>,
-    ) -> Option<(L::In, Instant)> {
+    ) -> Option<(C::In, Instant)> {
         let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = self.state.lock();

@@ -1,6 +1,6 @@
 //! A role that is given back even when its thread panics.
 
-use super::super::line::Line;
+use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::Lane;
 use crate::sync::atomic::Ordering;
@@ -11,19 +11,19 @@ use std::sync::Arc;
 /// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
 /// cut. It also removes the thread's own call: nobody is there any more to do a duty.
 #[must_use]
-pub(super) struct Role<'a, L: Line> {
-    lane: &'a Lane<L>,
+pub(super) struct Role<'a, C: Connector> {
+    lane: &'a Lane<C>,
     own: Option<&'a Arc<Pending>>,
     /// The connection that is read; `None` for the role of writer.
     reads: Option<u64>,
 }
 
-impl<'a, L: Line> Role<'a, L> {
-    pub(super) fn writing(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>) -> Self {
+impl<'a, C: Connector> Role<'a, C> {
+    pub(super) fn writing(lane: &'a Lane<C>, own: Option<&'a Arc<Pending>>) -> Self {
         Self { lane, own, reads: None }
     }
 
-    pub(super) fn reading(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+    pub(super) fn reading(lane: &'a Lane<C>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
         Self { lane, own, reads: Some(epoch) }
     }
 
@@ -32,7 +32,7 @@ impl<'a, L: Line> Role<'a, L> {
     }
 }
 
-impl<L: Line> Drop for Role<'_, L> {
+impl<C: Connector> Drop for Role<'_, C> {
     fn drop(&mut self) {
         let mut state = self.lane.state.lock();
         let lost = match (self.reads, &state.session) {
@@ -68,7 +68,7 @@ impl<L: Line> Drop for Role<'_, L> {
 #[cfg(all(test, not(dlock_shuttle)))]
 mod tests {
     use crate::error::Error;
-    use crate::store::redis::transport::line::{Cuts, Hears, Line, Open, Speaks};
+    use crate::store::redis::transport::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
     use crate::store::redis::transport::{Mark, Transport};
     use ::redis::Value;
     use std::io;
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    impl Line for Shaky {
+    impl Connector for Shaky {
         type Out = End;
         type In = Arc<Steps>;
         type Cut = Arc<Steps>;
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    impl Speaks for End {
+    impl WriteHalf for End {
         fn send(&mut self, _: &[u8], _: Instant) -> io::Result<bool> {
             self.0.step();
             self.0.unread.fetch_add(1, Ordering::SeqCst);
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    impl Hears for Arc<Steps> {
+    impl ReadHalf for Arc<Steps> {
         fn fill(&mut self, _: Instant) -> io::Result<bool> {
             self.step();
             Ok(self.unread.load(Ordering::SeqCst) > 0)
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    impl Cuts for Arc<Steps> {
+    impl Shutdown for Arc<Steps> {
         fn cut(&self) {
             self.step();
         }

@@ -1,10 +1,10 @@
 //! What the callers of a lane share, and which caller gets a role next.
 
+use super::super::connector::Connector;
 use super::super::deferring::{LATE, MOST_LEFT};
-use super::super::line::Line;
 use super::super::pending::Pending;
 use super::Woken;
-use super::connecting::Connector;
+use super::connecting::Connecting;
 use super::session::Session;
 use crate::sync::mutant;
 use std::collections::VecDeque;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// What the mutex of a lane protects.
-pub(super) struct State<L: Line> {
+pub(super) struct State<C: Connector> {
     /// Calls that are not written yet.
     pub(super) queue: VecDeque<Arc<Pending>>,
-    pub(super) session: Option<Session<L>>,
-    pub(super) connector: Connector,
+    pub(super) session: Option<Session<C>>,
+    pub(super) connecting: Connecting,
     /// Whether there is a writer: it writes, connects, gives way first, or was appointed.
     pub(super) writing: bool,
     /// Whether the writer gives way to others before it writes. A caller that clears this takes the role over.
@@ -31,8 +31,8 @@ pub(super) struct State<L: Line> {
     pub(super) closed: bool,
 }
 
-impl<L: Line> State<L> {
-    pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
+impl<C: Connector> State<C> {
+    pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<C>> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
 

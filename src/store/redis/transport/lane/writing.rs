@@ -1,6 +1,6 @@
 //! The role of writer: sends what has gathered in the queue.
 
-use super::super::line::{Line, Speaks};
+use super::super::connector::{Connector, WriteHalf};
 use super::super::pending::Pending;
 use super::role::Role;
 use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 /// A write that takes longer than this has waited for room in the socket.
 const BLOCKED: Duration = Duration::from_millis(1);
 
-impl<L: Line> Lane<L> {
+impl<C: Connector> Lane<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
     /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
     /// when the caller has what it came for and a waiting caller can succeed it.
     pub(super) fn write<'a>(
         &'a self,
-        mut state: Guard<'a, L>,
+        mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
         claim: Claim,
-    ) -> Guard<'a, L> {
+    ) -> Guard<'a, C> {
         let was_appointed = claim == Claim::Appointed && std::mem::take(&mut state.appointed);
         if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
             return state;
@@ -55,11 +55,11 @@ impl<L: Line> Lane<L> {
     /// Holds the role of writer until it ends or another caller takes it over.
     fn write_all<'a>(
         &'a self,
-        mut state: Guard<'a, L>,
+        mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
         claim: Claim,
-    ) -> Guard<'a, L> {
+    ) -> Guard<'a, C> {
         let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all callers that were answered together is cheaper for client and server.
@@ -83,7 +83,7 @@ impl<L: Line> Lane<L> {
             state = match &mut state.session {
                 None => {
                     state = self.connect(state, own, deadline);
-                    if state.connector.is_busy {
+                    if state.connecting.is_busy {
                         state.writing = false;
                         return state;
                     }
@@ -119,7 +119,7 @@ impl<L: Line> Lane<L> {
 
     /// Writes the queue, without waiting, for callers that are gone: posted calls that were left, or that must be sent again. If there is
     /// no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
-    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
         state.writing = true;
         state.writes_once = true;
         let role = Role::writing(self, None);
@@ -163,7 +163,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Writes everything that is queued, once. `since` is the current time.
-    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
+    fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         let mut epoch = self.epoch.load(Ordering::Relaxed);

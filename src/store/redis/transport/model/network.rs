@@ -1,6 +1,6 @@
 //! A simulated network and server: bytes in, bytes out.
 
-use super::super::line::{Cuts, Hears, Line, Open, Speaks};
+use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use crate::check::model::time;
 use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
@@ -255,7 +255,7 @@ pub(super) struct Cut {
     wire: usize,
 }
 
-impl Line for Network {
+impl Connector for Network {
     type Out = Out;
     type In = In;
     type Cut = Cut;
@@ -299,7 +299,7 @@ impl Network {
     }
 }
 
-impl Speaks for Out {
+impl WriteHalf for Out {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         self.network.may_panic();
         self.unsent.extend(bytes);
@@ -351,7 +351,7 @@ impl In {
     }
 }
 
-impl Hears for In {
+impl ReadHalf for In {
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
         self.network.may_panic();
         let network = self.network.clone();
@@ -385,7 +385,7 @@ impl Hears for In {
     }
 }
 
-impl Cuts for Cut {
+impl Shutdown for Cut {
     fn cut(&self) {
         let mut net = self.network.net.0.lock();
         let wire = &mut net.wires[self.wire];
