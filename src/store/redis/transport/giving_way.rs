@@ -17,7 +17,7 @@ use crate::sync::{now, thread};
 use std::time::{Duration, Instant};
 
 /// How many times a caller looks before it sleeps.
-pub(super) const LOOKS: u32 = 4;
+pub(super) const SPINS: u32 = 4;
 
 /// The most callers that sleep without a look after an unsuccessful one.
 const MOST_SKIPS: u32 = 64;
@@ -75,7 +75,7 @@ impl GivingWay {
 
     /// Returns `true` if a caller may look before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
     /// platforms that cannot read without waiting nobody looks, because that would disturb the writer.
-    pub(super) fn may_look(&self) -> bool {
+    pub(super) fn may_spin(&self) -> bool {
         if cfg!(not(unix)) || is_spared() {
             return false;
         }
@@ -87,7 +87,7 @@ impl GivingWay {
     }
 
     /// Notes whether a caller that looked found its answer.
-    pub(super) fn looked(&self, found: bool) {
+    pub(super) fn note_spin(&self, found: bool) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         let skips = if found { 0 } else { (2 * skipped).clamp(1, MOST_SKIPS) };
         if skips != skipped {
@@ -155,15 +155,15 @@ mod tests {
     #[test]
     fn who_looks_in_vain_lets_more_and_more_sleep_and_who_finds_ends_that() {
         let giving = GivingWay::new();
-        let skips = || (0..).take_while(|_| !giving.may_look()).count();
+        let skips = || (0..).take_while(|_| !giving.may_spin()).count();
         assert_eq!(skips(), 0);
         for expected in [1, 2, 4, 8, 16, 32, 64, 64] {
-            giving.looked(false);
+            giving.note_spin(false);
             assert_eq!(skips(), expected);
         }
-        giving.looked(true);
+        giving.note_spin(true);
         assert_eq!(skips(), 0);
-        giving.looked(false);
+        giving.note_spin(false);
         assert_eq!(skips(), 1);
     }
 

@@ -273,7 +273,7 @@ impl<C: Connector> Lane<C> {
     /// Waits for the answer and does the duties that come up. Returns `false` if the time ended during a duty; the caller must then
     /// `depart`, which hands the duty on.
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
-        self.look(call, deadline);
+        self.spin(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);

@@ -1,7 +1,7 @@
 //! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
 
 use super::super::connector::{Connector, ReadHalf};
-use super::super::giving_way::LOOKS;
+use super::super::giving_way::SPINS;
 use super::super::pending::Pending;
 use super::role::Role;
 use super::{Lane, Woken, overdue_by};
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the reader checks whether it has to write: it is appointed as the writer when no other caller is there to write.
-const LOOK_UP: Duration = Duration::from_millis(100);
+const ROLE_CHECK: Duration = Duration::from_millis(100);
 
 /// The outcome of one look at the connection: the complete replies, and whether anything came at all.
-struct Look {
+struct Arrived {
     replies: Vec<Value>,
     result: io::Result<bool>,
 }
 
-impl Look {
-    fn at<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
+impl Arrived {
+    fn by<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
         let mut replies = Vec::new();
         let result = guarded(|| {
             let more = fill(inbound)?;
@@ -39,23 +39,23 @@ impl Look {
 
 impl<C: Connector> Lane<C> {
     /// Looks a few times for the answer, and lets other threads run in between.
-    pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
+    pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
         let giving_way = &self.settings.giving_way;
         if self.load() < 2 || !call.may_read_on() {
             return;
         }
         let mut at = now();
-        if at >= deadline || !giving_way.may_look() {
+        if at >= deadline || !giving_way.may_spin() {
             return;
         }
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS {
             let Some(back) = giving_way.give_way(at, self.load()) else { return };
             at = back;
             if !call.may_read_on() || self.read(call, deadline, false) {
                 break;
             }
         }
-        giving_way.looked(call.is_done());
+        giving_way.note_spin(call.is_done());
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
@@ -80,10 +80,10 @@ impl<C: Connector> Lane<C> {
         let role = Role::reading(self, Some(own), epoch);
         loop {
             let overdue = oldest + self.settings.io_timeout;
-            let look = Look::at(&mut inbound, |inbound| {
-                if waits { inbound.fill(deadline.min(overdue).min(at + LOOK_UP)) } else { inbound.fill_now() }
+            let arrived = Arrived::by(&mut inbound, |inbound| {
+                if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
             });
-            match self.take_in(epoch, inbound, look, Some((own, deadline))) {
+            match self.take_in(epoch, inbound, arrived, Some((own, deadline))) {
                 Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
                 Some((back, _)) => {
                     self.put_down(epoch, back);
@@ -118,9 +118,9 @@ impl<C: Connector> Lane<C> {
             let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
             drop(state);
             let role = Role::reading(self, None, epoch);
-            let look = Look::at(&mut inbound, ReadHalf::fill_now);
-            let more = matches!(look.result, Ok(true));
-            self.take_in(epoch, inbound, look, None);
+            let arrived = Arrived::by(&mut inbound, ReadHalf::fill_now);
+            let more = matches!(arrived.result, Ok(true));
+            self.take_in(epoch, inbound, arrived, None);
             role.end();
             if !more {
                 return;
@@ -134,7 +134,7 @@ impl<C: Connector> Lane<C> {
         &self,
         epoch: u64,
         inbound: C::In,
-        look: Look,
+        arrived: Arrived,
         reader: Option<(&Arc<Pending>, Instant)>,
     ) -> Option<(C::In, Instant)> {
         let at = now();
@@ -143,12 +143,12 @@ impl<C: Connector> Lane<C> {
         // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
-        if look.replies.iter().any(is_no_master) {
+        if arrived.replies.iter().any(is_no_master) {
             // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let own = reader.map(|(own, _)| own);
-        let mut result = session.deliver(look.replies, own, &mut woken, &mut again).and(look.result);
+        let mut result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
         let oldest = session.due.front().map(|due| due.since);
         let repeats = !again.is_empty();
         if !mutant!(RepeatsLate) {
