@@ -11,7 +11,7 @@
 //!
 //! A call takes these steps:
 //! 1. The caller queues its call. If there is no writer, it becomes the writer; otherwise the writer sends the call, or a successor does.
-//! 2. If callers that were answered together have not all called again, the writer first yields once (`giving_way`), so that one write
+//! 2. If callers that were answered together have not all called again, the writer first yields once (`yielding`), so that one write
 //!    carries the commands of all. The last of these callers takes the role over and writes in its place.
 //! 3. The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the queue is
 //!    empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
@@ -30,11 +30,11 @@
 //!    holds because a caller that gives up a role for good, or leaves with a duty not done, appoints a successor.
 //! 5. The reader's successor is the caller whose reply comes last, so the role changes once per round trip, unless a caller that is
 //!    awake takes it first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
-//! 6. A writer that gives way, or is appointed and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
+//! 6. A writer that yields, or is appointed and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
 //!    `gathering` and `appointed` mark such a writer. The caller that clears the flag has the role; the mutex lets only one clear it.
 //! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller is
 //!    about to write and the budget of late writes lets the poster leave the call to it (`deferring`). A poster that may not leave its
-//!    call, and finds the writer giving way, gives way once itself, then takes the role over if its call is still queued. If the writer is
+//!    call, and finds the writer yielding way, yields once itself, then takes the role over if its call is still queued. If the writer is
 //!    in the middle of a write, the poster waits for its end. If a call was left for long, any caller, also of another connection,
 //!    takes the role from a writer that does not write yet. A writer that leaves the role writes posted calls first, once, if there is a
 //!    connection; what is left after that goes with the next caller, or with `collect`.
@@ -51,8 +51,8 @@ mod writing;
 
 use super::connector::Connector;
 use super::deferring::Deferring;
-use super::giving_way::GivingWay;
 use super::pending::{Answer, Pending, Phase, Wake};
+use super::yielding::Yielding;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -85,7 +85,7 @@ pub(crate) struct Settings<C> {
     pub(crate) stamp: Stamp,
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     pub(crate) connect_took: AtomicU64,
-    pub(super) giving_way: GivingWay,
+    pub(super) yielding: Yielding,
     pub(super) deferring: Deferring,
 }
 
@@ -116,9 +116,9 @@ pub(crate) struct Lane<C: Connector> {
 /// How a caller may become the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Takes the role if it is free, or from a writer that gives way once no more callers are expected. Others may call first.
+    /// Takes the role if it is free, or from a writer that yields once no more callers are expected. Others may call first.
     Free,
-    /// Takes the role if it is free, or from a writer that does not write yet, and writes without giving way: it has waited long enough.
+    /// Takes the role if it is free, or from a writer that does not write yet, and writes without yielding way: it has waited long enough.
     AtOnce,
     /// The caller was appointed. It writes unless another caller now has the role, or has left nothing to write.
     Appointed,

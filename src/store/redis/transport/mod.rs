@@ -6,7 +6,7 @@
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
 //! | `lane.rs`, `lane/` | one connection, shared by its callers: the writer and the reader |
 //! | `pending.rs` | one call in flight |
-//! | `giving_way.rs` | when a caller yields to other threads before it sleeps, or before it writes |
+//! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `deferring.rs` | when a poster may leave before its call is written |
 //! | `connector.rs` | what a lane needs from a connection |
 //! | `keeping.rs` | tests: renewals do not wait for callers |
@@ -19,7 +19,6 @@
 
 mod connector;
 mod deferring;
-mod giving_way;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod keeping;
 mod lane;
@@ -27,6 +26,7 @@ mod lane;
 mod model;
 mod pending;
 mod routes;
+mod yielding;
 
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
@@ -36,13 +36,13 @@ use crate::sync::{Mutex, now};
 use ::redis::Value;
 use connector::Connector;
 use deferring::Deferring;
-use giving_way::GivingWay;
 use lane::{Lane, Settings};
 use pending::Pending;
 use routes::{Passage, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use yielding::Yielding;
 
 pub(crate) use pending::{Answer, Callback};
 pub(crate) use routes::Mark;
@@ -120,7 +120,7 @@ impl<C: Connector> Transport<C> {
             io_timeout,
             stamp,
             connect_took: AtomicU64::new(0),
-            giving_way: GivingWay::new(),
+            yielding: Yielding::new(),
             deferring: Deferring::new(),
         });
         let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);

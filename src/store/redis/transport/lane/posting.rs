@@ -71,7 +71,7 @@ impl<C: Connector> Lane<C> {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
-            let _ = self.settings.giving_way.give_way(at, self.load());
+            let _ = self.settings.yielding.yield_once(at, self.load());
         }
         let mut claim = Claim::AtOnce;
         // Even if the call is already sent: a duty must be done.

@@ -1,8 +1,8 @@
 //! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
 
 use super::super::connector::{Connector, ReadHalf};
-use super::super::giving_way::SPINS;
 use super::super::pending::Pending;
+use super::super::yielding::SPINS;
 use super::role::Role;
 use super::{Lane, Woken, overdue_by};
 use crate::store::redis::net::classify::is_no_master;
@@ -40,22 +40,22 @@ impl Arrived {
 impl<C: Connector> Lane<C> {
     /// Looks a few times for the answer, and lets other threads run in between.
     pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
-        let giving_way = &self.settings.giving_way;
+        let yielding = &self.settings.yielding;
         if self.load() < 2 || !call.may_read_on() {
             return;
         }
         let mut at = now();
-        if at >= deadline || !giving_way.may_spin() {
+        if at >= deadline || !yielding.may_spin() {
             return;
         }
         for _ in 0..SPINS {
-            let Some(back) = giving_way.give_way(at, self.load()) else { return };
+            let Some(back) = yielding.yield_once(at, self.load()) else { return };
             at = back;
             if !call.may_read_on() || self.read(call, deadline, false) {
                 break;
             }
         }
-        giving_way.note_spin(call.is_done());
+        yielding.note_spin(call.is_done());
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for

@@ -17,9 +17,9 @@ pub(super) struct State<C: Connector> {
     pub(super) queue: VecDeque<Arc<Pending>>,
     pub(super) session: Option<Session<C>>,
     pub(super) connecting: Connecting,
-    /// Whether there is a writer: it writes, connects, gives way first, or was appointed.
+    /// Whether there is a writer: it writes, connects, yields first, or was appointed.
     pub(super) writing: bool,
-    /// Whether the writer gives way to others before it writes. A caller that clears this takes the role over.
+    /// Whether the writer yields to others before it writes. A caller that clears this takes the role over.
     pub(super) gathering: bool,
     /// Whether the writer was appointed and is not awake yet. A caller that clears this takes the role over.
     pub(super) appointed: bool,
@@ -80,7 +80,7 @@ impl<C: Connector> State<C> {
             && left <= MOST_LEFT
     }
 
-    /// Takes the role from a writer that does not write yet: it gives way, or was appointed and is not awake. Returns `true` if there was
+    /// Takes the role from a writer that does not write yet: it yields, or was appointed and is not awake. Returns `true` if there was
     /// one.
     pub(super) fn take_idle_role(&mut self) -> bool {
         std::mem::take(&mut self.gathering) || std::mem::take(&mut self.appointed)

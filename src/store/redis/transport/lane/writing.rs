@@ -35,7 +35,7 @@ impl<C: Connector> Lane<C> {
         if state.writing && !was_appointed {
             let takes_over = match claim {
                 Claim::AtOnce => state.take_idle_role(),
-                // All the callers that the writer gives way to are here by now.
+                // All the callers that the writer yields to are here by now.
                 _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
             };
             if !takes_over {
@@ -67,7 +67,7 @@ impl<C: Connector> Lane<C> {
             state.gathering = true;
             drop(state);
             // Write now, whether the turn came back late or not.
-            let _ = self.settings.giving_way.give_way(at, self.load());
+            let _ = self.settings.yielding.yield_once(at, self.load());
             state = self.state.lock();
             if !std::mem::take(&mut state.gathering) {
                 return state;

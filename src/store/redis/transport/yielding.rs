@@ -38,7 +38,7 @@ const REST: Duration = Duration::from_millis(500);
 
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
-pub(super) struct GivingWay {
+pub(super) struct Yielding {
     /// How many of the next callers sleep without a look.
     skips: AtomicU32,
     /// How many callers that was after the last look; zero after one that found its answer.
@@ -51,7 +51,7 @@ pub(super) struct GivingWay {
     origin: Instant,
 }
 
-impl GivingWay {
+impl Yielding {
     pub(super) fn new() -> Self {
         Self {
             skips: AtomicU32::new(0),
@@ -64,7 +64,7 @@ impl GivingWay {
     }
 
     /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
-    pub(super) fn give_way(&self, before: Instant, callers: usize) -> Option<Instant> {
+    pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.rests(before) {
             return None;
         }
@@ -154,45 +154,45 @@ mod tests {
 
     #[test]
     fn who_looks_in_vain_lets_more_and_more_sleep_and_who_finds_ends_that() {
-        let giving = GivingWay::new();
-        let skips = || (0..).take_while(|_| !giving.may_spin()).count();
+        let yielding = Yielding::new();
+        let skips = || (0..).take_while(|_| !yielding.may_spin()).count();
         assert_eq!(skips(), 0);
         for expected in [1, 2, 4, 8, 16, 32, 64, 64] {
-            giving.note_spin(false);
+            yielding.note_spin(false);
             assert_eq!(skips(), expected);
         }
-        giving.note_spin(true);
+        yielding.note_spin(true);
         assert_eq!(skips(), 0);
-        giving.note_spin(false);
+        yielding.note_spin(false);
         assert_eq!(skips(), 1);
     }
 
     /// Simulates a yield from one moment to another, in milliseconds. Returns `true` if it returned in time.
-    fn is_back(giving: &GivingWay, begin: u64, end: u64, callers: usize) -> bool {
-        giving.is_back(after(giving, begin), after(giving, end), callers)
+    fn is_back(yielding: &Yielding, begin: u64, end: u64, callers: usize) -> bool {
+        yielding.is_back(after(yielding, begin), after(yielding, end), callers)
     }
 
-    fn after(giving: &GivingWay, millis: u64) -> Instant {
-        giving.origin + Duration::from_millis(millis)
+    fn after(yielding: &Yielding, millis: u64) -> Instant {
+        yielding.origin + Duration::from_millis(millis)
     }
 
     #[test]
     fn many_callers_may_need_longer() {
-        let giving = GivingWay::new();
-        assert!(!is_back(&giving, 0, 2, 4));
-        assert!(is_back(&giving, 0, 2, 40));
-        assert!(!is_back(&giving, 0, 3, 4000));
+        let yielding = Yielding::new();
+        assert!(!is_back(&yielding, 0, 2, 4));
+        assert!(is_back(&yielding, 0, 2, 40));
+        assert!(!is_back(&yielding, 0, 3, 4000));
     }
 
     #[test]
     fn nobody_gives_way_for_a_while_when_turns_come_back_late() {
-        let giving = GivingWay::new();
-        let rests = |at| giving.rests(after(&giving, at));
+        let yielding = Yielding::new();
+        let rests = |at| yielding.rests(after(&yielding, at));
         // Sixteen callers that wait at the same time lose what one loses.
-        assert!((0..16).all(|_| !is_back(&giving, 10, 14, 4)));
+        assert!((0..16).all(|_| !is_back(&yielding, 10, 14, 4)));
         for n in 0..4 {
             assert!(!rests(14 + 4 * n));
-            assert!(!is_back(&giving, 14 + 4 * n, 18 + 4 * n, 4));
+            assert!(!is_back(&yielding, 14 + 4 * n, 18 + 4 * n, 4));
         }
         assert!(rests(30));
         assert!(rests(529));
@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_late_now_and_then_is_forgiven() {
-        let giving = GivingWay::new();
+        let yielding = Yielding::new();
         for n in 1..100 {
-            assert!(!is_back(&giving, 20 * n, 20 * n + 4, 4));
-            assert!(!giving.rests(after(&giving, 20 * n + 4)));
+            assert!(!is_back(&yielding, 20 * n, 20 * n + 4, 4));
+            assert!(!yielding.rests(after(&yielding, 20 * n + 4)));
         }
     }
 }
