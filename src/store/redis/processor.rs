@@ -12,7 +12,7 @@ use super::script::keys::{inbox_channel, queue_key};
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
 use super::script::scripts::{Call, SLACK};
-use super::transport::{Answer, Mark, Reply, Transport};
+use super::transport::{Answer, KeyHash, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
@@ -104,7 +104,7 @@ impl RedisLockProcessor {
     ) -> Vec<Reply> {
         let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| call.pack(packed, full_text));
+            batch.push(&self.transport, KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
     }
@@ -183,11 +183,11 @@ impl RedisLockProcessor {
         let sent_at = SystemClock.now();
         let texts = Texts::of(&request);
         let call = texts.call(&request);
-        let mark = Mark::of(call.keys[0]);
+        let hash = KeyHash::of(call.keys[0]);
         let send = |full_text: bool, limit: Duration| {
             let mut packed = Packed::for_one();
             call.pack(&mut packed, full_text);
-            self.transport.call(mark, packed, limit)
+            self.transport.call(hash, packed, limit)
         };
         let mut reply = send(false, limit);
         if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
@@ -207,7 +207,7 @@ impl RedisLockProcessor {
         if let Some(number) = reply::number_of(&outcome) {
             self.proofs.note(&self.transport, epoch, number, sent_at);
         }
-        self.calm.note(Mark::of(request::key_of(request)), &outcome);
+        self.calm.note(KeyHash::of(request::key_of(request)), &outcome);
         Ok(outcome)
     }
 }
@@ -281,7 +281,7 @@ impl LockProcessor for RedisLockProcessor {
             done(self.release(request, limit));
             return false;
         }
-        let mark = Mark::of(request.key);
+        let hash = KeyHash::of(request.key);
         let request = Request::Release(*request);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
@@ -294,13 +294,13 @@ impl LockProcessor for RedisLockProcessor {
             }
             let answer = released(answer).map_err(|e| address.hide(e));
             match &answer {
-                Ok(outcome) => calm.note_release(mark, outcome),
+                Ok(outcome) => calm.note_release(hash, outcome),
                 // The server may have lost the script, or be another server.
                 Err(_) => knows_release.store(false, Ordering::Relaxed),
             }
             done(answer);
         };
-        self.transport.post(mark, packed, limit, Box::new(callback));
+        self.transport.post(hash, packed, limit, Box::new(callback));
         true
     }
 

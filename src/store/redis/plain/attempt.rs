@@ -8,7 +8,7 @@ use crate::store::processor::{
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::transport::{Mark, Transport};
+use crate::store::redis::transport::{KeyHash, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,14 +38,14 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         start: Instant,
         limit: Duration,
     ) -> Result<Option<AcquireOutcome>, Error> {
-        let mark = Mark::of(request.key);
+        let hash = KeyHash::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.proofs.end_all(self.transport);
         }
-        if !self.calm.has(mark) {
+        if !self.calm.has(hash) {
             return Ok(None);
         }
-        let Some((way, proof)) = self.proofs.way(self.transport, mark, limit) else { return Ok(None) };
+        let Some((way, proof)) = self.proofs.way(self.transport, hash, limit) else { return Ok(None) };
         let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
         if replies.iter().any(is_no_master) {
             self.proofs.end_all(self.transport);
@@ -55,7 +55,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
             Found::Busy(holder) => {
-                self.calm.note_busy(mark);
+                self.calm.note_busy(hash);
                 let busy = Busy { holder, remaining: None };
                 return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
             }

@@ -45,7 +45,7 @@ use super::net::resp::Packed;
 use super::script::keys::{FENCE, queue_key};
 use super::script::reply::HIGHEST_NUMBER;
 use super::script::request::millis;
-use super::transport::Mark;
+use super::transport::KeyHash;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, AcquireRequest, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
 use ::redis::Value;
@@ -123,15 +123,15 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
 
 impl Calm {
     pub(super) fn new() -> Self {
-        Self((0..Mark::COUNT).map(|_| AtomicU8::new(0)).collect())
+        Self((0..KeyHash::COUNT).map(|_| AtomicU8::new(0)).collect())
     }
 
-    pub(super) fn has(&self, key: Mark) -> bool {
+    pub(super) fn has(&self, key: KeyHash) -> bool {
         self.of(key).load(Ordering::Relaxed) == 0
     }
 
     /// Notes the outcome of a script.
-    pub(super) fn note(&self, key: Mark, outcome: &Outcome) {
+    pub(super) fn note(&self, key: KeyHash, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
                 let left = self.of(key).load(Ordering::Relaxed);
@@ -146,12 +146,12 @@ impl Calm {
     }
 
     /// Notes that a plain attempt found the key busy.
-    pub(super) fn note_busy(&self, key: Mark) {
+    pub(super) fn note_busy(&self, key: KeyHash) {
         self.of(key).store(RESTLESS, Ordering::Relaxed);
     }
 
     /// Notes the outcome of a release.
-    pub(super) fn note_release(&self, key: Mark, outcome: &ReleaseOutcome) {
+    pub(super) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
         let restless = match outcome {
             ReleaseOutcome::Released { waiting } => *waiting > 0,
             ReleaseOutcome::Passed(grant) => grant.waiting > 0,
@@ -163,7 +163,7 @@ impl Calm {
         }
     }
 
-    fn of(&self, key: Mark) -> &AtomicU8 {
+    fn of(&self, key: KeyHash) -> &AtomicU8 {
         &self.0[key.index()]
     }
 }
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_key_that_was_busy_is_calm_again_after_some_successes_in_a_row() {
-        let (calm, key) = (Calm::new(), Mark::of("DLOCK_a_b"));
+        let (calm, key) = (Calm::new(), KeyHash::of("DLOCK_a_b"));
         let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant { number: 1, waiting: 0 }));
         let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy { holder: "l-2".into(), remaining: None }));
         assert!(calm.has(key));

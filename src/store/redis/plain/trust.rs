@@ -17,7 +17,7 @@
 //! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{LANES, Mark, Transport, WarmWay};
+use crate::store::redis::transport::{KeyHash, LANES, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ impl Proofs {
     }
 
     /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
-    pub(super) fn way(&self, transport: &Transport, mark: Mark, limit: Duration) -> Option<(WarmWay, Proof)> {
-        let way = transport.warm_way(mark, limit)?;
+    pub(super) fn way(&self, transport: &Transport, hash: KeyHash, limit: Duration) -> Option<(WarmWay, Proof)> {
+        let way = transport.warm_way(hash, limit)?;
         let proof = self.of(way.lane, way.epoch)?;
         Some((way, proof))
     }

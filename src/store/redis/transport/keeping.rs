@@ -1,7 +1,7 @@
 //! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
 
 use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KEEPER, Mark, Transport};
+use super::{CALLERS, KEEPER, KeyHash, Transport};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -154,7 +154,7 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
     std::thread::scope(|scope| {
         for (n, key) in keys.into_iter().enumerate() {
             let transport = &transport;
-            scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
+            scope.spawn(move || transport.call(KeyHash::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
         // Nobody waits for the connection for renewals, and no caller opens it.
@@ -164,12 +164,12 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.keeping_batch(LONG);
-            batch.push(&transport, Mark::of(key), |packed| *packed = command());
+            batch.push(&transport, KeyHash::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
-        transport.call(Mark::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        transport.call(KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
             assert_eq!(state.connections[KEEPER].0, 2);
@@ -184,7 +184,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     assert!(!transport.keeping_batch(LONG).is_keeping);
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
-    transport.call(Mark::of("a"), command(), LONG).expect("an answer");
+    transport.call(KeyHash::of("a"), command(), LONG).expect("an answer");
     crowded.with(|state| state.opening = opening);
     (crowded, transport)
 }
@@ -192,7 +192,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
 fn renew(transport: &Transport<Crowded>) {
     let mut batch = transport.keeping_batch(LONG);
     assert!(!batch.is_keeping);
-    batch.push(transport, Mark::of("a"), |packed| *packed = command());
+    batch.push(transport, KeyHash::of("a"), |packed| *packed = command());
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
 
@@ -228,11 +228,11 @@ fn a_connect_that_hangs_costs_callers_one_call() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     crowded.with(|state| state.stands = true);
     std::thread::scope(|scope| {
-        let standing = scope.spawn(|| transport.call(Mark::of("a"), command(), LONG));
+        let standing = scope.spawn(|| transport.call(KeyHash::of("a"), command(), LONG));
         crowded.wait_until(|state| state.standing == 1);
         transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
         let short = Duration::from_millis(20);
-        transport.call(Mark::of("b"), command(), short).expect_err("its connect hangs");
+        transport.call(KeyHash::of("b"), command(), short).expect_err("its connect hangs");
         assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
         crowded.with(|state| state.is_let_go = true);
         standing.join().expect("no panic").expect("answered in the end");

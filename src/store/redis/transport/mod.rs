@@ -38,14 +38,14 @@ use connector::Connector;
 use deferring::Deferring;
 use lane::{Lane, Settings};
 use pending::Pending;
-use routes::{Passage, Routes};
+use routes::{RouteGuard, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yielding::Yielding;
 
 pub(crate) use pending::{Answer, Callback};
-pub(crate) use routes::Mark;
+pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -92,7 +92,7 @@ pub(crate) struct WarmWay {
     pub(crate) lane: usize,
     /// The epoch in which the call is written, unless a new one begins meanwhile.
     pub(crate) epoch: u64,
-    passage: Passage,
+    route: RouteGuard,
     /// When the lane was chosen.
     at: Instant,
 }
@@ -100,7 +100,7 @@ pub(crate) struct WarmWay {
 struct Part {
     lane: usize,
     packed: Packed,
-    passage: Passage,
+    route: RouteGuard,
 }
 
 impl Transport {
@@ -153,36 +153,36 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Sends one command about a key and waits for its reply, at most `limit`.
-    pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, now(), limit);
+    pub(crate) fn call(&self, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
+        let (lane, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
+        let Answer { mut values, epoch, failure } = self.exchange(lane, route, packed, now(), limit);
         values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
     /// Returns a way for commands about a key if the connection of the key's lane was written to recently.
     /// [`call_on`](Self::call_on) consumes it.
-    pub(crate) fn warm_way(&self, mark: Mark, limit: Duration) -> Option<WarmWay> {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+    pub(crate) fn warm_way(&self, hash: KeyHash, limit: Duration) -> Option<WarmWay> {
+        let (lane, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         let at = now();
         let epoch = self.lanes[lane].epoch_at(at)?;
-        Some(WarmWay { lane, epoch, passage, at })
+        Some(WarmWay { lane, epoch, route, at })
     }
 
     /// Sends commands that belong together and waits for all their replies, at most `limit`. Also returns the epoch in which they were
     /// written.
     pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
-        let answer = self.exchange(way.lane, way.passage, packed, way.at, limit);
+        let answer = self.exchange(way.lane, way.route, packed, way.at, limit);
         if answer.values.len() < replies {
             return Err(answer.failure.unwrap_or_else(lost));
         }
         Ok((answer.values, answer.epoch))
     }
 
-    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
+    fn exchange(&self, lane: usize, route: RouteGuard, packed: Packed, at: Instant, limit: Duration) -> Answer {
         let deadline = deadline_in(limit, at);
         let at = if self.write_left(at) { now() } else { at };
-        let call = Arc::new(Pending::new(packed, passage));
+        let call = Arc::new(Pending::new(packed, route));
         self.lanes[lane].begin(&call, at, deadline, true);
         self.finish(lane, &call, deadline, limit, false)
     }
@@ -194,10 +194,10 @@ impl<C: Connector> Transport<C> {
         let deadline = deadline_in(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
-        for Part { lane, packed, passage } in batch.parts {
+        for Part { lane, packed, route } in batch.parts {
             // Sending the parts before this one may have used up the time.
             let at = if calls.is_empty() { at } else { now() };
-            let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
+            let call = Arc::new(if is_one { Pending::new(packed, route) } else { Pending::part(packed, route) });
             self.lanes[lane].begin(&call, at, deadline, is_one);
             calls.push((lane, call));
         }
@@ -224,11 +224,11 @@ impl<C: Connector> Transport<C> {
         }
         if lane > 0
             && answer.failure.is_some()
-            && let Some((packed, mut passage)) = call.unconnected()
+            && let Some((packed, mut route)) = call.unconnected()
         {
             // Without time left there is nothing to gain, and a caller of the first lane may be stuck.
-            if now() < deadline && passage.turn(0) {
-                let again = Arc::new(Pending::new(packed, passage));
+            if now() < deadline && route.turn(0) {
+                let again = Arc::new(Pending::new(packed, route));
                 self.lanes[0].begin(&again, now(), deadline, true);
                 return self.lanes[0].finish(&again, deadline, limit, or_break);
             }
@@ -239,11 +239,11 @@ impl<C: Connector> Transport<C> {
     /// Sends one command about a key and returns without its answer. Returns `true` if the command is not written yet, but left to a caller
     /// that is about to write. The callback receives the answer later: with the next one that is read on the connection, when
     /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) -> bool {
+        let (lane, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         let at = now();
         self.write_left(at);
-        let call = Arc::new(Pending::posted(packed, passage, callback));
+        let call = Arc::new(Pending::posted(packed, route, callback));
         let is_left = self.lanes[lane].post(&call, deadline_in(limit, at));
         self.note_unsent(lane);
         is_left
@@ -345,28 +345,33 @@ impl<C: Connector> Transport<C> {
 
 impl Batch {
     /// Adds one command about a key.
-    pub(crate) fn push<C: Connector>(&mut self, transport: &Transport<C>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
-        let (lane, passage) = if self.is_keeping {
-            (KEEPER, Passage::new(&transport.routes))
+    pub(crate) fn push<C: Connector>(
+        &mut self,
+        transport: &Transport<C>,
+        hash: KeyHash,
+        pack: impl FnOnce(&mut Packed),
+    ) {
+        let (lane, route) = if self.is_keeping {
+            (KEEPER, RouteGuard::new(&transport.routes))
         } else {
-            Passage::enter(&transport.routes, mark, self.preferred)
+            RouteGuard::enter(&transport.routes, hash, self.preferred)
         };
-        self.add(lane, passage, pack);
+        self.add(lane, route, pack);
     }
 
     /// Adds one command that is about no key.
     pub(crate) fn push_any<C: Connector>(&mut self, transport: &Transport<C>, pack: impl FnOnce(&mut Packed)) {
-        self.add(0, Passage::new(&transport.routes), pack);
+        self.add(0, RouteGuard::new(&transport.routes), pack);
     }
 
-    fn add(&mut self, lane: usize, passage: Passage, pack: impl FnOnce(&mut Packed)) {
+    fn add(&mut self, lane: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
         let part = match self.parts.iter_mut().position(|part| part.lane == lane) {
             Some(at) => {
-                self.parts[at].passage.join(passage);
+                self.parts[at].route.join(route);
                 at
             }
             None => {
-                self.parts.push(Part { lane, packed: Packed::default(), passage });
+                self.parts.push(Part { lane, packed: Packed::default(), route });
                 self.parts.len() - 1
             }
         };

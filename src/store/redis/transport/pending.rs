@@ -15,7 +15,7 @@
 //! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
 
-use super::routes::Passage;
+use super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
@@ -67,7 +67,7 @@ struct Core {
     duties: Duties,
     packed: Packed,
     /// Keeps later calls for the same keys on this lane until the last reply is read.
-    passage: Passage,
+    route: RouteGuard,
     /// Whether the caller is here, or about to be, to do what it is woken for.
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
@@ -118,28 +118,28 @@ impl Duties {
 
 impl Pending {
     /// Creates a call whose caller waits for it, and for no other call at the same time.
-    pub(crate) fn new(packed: Packed, passage: Passage) -> Self {
-        Self::with(packed, passage, true, None)
+    pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
+        Self::with(packed, route, true, None)
     }
 
     /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
-    pub(crate) fn part(packed: Packed, passage: Passage) -> Self {
-        Self::with(packed, passage, false, None)
+    pub(crate) fn part(packed: Packed, route: RouteGuard) -> Self {
+        Self::with(packed, route, false, None)
     }
 
     /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
-        Self::with(packed, passage, true, Some(callback))
+    pub(crate) fn posted(packed: Packed, route: RouteGuard, callback: Callback) -> Self {
+        Self::with(packed, route, true, Some(callback))
     }
 
-    fn with(packed: Packed, passage: Passage, is_attended: bool, callback: Option<Callback>) -> Self {
+    fn with(packed: Packed, route: RouteGuard, is_attended: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted) = (packed.replies, callback.is_some());
         let (duties, answer) = (Duties::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
             duties,
             packed,
-            passage,
+            route,
             is_attended,
             is_sent: false,
             is_repeated: false,
@@ -354,14 +354,14 @@ impl Pending {
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
         if mutant!(GivesPassageBackEarly) {
-            core.passage.give_back();
+            core.route.give_back();
         }
         (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
     }
 
-    /// Returns the bytes to write, and the passage of the call, if the call failed because no connection could be opened.
-    pub(crate) fn unconnected(&self) -> Option<(Packed, Passage)> {
+    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened.
+    pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
-        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.passage.take()))
+        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }
 }

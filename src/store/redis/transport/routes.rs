@@ -10,8 +10,8 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The number of marks.
-const MARKS: usize = 1024;
+/// The number of hashes.
+const HASHES: usize = 1024;
 
 /// The low bits of an entry count the calls in flight; the other bits are the lane.
 const LANE_SHIFT: u32 = 24;
@@ -19,24 +19,24 @@ const COUNT: u32 = (1 << LANE_SHIFT) - 1;
 
 /// The hash that stands for a key here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark(u16);
+pub(crate) struct KeyHash(u16);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Calls in flight. Gives their marks back when it is dropped.
+/// Calls in flight. Gives their hashes back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct RouteGuard {
     routes: Arc<Routes>,
-    /// Most passages have only this one.
-    first: Option<Mark>,
-    more: Vec<Mark>,
+    /// Most route guards have only this one.
+    first: Option<KeyHash>,
+    more: Vec<KeyHash>,
 }
 
-impl Mark {
-    /// The number of marks.
-    pub(crate) const COUNT: usize = MARKS;
+impl KeyHash {
+    /// The number of hashes.
+    pub(crate) const COUNT: usize = HASHES;
 
     /// Returns a number below [`COUNT`](Self::COUNT).
     pub(crate) fn index(self) -> usize {
@@ -46,18 +46,18 @@ impl Mark {
     pub(crate) fn of(key: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        Self((hasher.finish() % MARKS as u64) as u16)
+        Self((hasher.finish() % HASHES as u64) as u16)
     }
 }
 
 impl Routes {
     pub(crate) fn new() -> Self {
-        Self((0..MARKS).map(|_| AtomicU32::new(0)).collect())
+        Self((0..HASHES).map(|_| AtomicU32::new(0)).collect())
     }
 
     /// Counts a call in and returns its lane: the one its key is on, or else the preferred one.
-    fn enter(&self, mark: Mark, preferred: usize) -> usize {
-        let entry = &self.0[usize::from(mark.0)];
+    fn enter(&self, hash: KeyHash, preferred: usize) -> usize {
+        let entry = &self.0[usize::from(hash.0)];
         let mut seen = entry.load(Ordering::Acquire);
         loop {
             let next = if seen & COUNT == 0 { (preferred as u32) << LANE_SHIFT | 1 } else { seen + 1 };
@@ -75,26 +75,26 @@ impl Routes {
     }
 
     /// Moves a key to another lane, if exactly `calls` calls for it are in flight.
-    fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
-        let entry = &self.0[usize::from(mark.0)];
+    fn turn(&self, hash: KeyHash, calls: u32, lane: usize) -> bool {
+        let entry = &self.0[usize::from(hash.0)];
         let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
         entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
-    fn leave(&self, mark: Mark) {
-        self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel);
+    fn leave(&self, hash: KeyHash) {
+        self.0[usize::from(hash.0)].fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Passage {
+impl RouteGuard {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
         Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
     /// Counts one more call in and returns the lane that it must take.
-    pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
-        let lane = routes.enter(mark, preferred);
-        (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
+    pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
+        let lane = routes.enter(hash, preferred);
+        (lane, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
     }
 
     /// Moves these calls to another lane; returns `false` if other calls for one of their keys are in flight.
@@ -104,24 +104,24 @@ impl Passage {
         self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
     }
 
-    /// Moves the calls into the passage that is returned.
+    /// Moves the calls into the route that is returned.
     pub(crate) fn take(&mut self) -> Self {
         Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     /// Counts the calls out.
     pub(crate) fn give_back(&mut self) {
-        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|mark| self.routes.leave(mark));
+        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|hash| self.routes.leave(hash));
     }
 
-    /// Takes over the calls of another passage.
+    /// Takes over the calls of another route.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.more.extend(other.first.take());
         self.more.append(&mut other.more);
     }
 }
 
-impl Drop for Passage {
+impl Drop for RouteGuard {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -134,15 +134,15 @@ mod tests {
     #[test]
     fn a_key_stays_on_its_lane_until_its_last_call_is_over() {
         let routes = Arc::new(Routes::new());
-        let mark = Mark::of("DLOCK_ORDER_4711");
-        let (first, passage) = Passage::enter(&routes, mark, 2);
-        let (second, mut other) = Passage::enter(&routes, mark, 0);
+        let hash = KeyHash::of("DLOCK_ORDER_4711");
+        let (first, route) = RouteGuard::enter(&routes, hash, 2);
+        let (second, mut other) = RouteGuard::enter(&routes, hash, 0);
         assert_eq!((first, second), (2, 2));
-        drop(passage);
-        let (third, joined) = Passage::enter(&routes, mark, 1);
+        drop(route);
+        let (third, joined) = RouteGuard::enter(&routes, hash, 1);
         assert_eq!(third, 2);
         other.join(joined);
         drop(other);
-        assert_eq!(Passage::enter(&routes, mark, 1).0, 1);
+        assert_eq!(RouteGuard::enter(&routes, hash, 1).0, 1);
     }
 }

@@ -69,7 +69,7 @@ impl<C: Connector> Drop for Role<'_, C> {
 mod tests {
     use crate::error::Error;
     use crate::store::redis::transport::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
-    use crate::store::redis::transport::{Mark, Transport};
+    use crate::store::redis::transport::{KeyHash, Transport};
     use ::redis::Value;
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -152,7 +152,7 @@ mod tests {
 
     fn call(transport: &Transport<Shaky>) -> bool {
         let mut batch = transport.batch(LIMIT);
-        batch.push(transport, Mark::of("k"), |packed| packed.words(&["PING"]));
+        batch.push(transport, KeyHash::of("k"), |packed| packed.words(&["PING"]));
         transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
     }
 

@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, LANES, Mark, Transport};
+use super::super::{Answer, Batch, KeyHash, LANES, Transport};
 use super::book::{Book, Entry};
 use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
@@ -161,7 +161,7 @@ impl Party {
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
-                batch.push(&self.transport, mark(*key), |packed| {
+                batch.push(&self.transport, hash_of(*key), |packed| {
                     packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
                     packed.bytes.extend_from_slice(&command(*call, place, *key));
                     packed.replies += 1;
@@ -191,7 +191,7 @@ impl Party {
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
-        let answer = self.transport.call(mark(key), packed, limit.time());
+        let answer = self.transport.call(hash_of(key), packed, limit.time());
         self.sent(call);
         self.answer(call, 0, answer.map(|(value, _)| value));
         self.answered(call);
@@ -212,7 +212,7 @@ impl Party {
             party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
             party.answered(call);
         };
-        let is_left = self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
+        let is_left = self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
         if is_left {
             self.with(|book| book.left.push(call));
@@ -381,6 +381,6 @@ impl Book {
     }
 }
 
-fn mark(key: u8) -> Mark {
-    Mark::of(["a", "b", "c", "d"][usize::from(key)])
+fn hash_of(key: u8) -> KeyHash {
+    KeyHash::of(["a", "b", "c", "d"][usize::from(key)])
 }
