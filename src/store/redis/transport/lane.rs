@@ -1,7 +1,7 @@
 //! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
 //!
 //! There are two roles. At most one caller is the *writer* and at most one is the *reader*; each of them serves all callers of the lane.
-//! A caller becomes one when it finds the role free, or when it is *appointed*: it is woken with the duty to write or to read.
+//! A caller becomes one when it finds the role free, or when it is *promoted*: it is woken with the duty to write or to read.
 //!
 //! ```text
 //!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
@@ -16,7 +16,7 @@
 //! 3. The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the queue is
 //!    empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
 //! 4. A caller that waits for its answer first looks for it a few times and yields in between. Then it becomes the reader if there is
-//!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it appoints a successor.
+//!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it promotes a successor.
 //!
 //! Invariants
 //! 1. No thread blocks on I/O while it holds the state's mutex. The writer owns the outbound half and the reader the inbound half, so
@@ -25,13 +25,13 @@
 //!    its replies are dropped, so the next ones still reach their callers.
 //! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and never used again. Every call written to
 //!    it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the next connection.
-//! 4. While a call that somebody attends to is queued, there is a writer, a caller appointed to write, or a thread that connects and then
-//!    writes. While a caller waits for a reply, there is a reader, a caller appointed to read, or one that looks and comes again. This
-//!    holds because a caller that gives up a role for good, or leaves with a duty not done, appoints a successor.
+//! 4. While a call that somebody attends to is queued, there is a writer, a caller promoted to write, or a thread that connects and then
+//!    writes. While a caller waits for a reply, there is a reader, a caller promoted to read, or one that looks and comes again. This
+//!    holds because a caller that gives up a role for good, or leaves with a duty not done, promotes a successor.
 //! 5. The reader's successor is the caller whose reply comes last, so the role changes once per round trip, unless a caller that is
 //!    awake takes it first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
-//! 6. A writer that yields, or is appointed and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
-//!    `gathering` and `appointed` mark such a writer. The caller that clears the flag has the role; the mutex lets only one clear it.
+//! 6. A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
+//!    `gathering` and `promoted` mark such a writer. The caller that clears the flag has the role; the mutex lets only one clear it.
 //! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller is
 //!    about to write and the budget of late writes lets the poster leave the call to it (`deferring`). A poster that may not leave its
 //!    call, and finds the writer yielding way, yields once itself, then takes the role over if its call is still queued. If the writer is
@@ -120,8 +120,8 @@ enum Claim {
     Free,
     /// Takes the role if it is free, or from a writer that does not write yet, and writes without yielding way: it has waited long enough.
     AtOnce,
-    /// The caller was appointed. It writes unless another caller now has the role, or has left nothing to write.
-    Appointed,
+    /// The caller was promoted. It writes unless another caller now has the role, or has left nothing to write.
+    Promoted,
 }
 
 type Guard<'a, C> = MutexGuard<'a, State<C>>;
@@ -138,7 +138,7 @@ impl<C: Connector> Lane<C> {
             connecting: Connecting::default(),
             writing: false,
             gathering: false,
-            appointed: false,
+            promoted: false,
             writes_once: false,
             next_epoch: first,
             epoch_step: step,
@@ -245,8 +245,8 @@ impl<C: Connector> Lane<C> {
     pub(crate) fn collect(&self) -> bool {
         self.read_now();
         let mut state = self.state.lock();
-        // Takes the role from an appointed caller too: that caller may read instead, and sleep for a while.
-        let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.appointed);
+        // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
+        let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.promoted);
         if state.has_work() && !mutant!(LeavesPostedBehind) && takes_over(&mut state) {
             state = self.write_left_over(state);
         }
@@ -270,7 +270,7 @@ impl<C: Connector> Lane<C> {
         self.end_connecting();
     }
 
-    /// Waits for the answer and does the duties that come up. Returns `false` if the time ended during a duty; the caller must then
+    /// Waits for the answer and does the promotion that come up. Returns `false` if the time ended during a duty; the caller must then
     /// `depart`, which hands the duty on.
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         self.spin(call, deadline);
@@ -281,15 +281,16 @@ impl<C: Connector> Lane<C> {
             // Even if the answer is there: a duty must be done.
             match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return true,
-                Wake::Duty => {
-                    let duties = call.take_duties();
+                Wake::Promoted => {
+                    let promotion = call.take_promotion();
                     let state = self.state.lock();
-                    let state = if duties.write { self.write(state, call, deadline, Claim::Appointed) } else { state };
+                    let state =
+                        if promotion.to_writer { self.write(state, call, deadline, Claim::Promoted) } else { state };
                     if now() >= deadline && !mutant!(AppointsItself) {
-                        // Hand nothing on here: while this caller still counts as waiting it could be appointed again and again.
+                        // Hand nothing on here: while this caller still counts as waiting it could be promoted again and again.
                         return false;
                     }
-                    // A caller whose answer has come appoints a reader; one that still waits for it reads itself.
+                    // A caller whose answer has come promotes a reader; one that still waits for it reads itself.
                     let reads = !state.will_read(call);
                     self.hand_on(state, reads && !mutant!(WritesUnread));
                 }
@@ -319,7 +320,7 @@ impl<C: Connector> Lane<C> {
     /// Removes a caller whose time is over, or that leaves with a duty not done.
     fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
         let mut state = self.state.lock();
-        let (phase, duties, mut answer) = call.leave();
+        let (phase, promotion, mut answer) = call.leave();
         let server = &self.settings.server;
         match phase {
             Phase::Queued => {
@@ -334,7 +335,7 @@ impl<C: Connector> Lane<C> {
             }
             Phase::Left | Phase::Done => {}
         }
-        if duties.write && !mutant!(DepartsWithDuty) {
+        if promotion.to_writer && !mutant!(DepartsWithDuty) {
             state.resign();
         }
         if mutant!(LeavesTheOrder)
@@ -359,17 +360,17 @@ impl<C: Connector> Lane<C> {
         answer
     }
 
-    /// Unlocks the state. Appoints a writer, and a reader if `reads`, when there is work for one and nobody does it.
+    /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.
     fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
-        let mut heirs = Woken::new();
+        let mut successors = Woken::new();
         if !mutant!(WriterLeavesAlone) {
-            state.appoint_writer(&mut heirs);
+            state.promote_writer(&mut successors);
         }
         if reads {
-            state.appoint_reader(&mut heirs);
+            state.promote_reader(&mut successors);
         }
         drop(state);
-        heirs.iter().for_each(|heir| heir.wake());
+        successors.iter().for_each(|successor| successor.wake());
     }
 }
 

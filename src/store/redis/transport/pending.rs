@@ -7,11 +7,11 @@
 //! | `Left` | the caller is gone; its replies are read and dropped | nobody |
 //! | `Done` | all replies have come, or the call has failed | nobody |
 //!
-//! Beside the phase a call has duties: an appointed caller is woken to write or to read for all callers. Lock order: the lane's state,
+//! Beside the phase a call has promotion: a promoted caller is woken to write or to read for all callers. Lock order: the lane's state,
 //! then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
-//! to a caller that is about to write. While it stays, the poster can be appointed to write, but never to read, because it does not
+//! to a caller that is about to write. While it stays, the poster can be promoted to write, but never to read, because it does not
 //! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
 
@@ -45,11 +45,11 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// The duties that a caller is woken for, besides its own answer.
+/// The promotion that a caller is woken for, besides its own answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Duties {
-    pub(crate) write: bool,
-    pub(crate) read: bool,
+pub(crate) struct Promotion {
+    pub(crate) to_writer: bool,
+    pub(crate) to_reader: bool,
 }
 
 /// See the module.
@@ -64,7 +64,7 @@ pub(crate) struct Pending {
 
 struct Core {
     phase: Phase,
-    duties: Duties,
+    promotion: Promotion,
     packed: Packed,
     /// Keeps later calls for the same keys on this lane until the last reply is read.
     route: RouteGuard,
@@ -87,7 +87,7 @@ struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Done,
-    Duty,
+    Promoted,
     TimedOut,
 }
 
@@ -110,9 +110,9 @@ pub(crate) enum Taken {
     Again,
 }
 
-impl Duties {
+impl Promotion {
     pub(crate) fn any(self) -> bool {
-        self.write || self.read
+        self.to_writer || self.to_reader
     }
 }
 
@@ -134,10 +134,10 @@ impl Pending {
 
     fn with(packed: Packed, route: RouteGuard, is_attended: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted) = (packed.replies, callback.is_some());
-        let (duties, answer) = (Duties::default(), Answer::default());
+        let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
-            duties,
+            promotion,
             packed,
             route,
             is_attended,
@@ -156,8 +156,8 @@ impl Pending {
         let mut core = self.core.lock();
         loop {
             // Check the duty first, even if the call is done: it must be done or handed on.
-            if core.duties.any() {
-                return Wake::Duty;
+            if core.promotion.any() {
+                return Wake::Promoted;
             }
             if core.phase == Phase::Done {
                 return Wake::Done;
@@ -189,7 +189,7 @@ impl Pending {
     /// poster has a duty.
     pub(crate) fn leave_queued(&self, at: Instant) -> bool {
         let mut core = self.core.lock();
-        let leaves = core.phase == Phase::Queued && !core.duties.any();
+        let leaves = core.phase == Phase::Queued && !core.promotion.any();
         if leaves {
             core.is_attended = false;
             core.left_at = Some(at);
@@ -215,8 +215,8 @@ impl Pending {
     pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            if core.duties.any() {
-                return Wake::Duty;
+            if core.promotion.any() {
+                return Wake::Promoted;
             }
             if core.is_sent || core.phase == Phase::Done {
                 return Wake::Done;
@@ -233,7 +233,7 @@ impl Pending {
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
-        std::mem::take(&mut core.duties).write
+        std::mem::take(&mut core.promotion).to_writer
     }
 
     /// Returns `true` if the call was written to the lane's current connection, whose first epoch this is, and its caller waits for the
@@ -246,7 +246,7 @@ impl Pending {
     /// Returns `true` if the caller may go on reading: its answer has not come, and it has no duty to write.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
-        core.phase != Phase::Done && (!core.duties.write || mutant!(ReadsOnInDuty))
+        core.phase != Phase::Done && (!core.promotion.to_writer || mutant!(ReadsOnInDuty))
     }
 
     /// Notes that the caller waits for this call from now on.
@@ -260,19 +260,19 @@ impl Pending {
     }
 
     /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the lane's state.
-    pub(crate) fn appoint(&self, write: bool) -> bool {
+    pub(crate) fn promote(&self, write: bool) -> bool {
         let mut core = self.core.lock();
         let waits = core.waits() && (write || !self.is_posted);
         if waits {
-            core.duties.write |= write;
-            core.duties.read |= !write;
+            core.promotion.to_writer |= write;
+            core.promotion.to_reader |= !write;
         }
         waits
     }
 
-    /// Takes the duties that the caller was given.
-    pub(crate) fn take_duties(&self) -> Duties {
-        std::mem::take(&mut self.core.lock().duties)
+    /// Takes the promotion that the caller was given.
+    pub(crate) fn take_promotion(&self) -> Promotion {
+        std::mem::take(&mut self.core.lock().promotion)
     }
 
     /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the lane's state.
@@ -345,18 +345,18 @@ impl Pending {
     /// Returns the answer if the call is done and its caller has no duty.
     pub(crate) fn finished(&self) -> Option<Answer> {
         let mut core = self.core.lock();
-        (core.phase == Phase::Done && !core.duties.any()).then(|| std::mem::take(&mut core.answer))
+        (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the caller's duties, and what came. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (Phase, Duties, Answer) {
+    /// Lets the caller leave. Returns the phase that the call was in, the caller's promotion, and what came. Later replies are dropped.
+    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer) {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
         if mutant!(GivesPassageBackEarly) {
             core.route.give_back();
         }
-        (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
+        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer))
     }
 
     /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened.

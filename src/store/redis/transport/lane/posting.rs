@@ -25,7 +25,7 @@ impl<C: Connector> Lane<C> {
         }
         state.queue.push_back(Arc::clone(call));
         // A poster usually calls right afterwards, so posting does not count as having called again. The poster does not read for this
-        // call, so `hand_on` must appoint a reader for the calls that were written with it.
+        // call, so `hand_on` must promote a reader for the calls that were written with it.
         let at = now();
         let state = self.write(state, call, deadline, Claim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
@@ -75,12 +75,12 @@ impl<C: Connector> Lane<C> {
         }
         let mut claim = Claim::AtOnce;
         // Even if the call is already sent: a duty must be done.
-        while claim == Claim::Appointed || !call.is_over() {
+        while claim == Claim::Promoted || !call.is_over() {
             let state = self.state.lock();
-            let writes = claim == Claim::Appointed || call.is_queued();
+            let writes = claim == Claim::Promoted || call.is_queued();
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
-                // Leave first: while this poster still counts as waiting it could be appointed again and again.
+                // Leave first: while this poster still counts as waiting it could be promoted again and again.
                 if call.leave_sent() {
                     state.resign();
                 }
@@ -89,9 +89,9 @@ impl<C: Connector> Lane<C> {
             self.hand_on(state, true);
             claim = match call.wait_sent(deadline) {
                 Wake::Done | Wake::TimedOut => return,
-                Wake::Duty => {
-                    call.take_duties();
-                    Claim::Appointed
+                Wake::Promoted => {
+                    call.take_promotion();
+                    Claim::Promoted
                 }
             };
         }

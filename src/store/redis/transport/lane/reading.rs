@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the reader checks whether it has to write: it is appointed as the writer when no other caller is there to write.
+/// How often the reader checks whether it has to write: it is promoted as the writer when no other caller is there to write.
 const ROLE_CHECK: Duration = Duration::from_millis(100);
 
 /// The outcome of one look at the connection: the complete replies, and whether anything came at all.
@@ -98,7 +98,7 @@ impl<C: Connector> Lane<C> {
         }
     }
 
-    /// Gives back the role of reader and appoints nobody: the caller comes again, or departs, and `depart` appoints a reader.
+    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader.
     fn put_down(&self, epoch: u64, inbound: C::In) {
         if let Some(session) = self.state.lock().session_of(epoch)
             && !mutant!(KeepsTheRole)
@@ -179,7 +179,7 @@ impl<C: Connector> Lane<C> {
                     session.inbound = Some(inbound);
                 }
                 if !mutant!(ReaderLeavesAlone) {
-                    state.appoint_reader(&mut woken);
+                    state.promote_reader(&mut woken);
                 }
                 None
             }

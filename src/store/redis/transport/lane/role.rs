@@ -43,7 +43,7 @@ impl<C: Connector> Drop for Role<'_, C> {
         let is_writer = self.reads.is_none();
         let mut resigns = false;
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
-            resigns = own.leave().1.write;
+            resigns = own.leave().1.to_writer;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
             self.lane.load.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(posted) = self.own {

@@ -28,11 +28,11 @@ impl<C: Connector> Lane<C> {
         deadline: Instant,
         claim: Claim,
     ) -> Guard<'a, C> {
-        let was_appointed = claim == Claim::Appointed && std::mem::take(&mut state.appointed);
-        if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
+        let was_promoted = claim == Claim::Promoted && std::mem::take(&mut state.promoted);
+        if claim == Claim::Promoted && !was_promoted && (state.writing || !state.has_work()) {
             return state;
         }
-        if state.writing && !was_appointed {
+        if state.writing && !was_promoted {
             let takes_over = match claim {
                 Claim::AtOnce => state.take_idle_role(),
                 // All the callers that the writer yields to are here by now.
@@ -60,7 +60,7 @@ impl<C: Connector> Lane<C> {
         deadline: Instant,
         claim: Claim,
     ) -> Guard<'a, C> {
-        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
+        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Promoted);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
@@ -106,7 +106,7 @@ impl<C: Connector> Lane<C> {
             };
             let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
             if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
-                // Possibly nobody waits for the posted calls, and an appointed successor must wake up first: write once more.
+                // Possibly nobody waits for the posted calls, and a promoted successor must wake up first: write once more.
                 if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
                     is_last = true;
                     continue;
