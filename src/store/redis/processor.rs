@@ -7,7 +7,7 @@ use super::net::address::Address;
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
-use super::plain::{Attempt, Calm, GivenUp, Proofs};
+use super::plain::{Attempt, Calm, FenceTrust, GivenUp};
 use super::script::keys::{inbox_channel, queue_key};
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
@@ -39,7 +39,7 @@ pub struct RedisLockProcessor {
     knows_release: Arc<AtomicBool>,
     /// Whether the reply to a posted release said that the server is no master.
     is_demoted: Arc<AtomicBool>,
-    proofs: Proofs,
+    trust: FenceTrust,
     calm: Arc<Calm>,
     given_up: GivenUp,
 }
@@ -55,7 +55,7 @@ impl RedisLockProcessor {
             io_timeout,
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),
-            proofs: Proofs::new(),
+            trust: FenceTrust::new(),
             calm: Arc::new(Calm::new()),
             given_up: GivenUp::default(),
         }
@@ -115,7 +115,7 @@ impl RedisLockProcessor {
             transport: &self.transport,
             address: &self.address,
             is_demoted: &self.is_demoted,
-            proofs: &self.proofs,
+            trust: &self.trust,
             calm: &self.calm,
             given_up: &self.given_up,
             by_script: move |request: Request<'_>, limit: Duration| match request {
@@ -201,11 +201,11 @@ impl RedisLockProcessor {
     fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
         let (value, epoch) = reply?;
         if is_no_master(&value) {
-            self.proofs.end_all(&self.transport);
+            self.trust.end_all(&self.transport);
         }
         let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
         if let Some(number) = reply::number_of(&outcome) {
-            self.proofs.note(&self.transport, epoch, number, sent_at);
+            self.trust.note(&self.transport, epoch, number, sent_at);
         }
         self.calm.note(KeyHash::of(request::key_of(request)), &outcome);
         Ok(outcome)

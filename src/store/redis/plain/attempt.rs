@@ -1,6 +1,6 @@
 //! A plain attempt from beginning to end, including what follows when it fails.
 
-use super::{Calm, Found, GivenUp, Proofs, pack, read};
+use super::{Calm, FenceTrust, Found, GivenUp, pack, read};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, Outcome, ReleaseRequest, Request,
@@ -22,7 +22,7 @@ pub(in crate::store::redis) struct Attempt<'a, S> {
     pub(in crate::store::redis) address: &'a Address,
     /// Whether the reply to a posted release said that the server is no master.
     pub(in crate::store::redis) is_demoted: &'a AtomicBool,
-    pub(in crate::store::redis) proofs: &'a Proofs,
+    pub(in crate::store::redis) trust: &'a FenceTrust,
     pub(in crate::store::redis) calm: &'a Calm,
     pub(in crate::store::redis) given_up: &'a GivenUp,
     /// Carries out one request by its script, within a limit.
@@ -40,18 +40,18 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     ) -> Result<Option<AcquireOutcome>, Error> {
         let hash = KeyHash::of(request.key);
         if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.proofs.end_all(self.transport);
+            self.trust.end_all(self.transport);
         }
         if !self.calm.has(hash) {
             return Ok(None);
         }
-        let Some((way, proof)) = self.proofs.way(self.transport, hash, limit) else { return Ok(None) };
+        let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
         let (replies, epoch) = self.transport.call_on(way, pack(request), limit)?;
         if replies.iter().any(is_no_master) {
-            self.proofs.end_all(self.transport);
+            self.trust.end_all(self.transport);
         }
         match read(&replies, request).map_err(|e| self.address.hide(e))? {
-            Found::Taken(number) if self.proofs.believe(self.transport, proof, epoch, number) => {
+            Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
             Found::Busy(holder) => {

@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 pub(super) use attempt::Attempt;
 pub(super) use given_up::GivenUp;
-pub(super) use trust::Proofs;
+pub(super) use trust::FenceTrust;
 
 /// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
 /// never tried in plain commands.

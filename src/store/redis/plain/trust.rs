@@ -42,18 +42,18 @@ pub(super) struct Proof {
 
 /// The verdict on a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worth {
+enum Verdict {
     /// The number may be used.
-    Believed,
+    Trusted,
     /// The proof has ended.
-    Unproved,
+    Expired,
     /// The number is not above the earlier ones: the fence was lost.
-    Fallen,
+    FenceReset,
 }
 
-/// The proofs of all lanes.
+/// The proofs of all lanes, and the decision.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Proofs(Mutex<State>);
+pub(in crate::store::redis) struct FenceTrust(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -63,7 +63,7 @@ struct State {
     ends: u64,
 }
 
-impl Proofs {
+impl FenceTrust {
     pub(in crate::store::redis) fn new() -> Self {
         Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
     }
@@ -89,15 +89,15 @@ impl Proofs {
 
     /// Whether an unchecked number may be used that was requested under a proof and read on the connection with that epoch. A number
     /// that is not above the earlier ones ends all proofs.
-    pub(super) fn believe(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
+    pub(super) fn accepts(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
         if transport.is_deposed(epoch) {
             return false;
         }
-        let worth = self.judge(proof, epoch, number);
-        if worth == Worth::Fallen {
+        let verdict = self.judge(proof, epoch, number);
+        if verdict == Verdict::FenceReset {
             self.end_all(transport);
         }
-        worth == Worth::Believed
+        verdict == Verdict::Trusted
     }
 
     /// Records a number that a script issued, requested at `sent_at`, and then runs `then`. Does nothing if the number was requested
@@ -134,26 +134,26 @@ impl Proofs {
     }
 
     /// Judges a number that was requested under a proof, and whose call was written in that epoch.
-    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
+    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Verdict {
         self.judge_at(asked, epoch, number, SystemClock.now())
     }
 
-    fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Worth {
+    fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Verdict {
         let mut state = self.0.lock();
         if epoch != asked.epoch || state.ends != asked.ends {
-            return Worth::Unproved;
+            return Verdict::Expired;
         }
         // The number must be above those read before the request, but not above all that were read since: each thread looks at its own
         // reply, in any order.
         if number <= asked.highest {
-            return Worth::Fallen;
+            return Verdict::FenceReset;
         }
         match &mut state.lanes[lane_of(epoch)] {
             Some(proof) if proof.epoch == epoch && now.since(proof.at) <= STALE => {
                 proof.highest = proof.highest.max(number);
-                Worth::Believed
+                Verdict::Trusted
             }
-            _ => Worth::Unproved,
+            _ => Verdict::Expired,
         }
     }
 
@@ -185,77 +185,77 @@ mod tests {
         Moment::from_nanos((10_000 + ms) * 1_000_000)
     }
 
-    fn proved() -> (Proofs, Proof) {
-        let proofs = Proofs::new();
-        proofs.prove(FIRST, 100, at(0), || ());
-        let proof = proofs.of_at(2, FIRST, at(10)).expect("fresh");
-        (proofs, proof)
+    fn proved() -> (FenceTrust, Proof) {
+        let trust = FenceTrust::new();
+        trust.prove(FIRST, 100, at(0), || ());
+        let proof = trust.of_at(2, FIRST, at(10)).expect("fresh");
+        (trust, proof)
     }
 
     #[test]
     fn a_number_above_a_fresh_proof_is_believed_in_any_order_of_reading() {
-        let (proofs, proof) = proved();
-        assert_eq!(proofs.judge_at(proof, FIRST, 103, at(20)), Worth::Believed);
-        assert_eq!(proofs.judge_at(proof, FIRST, 102, at(20)), Worth::Believed);
+        let (trust, proof) = proved();
+        assert_eq!(trust.judge_at(proof, FIRST, 103, at(20)), Verdict::Trusted);
+        assert_eq!(trust.judge_at(proof, FIRST, 102, at(20)), Verdict::Trusted);
         // A later request must yield a number above those read before it.
-        let later = proofs.of_at(2, FIRST, at(30)).expect("fresh");
-        assert_eq!(proofs.judge_at(later, FIRST, 103, at(40)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
+        let later = trust.of_at(2, FIRST, at(30)).expect("fresh");
+        assert_eq!(trust.judge_at(later, FIRST, 103, at(40)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(later, FIRST, 104, at(40)), Verdict::Trusted);
     }
 
     #[test]
     fn a_number_that_is_not_above_its_proof_is_a_lost_fence() {
-        let (proofs, proof) = proved();
-        assert_eq!(proofs.judge_at(proof, FIRST, 1, at(20)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(proof, FIRST, 100, at(20)), Worth::Fallen);
+        let (trust, proof) = proved();
+        assert_eq!(trust.judge_at(proof, FIRST, 1, at(20)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(proof, FIRST, 100, at(20)), Verdict::FenceReset);
     }
 
     #[test]
     fn a_proof_is_over_after_its_second_however_many_counted_numbers_follow() {
-        let (proofs, proof) = proved();
+        let (trust, proof) = proved();
         for ms in (100..2000).step_by(100) {
-            assert_eq!(proofs.judge_at(proof, FIRST, 100 + ms, at(ms)), Worth::Believed);
+            assert_eq!(trust.judge_at(proof, FIRST, 100 + ms, at(ms)), Verdict::Trusted);
         }
-        assert!(proofs.of_at(2, FIRST, at(1000)).is_some());
-        assert_eq!(proofs.of_at(2, FIRST, at(1001)), None);
-        assert_eq!(proofs.judge_at(proof, FIRST, 10_000, at(2001)), Worth::Unproved);
+        assert!(trust.of_at(2, FIRST, at(1000)).is_some());
+        assert_eq!(trust.of_at(2, FIRST, at(1001)), None);
+        assert_eq!(trust.judge_at(proof, FIRST, 10_000, at(2001)), Verdict::Expired);
     }
 
     #[test]
     fn a_proof_is_of_one_epoch_of_one_connection_alone() {
-        let (proofs, proof) = proved();
+        let (trust, proof) = proved();
         for lane in [0, 1, 3] {
-            assert_eq!(proofs.of_at(lane, FIRST, at(10)), None);
+            assert_eq!(trust.of_at(lane, FIRST, at(10)), None);
         }
-        assert_eq!(proofs.of_at(2, SECOND, at(10)), None);
-        assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
-        proofs.prove(SECOND, 50, at(20), || ());
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        assert_eq!(trust.of_at(2, SECOND, at(10)), None);
+        assert_eq!(trust.judge_at(proof, SECOND, 101, at(20)), Verdict::Expired);
+        trust.prove(SECOND, 50, at(20), || ());
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
         // A late reply from the first connection changes nothing.
-        proofs.prove(FIRST, 60, at(30), || ());
-        assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
+        trust.prove(FIRST, 60, at(30), || ());
+        assert_eq!(trust.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
 
     #[test]
     fn what_was_sent_for_before_an_end_proves_nothing() {
-        let (proofs, proof) = proved();
-        proofs.end_at(at(20), || ());
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        proofs.prove(FIRST, 102, at(19), || ());
-        assert_eq!(proofs.of_at(2, FIRST, at(30)), None);
-        proofs.prove(FIRST, 103, at(21), || ());
-        assert!(proofs.of_at(2, FIRST, at(30)).is_some());
+        let (trust, proof) = proved();
+        trust.end_at(at(20), || ());
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
+        trust.prove(FIRST, 102, at(19), || ());
+        assert_eq!(trust.of_at(2, FIRST, at(30)), None);
+        trust.prove(FIRST, 103, at(21), || ());
+        assert!(trust.of_at(2, FIRST, at(30)).is_some());
         // A new proof does not make a number valid that was requested under an old one, whether it is high or low.
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
+        assert_eq!(trust.judge_at(proof, FIRST, 99, at(30)), Verdict::Expired);
     }
 
     #[test]
     fn a_number_has_to_be_above_those_of_all_connections() {
-        let (proofs, _) = proved();
-        proofs.prove(FIRST + 1, 500, at(10), || ());
-        let proof = proofs.of_at(2, FIRST, at(20)).expect("fresh");
-        assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);
+        let (trust, _) = proved();
+        trust.prove(FIRST + 1, 500, at(10), || ());
+        let proof = trust.of_at(2, FIRST, at(20)).expect("fresh");
+        assert_eq!(trust.judge_at(proof, FIRST, 400, at(30)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(proof, FIRST, 501, at(30)), Verdict::Trusted);
     }
 }
