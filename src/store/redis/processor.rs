@@ -7,7 +7,7 @@ use super::net::address::Address;
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
-use super::plain::{Attempt, Calm, FenceTrust, GivenUp};
+use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
 use super::script::keys::{inbox_channel, queue_key};
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
@@ -40,7 +40,7 @@ pub struct RedisLockProcessor {
     /// Whether the reply to a posted release said that the server is no master.
     is_demoted: Arc<AtomicBool>,
     trust: FenceTrust,
-    calm: Arc<Calm>,
+    contention: Arc<Contention>,
     given_up: GivenUp,
 }
 
@@ -56,7 +56,7 @@ impl RedisLockProcessor {
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),
             trust: FenceTrust::new(),
-            calm: Arc::new(Calm::new()),
+            contention: Arc::new(Contention::new()),
             given_up: GivenUp::default(),
         }
     }
@@ -116,7 +116,7 @@ impl RedisLockProcessor {
             address: &self.address,
             is_demoted: &self.is_demoted,
             trust: &self.trust,
-            calm: &self.calm,
+            contention: &self.contention,
             given_up: &self.given_up,
             by_script: move |request: Request<'_>, limit: Duration| match request {
                 Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
@@ -207,7 +207,7 @@ impl RedisLockProcessor {
         if let Some(number) = reply::number_of(&outcome) {
             self.trust.note(&self.transport, epoch, number, sent_at);
         }
-        self.calm.note(KeyHash::of(request::key_of(request)), &outcome);
+        self.contention.note(KeyHash::of(request::key_of(request)), &outcome);
         Ok(outcome)
     }
 }
@@ -286,7 +286,7 @@ impl LockProcessor for RedisLockProcessor {
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
         texts.call(&request).pack(&mut packed, false);
-        let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
+        let (knows_release, contention) = (Arc::clone(&self.knows_release), Arc::clone(&self.contention));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {
             if answer.values.iter().any(is_no_master) {
@@ -294,7 +294,7 @@ impl LockProcessor for RedisLockProcessor {
             }
             let answer = released(answer).map_err(|e| address.hide(e));
             match &answer {
-                Ok(outcome) => calm.note_release(hash, outcome),
+                Ok(outcome) => contention.note_release(hash, outcome),
                 // The server may have lost the script, or be another server.
                 Err(_) => knows_release.store(false, Ordering::Relaxed),
             }

@@ -1,6 +1,6 @@
 //! A plain attempt from beginning to end, including what follows when it fails.
 
-use super::{Calm, FenceTrust, Found, GivenUp, pack, read};
+use super::{Contention, FenceTrust, Found, GivenUp, pack, read};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, AcquireRequest, Busy, ExtendRequest, Grant, Outcome, ReleaseRequest, Request,
@@ -23,7 +23,7 @@ pub(in crate::store::redis) struct Attempt<'a, S> {
     /// Whether the reply to a posted release said that the server is no master.
     pub(in crate::store::redis) is_demoted: &'a AtomicBool,
     pub(in crate::store::redis) trust: &'a FenceTrust,
-    pub(in crate::store::redis) calm: &'a Calm,
+    pub(in crate::store::redis) contention: &'a Contention,
     pub(in crate::store::redis) given_up: &'a GivenUp,
     /// Carries out one request by its script, within a limit.
     pub(in crate::store::redis) by_script: S,
@@ -42,7 +42,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if self.is_demoted.swap(false, Ordering::Relaxed) {
             self.trust.end_all(self.transport);
         }
-        if !self.calm.has(hash) {
+        if self.contention.is_at(hash) {
             return Ok(None);
         }
         let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
@@ -55,7 +55,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
                 return Ok(Some(AcquireOutcome::Acquired(Grant { number, waiting: 0 })));
             }
             Found::Busy(holder) => {
-                self.calm.note_busy(hash);
+                self.contention.note_busy(hash);
                 let busy = Busy { holder, remaining: None };
                 return self.acquire_place(request, busy, start.elapsed(), limit).map(Some);
             }

@@ -57,7 +57,7 @@ pub(super) use trust::FenceTrust;
 
 /// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
 /// never tried in plain commands.
-const RESTLESS: u8 = 4;
+const SUCCESSES: u8 = 4;
 
 /// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.
 const GONE: &str = "(released meanwhile)";
@@ -75,9 +75,10 @@ pub(super) enum Found {
     Doubtful,
 }
 
-/// Which keys are likely to be free, according to the latest outcomes.
+/// Which keys were contended recently: for each, how many scripted acquires in a row must still succeed. A key without contention is
+/// likely to be free.
 #[derive(Debug)]
-pub(super) struct Calm(Vec<AtomicU8>);
+pub(super) struct Contention(Vec<AtomicU8>);
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {
@@ -121,13 +122,14 @@ pub(super) fn read(replies: &[Value], request: &AcquireRequest<'_>) -> Result<Fo
     }
 }
 
-impl Calm {
+impl Contention {
     pub(super) fn new() -> Self {
         Self((0..KeyHash::COUNT).map(|_| AtomicU8::new(0)).collect())
     }
 
-    pub(super) fn has(&self, key: KeyHash) -> bool {
-        self.of(key).load(Ordering::Relaxed) == 0
+    /// Returns `true` if the key was contended recently.
+    pub(super) fn is_at(&self, key: KeyHash) -> bool {
+        self.of(key).load(Ordering::Relaxed) > 0
     }
 
     /// Notes the outcome of a script.
@@ -140,26 +142,26 @@ impl Calm {
                 }
             }
             Outcome::Release(outcome) => self.note_release(key, outcome),
-            _ if is_restless(outcome) => self.note_busy(key),
+            _ if shows_contention(outcome) => self.note_busy(key),
             _ => {}
         }
     }
 
     /// Notes that a plain attempt found the key busy.
     pub(super) fn note_busy(&self, key: KeyHash) {
-        self.of(key).store(RESTLESS, Ordering::Relaxed);
+        self.of(key).store(SUCCESSES, Ordering::Relaxed);
     }
 
     /// Notes the outcome of a release.
     pub(super) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
-        let restless = match outcome {
+        let is_contended = match outcome {
             ReleaseOutcome::Released { waiting } => *waiting > 0,
             ReleaseOutcome::Passed(grant) => grant.waiting > 0,
             ReleaseOutcome::Queued(_) => true,
             ReleaseOutcome::NotOurs(_) => false,
         };
-        if restless {
-            self.of(key).store(RESTLESS, Ordering::Relaxed);
+        if is_contended {
+            self.of(key).store(SUCCESSES, Ordering::Relaxed);
         }
     }
 
@@ -169,7 +171,7 @@ impl Calm {
 }
 
 /// Whether somebody else holds the key or waits for it.
-fn is_restless(outcome: &Outcome) -> bool {
+fn shows_contention(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant)) => {
             grant.waiting > 0
@@ -242,23 +244,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_busy_is_calm_again_after_some_successes_in_a_row() {
-        let (calm, key) = (Calm::new(), KeyHash::of("DLOCK_a_b"));
+    fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {
+        let (contention, key) = (Contention::new(), KeyHash::of("DLOCK_a_b"));
         let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant { number: 1, waiting: 0 }));
         let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy { holder: "l-2".into(), remaining: None }));
-        assert!(calm.has(key));
+        assert!(!contention.is_at(key));
         for _ in 0..3 {
-            calm.note(key, &busy);
-            assert!(!calm.has(key));
-            (1..RESTLESS).for_each(|_| calm.note(key, &taken));
-            assert!(!calm.has(key));
+            contention.note(key, &busy);
+            assert!(contention.is_at(key));
+            (1..SUCCESSES).for_each(|_| contention.note(key, &taken));
+            assert!(contention.is_at(key));
         }
-        calm.note(key, &taken);
-        assert!(calm.has(key));
-        calm.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
-        assert!(calm.has(key));
-        calm.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
-        assert!(!calm.has(key));
+        contention.note(key, &taken);
+        assert!(!contention.is_at(key));
+        contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
+        assert!(!contention.is_at(key));
+        contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
+        assert!(contention.is_at(key));
     }
 
     #[test]
