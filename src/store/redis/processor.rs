@@ -76,9 +76,9 @@ impl RedisLockProcessor {
 
     /// Runs calls in one batch. The calls whose script the server does not know were not executed; they are repeated with the script's
     /// full text.
-    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, keeping: bool) -> Vec<Reply> {
+    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
         let start = Instant::now();
-        let mut replies = self.send(calls.iter(), false, limit, or_break, keeping);
+        let mut replies = self.send(calls.iter(), false, limit, or_break, urgent);
         let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
         if !replies.iter().any(unknown) {
             return replies;
@@ -87,7 +87,7 @@ impl RedisLockProcessor {
         self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
-        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, keeping);
+        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, urgent);
         for (i, reply) in again.into_iter().zip(repeated) {
             replies[i] = reply;
         }
@@ -100,9 +100,9 @@ impl RedisLockProcessor {
         full_text: bool,
         limit: Duration,
         or_break: bool,
-        keeping: bool,
+        urgent: bool,
     ) -> Vec<Reply> {
-        let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
+        let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
             batch.push(&self.transport, KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
@@ -170,8 +170,8 @@ impl RedisLockProcessor {
         let sent_at = SystemClock.now();
         // An extension that a caller asks for does not use the connection of the renewals.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
-        let keeping = or_break && requests.iter().all(is_renewal);
-        let replies = self.run(&calls, limit, or_break, keeping);
+        let urgent = or_break && requests.iter().all(is_renewal);
+        let replies = self.run(&calls, limit, or_break, urgent);
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 

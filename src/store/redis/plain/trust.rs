@@ -9,7 +9,7 @@
 //!
 //! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
 //! every command in between, and a refusal ends the proof. But if no command was sent in between, nobody notices. So a proof holds for
-//! one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`), and with a
+//! one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/mux.rs`), and with a
 //! refusal, even one that answers a caller that has left. The first number of the next epoch comes from a script, without slack. One
 //! case stays unnoticed: a server that is no master for less than 100 ms plus the time that a command takes to reach it.
 //!
@@ -17,7 +17,7 @@
 //! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{KeyHash, LANES, Transport, WarmWay};
+use crate::store::redis::transport::{KeyHash, MUXES, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
 
@@ -51,13 +51,13 @@ enum Verdict {
     FenceReset,
 }
 
-/// The proofs of all lanes, and the decision.
+/// The proofs of all muxes, and the decision.
 #[derive(Debug)]
 pub(in crate::store::redis) struct FenceTrust(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    lanes: [Option<Proof>; LANES],
+    muxes: [Option<Proof>; MUXES],
     /// When all proofs were last ended, and how often that has happened.
     ended: Option<Moment>,
     ends: u64,
@@ -65,7 +65,7 @@ struct State {
 
 impl FenceTrust {
     pub(in crate::store::redis) fn new() -> Self {
-        Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
+        Self(Mutex::new(State { muxes: [None; MUXES], ended: None, ends: 0 }))
     }
 
     /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
@@ -83,7 +83,7 @@ impl FenceTrust {
     /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
     pub(super) fn way(&self, transport: &Transport, hash: KeyHash, limit: Duration) -> Option<(WarmWay, Proof)> {
         let way = transport.warm_way(hash, limit)?;
-        let proof = self.of(way.lane, way.epoch)?;
+        let proof = self.of(way.mux, way.epoch)?;
         Some((way, proof))
     }
 
@@ -108,7 +108,7 @@ impl FenceTrust {
             return;
         }
         let ends = state.ends;
-        let proof = &mut state.lanes[lane_of(epoch)];
+        let proof = &mut state.muxes[mux_of(epoch)];
         match proof {
             Some(proof) if proof.epoch > epoch => {}
             Some(proof) if proof.epoch == epoch => {
@@ -120,16 +120,16 @@ impl FenceTrust {
         then();
     }
 
-    /// The proof of a lane, if a number may be requested under it in this epoch.
-    fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
-        self.of_at(lane, epoch, SystemClock.now())
+    /// The proof of a mux, if a number may be requested under it in this epoch.
+    fn of(&self, mux: usize, epoch: u64) -> Option<Proof> {
+        self.of_at(mux, epoch, SystemClock.now())
     }
 
-    fn of_at(&self, lane: usize, epoch: u64, now: Moment) -> Option<Proof> {
+    fn of_at(&self, mux: usize, epoch: u64, now: Moment) -> Option<Proof> {
         let state = self.0.lock();
-        let proof = state.lanes[lane].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
+        let proof = state.muxes[mux].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
         // All connections lead to one server, which has counted up from every number that was read on any of them.
-        let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
+        let highest = state.muxes.iter().flatten().map(|proof| proof.highest).max()?;
         Some(Proof { highest, ..proof })
     }
 
@@ -148,7 +148,7 @@ impl FenceTrust {
         if number <= asked.highest {
             return Verdict::FenceReset;
         }
-        match &mut state.lanes[lane_of(epoch)] {
+        match &mut state.muxes[mux_of(epoch)] {
             Some(proof) if proof.epoch == epoch && now.since(proof.at) <= STALE => {
                 proof.highest = proof.highest.max(number);
                 Verdict::Trusted
@@ -165,21 +165,21 @@ impl FenceTrust {
     fn end_at(&self, now: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         then();
-        *state = State { lanes: [None; LANES], ended: Some(now), ends: state.ends + 1 };
+        *state = State { muxes: [None; MUXES], ended: Some(now), ends: state.ends + 1 };
     }
 }
 
-fn lane_of(epoch: u64) -> usize {
-    (epoch % LANES as u64) as usize
+fn mux_of(epoch: u64) -> usize {
+    (epoch % MUXES as u64) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two connections of lane 2, one after the other.
-    const FIRST: u64 = LANES as u64 + 2;
-    const SECOND: u64 = FIRST + LANES as u64;
+    /// Two connections of mux 2, one after the other.
+    const FIRST: u64 = MUXES as u64 + 2;
+    const SECOND: u64 = FIRST + MUXES as u64;
 
     fn at(ms: u64) -> Moment {
         Moment::from_nanos((10_000 + ms) * 1_000_000)
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_proof_is_of_one_epoch_of_one_connection_alone() {
         let (trust, proof) = proved();
-        for lane in [0, 1, 3] {
-            assert_eq!(trust.of_at(lane, FIRST, at(10)), None);
+        for mux in [0, 1, 3] {
+            assert_eq!(trust.of_at(mux, FIRST, at(10)), None);
         }
         assert_eq!(trust.of_at(2, SECOND, at(10)), None);
         assert_eq!(trust.judge_at(proof, SECOND, 101, at(20)), Verdict::Expired);

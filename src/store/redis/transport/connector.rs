@@ -1,4 +1,4 @@
-//! What a lane needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
+//! What a mux needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
 
 use crate::error::Error;
 use crate::store::redis::net::endpoint::Endpoint;

@@ -2,12 +2,12 @@
 //!
 //! | phase | meaning | who may change it |
 //! |---|---|---|
-//! | `Queued` | not written; it is in its lane's queue | the writer, the caller that gives up, or a thread that fails it |
+//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
 //! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
 //! | `Left` | the caller is gone; its replies are read and dropped | nobody |
 //! | `Done` | all replies have come, or the call has failed | nobody |
 //!
-//! Beside the phase a call has promotion: a promoted caller is woken to write or to read for all callers. Lock order: the lane's state,
+//! Beside the phase a call has promotion: a promoted caller is woken to write or to read for all callers. Lock order: the mux's state,
 //! then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
@@ -66,7 +66,7 @@ struct Core {
     phase: Phase,
     promotion: Promotion,
     packed: Packed,
-    /// Keeps later calls for the same keys on this lane until the last reply is read.
+    /// Keeps later calls for the same keys on this mux until the last reply is read.
     route: RouteGuard,
     /// Whether the caller is here, or about to be, to do what it is woken for.
     is_attended: bool,
@@ -236,7 +236,7 @@ impl Pending {
         std::mem::take(&mut core.promotion).to_writer
     }
 
-    /// Returns `true` if the call was written to the lane's current connection, whose first epoch this is, and its caller waits for the
+    /// Returns `true` if the call was written to the mux's current connection, whose first epoch this is, and its caller waits for the
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
@@ -259,7 +259,7 @@ impl Pending {
         self.core.lock().waits()
     }
 
-    /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the lane's state.
+    /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the mux's state.
     pub(crate) fn promote(&self, write: bool) -> bool {
         let mut core = self.core.lock();
         let waits = core.waits() && (write || !self.is_posted);
@@ -275,7 +275,7 @@ impl Pending {
         std::mem::take(&mut self.core.lock().promotion)
     }
 
-    /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the lane's state.
+    /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the mux's state.
     pub(crate) fn wake(&self) {
         let mut core = self.core.lock();
         if core.phase == Phase::Done

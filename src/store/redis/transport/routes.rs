@@ -1,10 +1,10 @@
-//! Which lane a call takes: while a key has a call in flight, every call for that key uses the same lane, in order.
+//! Which mux a call takes: while a key has a call in flight, every call for that key uses the same mux, in order.
 //!
 //! So a release cannot overtake an acquire whose reply it did not wait for, and the next acquire of a key cannot overtake the release
-//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any lane. Renewals on
-//! their own lane are exempt, because they need no order.
+//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any mux. Renewals on
+//! their own mux are exempt, because they need no order.
 //!
-//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a lane for a moment, which does no harm.
+//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a mux for a moment, which does no harm.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// The number of hashes.
 const HASHES: usize = 1024;
 
-/// The low bits of an entry count the calls in flight; the other bits are the lane.
-const LANE_SHIFT: u32 = 24;
-const COUNT: u32 = (1 << LANE_SHIFT) - 1;
+/// The low bits of an entry count the calls in flight; the other bits are the mux.
+const MUX_SHIFT: u32 = 24;
+const COUNT: u32 = (1 << MUX_SHIFT) - 1;
 
 /// The hash that stands for a key here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,14 +55,14 @@ impl Routes {
         Self((0..HASHES).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Counts a call in and returns its lane: the one its key is on, or else the preferred one.
+    /// Counts a call in and returns its mux: the one its key is on, or else the preferred one.
     fn enter(&self, hash: KeyHash, preferred: usize) -> usize {
         let entry = &self.0[usize::from(hash.0)];
         let mut seen = entry.load(Ordering::Acquire);
         loop {
-            let next = if seen & COUNT == 0 { (preferred as u32) << LANE_SHIFT | 1 } else { seen + 1 };
+            let next = if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
             match entry.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return (next >> LANE_SHIFT) as usize,
+                Ok(_) => return (next >> MUX_SHIFT) as usize,
                 Err(now) => seen = now,
             }
         }
@@ -74,10 +74,10 @@ impl Routes {
         self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0)
     }
 
-    /// Moves a key to another lane, if exactly `calls` calls for it are in flight.
-    fn turn(&self, hash: KeyHash, calls: u32, lane: usize) -> bool {
+    /// Moves a key to another mux, if exactly `calls` calls for it are in flight.
+    fn turn(&self, hash: KeyHash, calls: u32, mux: usize) -> bool {
         let entry = &self.0[usize::from(hash.0)];
-        let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
+        let change = |seen: u32| (seen & COUNT == calls).then_some((mux as u32) << MUX_SHIFT | calls);
         entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
@@ -91,17 +91,17 @@ impl RouteGuard {
         Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
-    /// Counts one more call in and returns the lane that it must take.
+    /// Counts one more call in and returns the mux that it must take.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
-        let lane = routes.enter(hash, preferred);
-        (lane, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
+        let mux = routes.enter(hash, preferred);
+        (mux, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
     }
 
-    /// Moves these calls to another lane; returns `false` if other calls for one of their keys are in flight.
-    pub(crate) fn turn(&mut self, lane: usize) -> bool {
+    /// Moves these calls to another mux; returns `false` if other calls for one of their keys are in flight.
+    pub(crate) fn turn(&mut self, mux: usize) -> bool {
         self.more.extend(self.first.take());
         self.more.sort_unstable();
-        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
+        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
     }
 
     /// Moves the calls into the route that is returned.

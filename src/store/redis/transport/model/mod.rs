@@ -17,7 +17,7 @@
 //! 4. If one of two calls for a key was sent or given up before the other began, it arrives first, unless its connection broke.
 //! 5. Without faults no call fails except those whose time was short. Each connection is then opened only once, however short the
 //!    limits of the callers are.
-//! 6. In the end neither the lanes nor the routes count a call as in flight.
+//! 6. In the end neither the muxes nor the routes count a call as in flight.
 //!
 //! The model does not cover what a callback may do, nor what the sockets themselves do.
 

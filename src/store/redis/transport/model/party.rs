@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, KeyHash, LANES, Transport};
+use super::super::{Answer, Batch, KeyHash, MUXES, Transport};
 use super::book::{Book, Entry};
 use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
@@ -113,12 +113,12 @@ impl Scenario {
             party.look_for_left_calls();
         }
         let connects = network.connects();
-        if self.faults == NO_FAULTS && connects > LANES && !party.with(|book| book.is_closed) {
-            party.object(format!("{connects} connects in vain, but for {LANES}"));
+        if self.faults == NO_FAULTS && connects > MUXES && !party.with(|book| book.is_closed) {
+            party.object(format!("{connects} connects in vain, but for {MUXES}"));
         }
         let broken = party.end(&network);
         // Time goes on until the last connect has ended.
-        while party.transport.lanes.iter().any(|lane| lane.is_connecting()) {
+        while party.transport.muxes.iter().any(|mux| mux.is_connecting()) {
             thread::sleep(LOOK_AGAIN);
         }
         network.settle();
@@ -207,8 +207,8 @@ impl Party {
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
             let Some(party) = this.upgrade() else { return };
-            // If a lane were locked, this would sleep forever.
-            party.transport.lanes.iter().for_each(|lane| _ = lane.is_closed());
+            // If a mux were locked, this would sleep forever.
+            party.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
             party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
             party.answered(call);
         };
@@ -321,8 +321,8 @@ impl Party {
         if !self.transport.routes.is_empty() {
             self.object("a key is under way for ever");
         }
-        if self.transport.lanes.iter().any(|lane| lane.load() != 0) {
-            self.object("a lane counts a caller that has gone");
+        if self.transport.muxes.iter().any(|mux| mux.load() != 0) {
+            self.object("a mux counts a caller that has gone");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
 //!
-//! There are two roles. At most one caller is the *writer* and at most one is the *reader*; each of them serves all callers of the lane.
+//! There are two roles. At most one caller is the *writer* and at most one is the *reader*; each of them serves all callers of the mux.
 //! A caller becomes one when it finds the role free, or when it is *promoted*: it is woken with the duty to write or to read.
 //!
 //! ```text
@@ -74,7 +74,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// of the commands. During a longer pause it may have been no master for a while without anybody noticing.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// What all lanes of a transport share.
+/// What all muxes of a transport share.
 pub(crate) struct Settings<C> {
     pub(crate) connector: C,
     /// The name of the server in errors.
@@ -90,12 +90,12 @@ pub(crate) struct Settings<C> {
 }
 
 /// See the module.
-pub(crate) struct Lane<C: Connector> {
+pub(crate) struct Mux<C: Connector> {
     settings: Arc<Settings<C>>,
     /// A handle for the thread that connects.
     this: Weak<Self>,
     state: Mutex<State<C>>,
-    /// Notified when a connect on a separate thread has ended, and when the lane is closed.
+    /// Notified when a connect on a separate thread has ended, and when the mux is closed.
     connected: Condvar,
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
     load: AtomicUsize,
@@ -129,8 +129,8 @@ type Guard<'a, C> = MutexGuard<'a, State<C>>;
 /// Callers to wake once the state is unlocked.
 type Woken = Vec<Arc<Pending>>;
 
-impl<C: Connector> Lane<C> {
-    /// Creates a lane that connects with its first call. Its epochs are `first`, `first + step`, …
+impl<C: Connector> Mux<C> {
+    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
     pub(crate) fn new(settings: &Arc<Settings<C>>, first: u64, step: u64) -> Arc<Self> {
         let state = State {
             queue: VecDeque::new(),
@@ -160,12 +160,12 @@ impl<C: Connector> Lane<C> {
         })
     }
 
-    /// Returns the number of callers that write to this lane or wait for it.
+    /// Returns the number of callers that write to this mux or wait for it.
     pub(crate) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the lane has a connection. Approximate: it does not take the mutex, which the users of the connection need.
+    /// Returns `true` if the mux has a connection. Approximate: it does not take the mutex, which the users of the connection need.
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected.load(Ordering::Relaxed)
     }
@@ -374,7 +374,7 @@ impl<C: Connector> Lane<C> {
     }
 }
 
-/// Ends calls with a failure. Call it without holding the lane's state, because callbacks run.
+/// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
 fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
     for call in calls {
         if call.fail(error, unconnected) {

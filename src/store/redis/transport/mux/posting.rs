@@ -3,14 +3,14 @@
 use super::super::connector::Connector;
 use super::super::deferring::is_left_long;
 use super::super::pending::{Pending, Wake};
-use super::{Claim, Lane, fail_all};
+use super::{Claim, Mux, fail_all};
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-impl<C: Connector> Lane<C> {
+impl<C: Connector> Mux<C> {
     /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
     /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
     ///

@@ -1,4 +1,4 @@
-//! What the callers of a lane share, and which caller gets a role next.
+//! What the callers of a mux share, and which caller gets a role next.
 
 use super::super::connector::Connector;
 use super::super::deferring::{LATE, MOST_LEFT};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the mutex of a lane protects.
+/// What the mutex of a mux protects.
 pub(super) struct State<C: Connector> {
     /// Calls that are not written yet.
     pub(super) queue: VecDeque<Arc<Pending>>,

@@ -1,18 +1,18 @@
-//! Opens the connection of a lane.
+//! Opens the connection of a mux.
 //!
 //! A connect has the whole `connect_timeout`, whichever caller needs it. A caller's deadline bounds only how long that caller waits.
 //!
 //! * A caller whose deadline leaves that much time opens the connection itself.
 //! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it with their
 //!   own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the connection in the
-//!   lane. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
+//!   mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
 //!
-//! The thread holds a weak reference to its lane. If the lane is gone when the connection comes, it closes the connection at once.
+//! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
 use super::super::connector::{Connector, Open};
 use super::super::pending::Pending;
 use super::session::Session;
-use super::{Guard, Lane, State, fail_all};
+use super::{Guard, Mux, State, fail_all};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The thread that connects for a lane, and the outcome of its last connect.
+/// The thread that connects for a mux, and the outcome of its last connect.
 #[derive(Default)]
 pub(super) struct Connecting {
     /// Whether a connect is under way on that thread.
@@ -43,8 +43,8 @@ impl Connecting {
     }
 }
 
-impl<C: Connector> Lane<C> {
-    /// Opens a connection for the lane. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
+impl<C: Connector> Mux<C> {
+    /// Opens a connection for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
     /// attend to its call. If the connect fails, all queued calls fail, so that they do not try again one after another.
     pub(super) fn connect<'a>(
         &'a self,
@@ -99,13 +99,13 @@ impl<C: Connector> Lane<C> {
         if state.connecting.is_busy {
             return Ok(());
         }
-        let (lane, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
+        let (mux, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
         let deadline = start + settings.connect_timeout;
         let connect = move || {
-            // The log may panic, for example in TLS. Even then the lane must learn that this connect has ended.
+            // The log may panic, for example in TLS. Even then the mux must learn that this connect has ended.
             let opened = contain(|| settings.connector.open(deadline)).unwrap_or_else(|_| Err(panicked()));
-            if let Some(lane) = lane.upgrade() {
-                lane.end_connect(opened, start);
+            if let Some(mux) = mux.upgrade() {
+                mux.end_connect(opened, start);
             }
         };
         state.connecting.thread = Some(self.spawn(connect)?);
@@ -113,7 +113,7 @@ impl<C: Connector> Lane<C> {
         Ok(())
     }
 
-    /// Called when the lane is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
+    /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
     /// thread. Does not wait if called on such a thread, nor for a connect that is still under way.
     pub(super) fn end_connecting(&self) {
         let me = thread::current().id();

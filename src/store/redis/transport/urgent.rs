@@ -1,7 +1,7 @@
 //! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
 
 use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KEEPER, KeyHash, Transport};
+use super::{CALLERS, KeyHash, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -158,12 +158,12 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
             crowded.wait_until(|state| state.standing == n + 1);
         }
         // Nobody waits for the connection for renewals, and no caller opens it.
-        while !transport.keeping_batch(LONG).is_keeping {
+        while !transport.urgent_batch(LONG).is_urgent {
             std::thread::yield_now();
         }
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
-            let mut batch = transport.keeping_batch(LONG);
+            let mut batch = transport.urgent_batch(LONG);
             batch.push(&transport, KeyHash::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
@@ -172,7 +172,7 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
         transport.call(KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
-            assert_eq!(state.connections[KEEPER].0, 2);
+            assert_eq!(state.connections[URGENT].0, 2);
             state.is_let_go = true;
         });
     });
@@ -181,7 +181,7 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
 /// Creates a transport with one open connection, on which callers are answered. Later connects end as told.
 fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     let (crowded, transport) = transport();
-    assert!(!transport.keeping_batch(LONG).is_keeping);
+    assert!(!transport.urgent_batch(LONG).is_urgent);
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
     transport.call(KeyHash::of("a"), command(), LONG).expect("an answer");
@@ -190,8 +190,8 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
 }
 
 fn renew(transport: &Transport<Crowded>) {
-    let mut batch = transport.keeping_batch(LONG);
-    assert!(!batch.is_keeping);
+    let mut batch = transport.urgent_batch(LONG);
+    assert!(!batch.is_urgent);
     batch.push(transport, KeyHash::of("a"), |packed| *packed = command());
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
@@ -204,7 +204,7 @@ fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
     }
     crowded.wait_until(|state| state.opens == 2);
     crowded.with(|state| state.is_let_go = true);
-    while !transport.keeping_batch(LONG).is_keeping {
+    while !transport.urgent_batch(LONG).is_urgent {
         std::thread::yield_now();
     }
     assert_eq!(crowded.with(|state| state.opens), 2);

@@ -4,7 +4,7 @@ use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
 use super::super::yielding::SPINS;
 use super::role::Role;
-use super::{Lane, Woken, overdue_by};
+use super::{Mux, Woken, overdue_by};
 use crate::store::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
@@ -37,7 +37,7 @@ impl Arrived {
     }
 }
 
-impl<C: Connector> Lane<C> {
+impl<C: Connector> Mux<C> {
     /// Looks a few times for the answer, and lets other threads run in between.
     pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
         let yielding = &self.settings.yielding;

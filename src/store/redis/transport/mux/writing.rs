@@ -3,7 +3,7 @@
 use super::super::connector::{Connector, WriteHalf};
 use super::super::pending::Pending;
 use super::role::Role;
-use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
+use super::{Claim, Guard, Mux, QUIET, State, fail_all, overdue_by};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A write that takes longer than this has waited for room in the socket.
 const BLOCKED: Duration = Duration::from_millis(1);
 
-impl<C: Connector> Lane<C> {
+impl<C: Connector> Mux<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
     /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
     /// when the caller has what it came for and a waiting caller can succeed it.

@@ -1,4 +1,4 @@
-//! One connection of a lane, and the calls whose replies are due on it.
+//! One connection of a mux, and the calls whose replies are due on it.
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::deferring::{Deferring, time_since};

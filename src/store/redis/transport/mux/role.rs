@@ -2,7 +2,7 @@
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::Lane;
+use super::Mux;
 use crate::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use std::sync::Arc;
 /// cut. It also removes the thread's own call: nobody is there any more to do a duty.
 #[must_use]
 pub(super) struct Role<'a, C: Connector> {
-    lane: &'a Lane<C>,
+    mux: &'a Mux<C>,
     own: Option<&'a Arc<Pending>>,
     /// The connection that is read; `None` for the role of writer.
     reads: Option<u64>,
 }
 
 impl<'a, C: Connector> Role<'a, C> {
-    pub(super) fn writing(lane: &'a Lane<C>, own: Option<&'a Arc<Pending>>) -> Self {
-        Self { lane, own, reads: None }
+    pub(super) fn writing(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>) -> Self {
+        Self { mux, own, reads: None }
     }
 
-    pub(super) fn reading(lane: &'a Lane<C>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
-        Self { lane, own, reads: Some(epoch) }
+    pub(super) fn reading(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+        Self { mux, own, reads: Some(epoch) }
     }
 
     pub(super) fn end(self) {
@@ -34,7 +34,7 @@ impl<'a, C: Connector> Role<'a, C> {
 
 impl<C: Connector> Drop for Role<'_, C> {
     fn drop(&mut self) {
-        let mut state = self.lane.state.lock();
+        let mut state = self.mux.state.lock();
         let lost = match (self.reads, &state.session) {
             (Some(epoch), Some(session)) => (session.epoch == epoch && session.inbound.is_none()).then_some(epoch),
             (None, Some(session)) => session.outbound.is_none().then_some(session.epoch),
@@ -45,7 +45,7 @@ impl<C: Connector> Drop for Role<'_, C> {
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
             resigns = own.leave().1.to_writer;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
-            self.lane.load.fetch_sub(1, Ordering::Relaxed);
+            self.mux.load.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(posted) = self.own {
             resigns = posted.leave_sent();
         }
@@ -59,9 +59,9 @@ impl<C: Connector> Drop for Role<'_, C> {
         }
         if let Some(epoch) = lost {
             let cause = io::Error::other("a thread that used the connection panicked");
-            state = self.lane.fail(state, epoch, cause);
+            state = self.mux.fail(state, epoch, cause);
         }
-        self.lane.hand_on(state, true);
+        self.mux.hand_on(state, true);
     }
 }
 
