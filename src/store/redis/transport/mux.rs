@@ -1,7 +1,9 @@
 //! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
 //!
-//! There are two roles. At most one caller is the *writer* and at most one is the *reader*; each of them serves all callers of the mux.
-//! A caller becomes one when it finds the role free, or when it is *promoted*: it is woken with the duty to write or to read.
+//! The callers do the I/O for one another. A *leader* does it for all, and the others, its *followers*, sleep until they have their
+//! answers. There are two leaders, because the connection has two halves: the *writer* writes what all have queued, and the *reader*
+//! reads and delivers the replies of all. At most one caller has each role. A caller gets a role when it finds the role free, or when it
+//! is *promoted*: a leader that leaves wakes a follower, its successor, which takes the role on.
 //!
 //! ```text
 //!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
@@ -9,39 +11,47 @@
 //!                          └── own answer there: the role goes to a caller that waits ◀──┘
 //! ```
 //!
-//! A call takes these steps:
-//! 1. The caller queues its call. If there is no writer, it becomes the writer; otherwise the writer sends the call, or a successor does.
-//! 2. If callers that were answered together have not all called again, the writer first yields once (`yielding`), so that one write
-//!    carries the commands of all. The last of these callers takes the role over and writes in its place.
-//! 3. The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the queue is
-//!    empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
-//! 4. A caller that waits for its answer first looks for it a few times and yields in between. Then it becomes the reader if there is
-//!    none; otherwise it sleeps. The reader delivers all replies, in order, until its own answer is there; then it promotes a successor.
+//! # The steps of a call
 //!
-//! Invariants
-//! 1. No thread blocks on I/O while it holds the state's mutex. The writer owns the outbound half and the reader the inbound half, so
-//!    neither needs the mutex for its I/O.
-//! 2. Replies belong to calls in the order of writing, because the server answers in that order. A caller that leaves keeps its place;
-//!    its replies are dropped, so the next ones still reach their callers.
-//! 3. A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and never used again. Every call written to
-//!    it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the next connection.
-//! 4. While a call that somebody attends to is queued, there is a writer, a caller promoted to write, or a thread that connects and then
-//!    writes. While a caller waits for a reply, there is a reader, a caller promoted to read, or one that looks and comes again. This
-//!    holds because a caller that gives up a role for good, or leaves with a duty not done, promotes a successor.
-//! 5. The reader's successor is the caller whose reply comes last, so the role changes once per round trip, unless a caller that is
-//!    awake takes it first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
-//! 6. A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over meanwhile. The flags
-//!    `gathering` and `promoted` mark such a writer. The caller that clears the flag has the role; the mutex lets only one clear it.
-//! 7. A posted call is handed to the system before `post` returns, unless its limit ends, its connection breaks, or another caller is
+//! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower: the writer or
+//!    a successor writes its call.
+//! 2. *Gather.* If callers that were answered together have not all called again, the writer first yields once (`yielding`), so that one
+//!    write carries the commands of all. The last of these callers takes the role over and writes in its place.
+//! 3. *Write.* The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the
+//!    queue is empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
+//! 4. *Spin.* A caller that waits for its answer, and is not the only one, polls the connection a few times and yields in between.
+//! 5. *Read.* Then it becomes the reader if there is none; otherwise it sleeps as a follower. The reader delivers all replies, in order,
+//!    until its own answer is there. Then it promotes a successor.
+//!
+//! # Why it is right
+//!
+//! 1. *No caller waits for the I/O of another to get the mutex.* The writer owns the outbound half and the reader the inbound half, so
+//!    neither needs the state's mutex for its I/O, and no thread holds the mutex while it blocks on I/O.
+//! 2. *Each reply reaches its call.* The server answers in the order of writing, and `due` keeps that order. A caller that leaves keeps its
+//!    place; its replies are dropped, so the next ones still reach their callers.
+//! 3. *A connection out of step is not used.* A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and
+//!    never used again. Every call written to it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the
+//!    next connection.
+//! 4. *No follower sleeps forever.* While a call that somebody attends to is queued, there is a writer, a caller promoted to writer, or a
+//!    thread that connects and then writes. While a caller waits for a reply, there is a reader, a caller promoted to reader, or one that
+//!    spins and comes again. This holds because a leader that gives up its role for good, and a caller that leaves while it is promoted,
+//!    promote a successor (`hand_on`).
+//! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, unless a caller that is
+//!    awake takes the role first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
+//! 6. *There is one writer.* A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over
+//!    meanwhile. The flags `gathering` and `promoted` mark such a writer. The caller that clears the flag has the role, and the mutex lets
+//!    only one caller clear it.
+//! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends, its connection breaks, or another caller is
 //!    about to write and the budget of late writes lets the poster leave the call to it (`deferring`). A poster that may not leave its
-//!    call, and finds the writer yielding way, yields once itself, then takes the role over if its call is still queued. If the writer is
+//!    call, and finds the writer yielding, yields once itself, and then takes the role over if its call is still queued. If the writer is
 //!    in the middle of a write, the poster waits for its end. If a call was left for long, any caller, also of another connection,
 //!    takes the role from a writer that does not write yet. A writer that leaves the role writes posted calls first, once, if there is a
 //!    connection; what is left after that goes with the next caller, or with `collect`.
-//! 8. A panic leaves no role behind: a panic in a connection's code becomes an error of that connection, and any other panic gives the
+//! 8. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
 //!    role back (`role.rs`).
 
 mod connecting;
+mod leaving;
 mod posting;
 mod reading;
 mod role;
@@ -51,19 +61,16 @@ mod writing;
 
 use super::connector::Connector;
 use super::deferring::Deferring;
-use super::pending::{Answer, Pending, Phase, Wake};
+use super::pending::{Answer, Pending, Wake};
 use super::yielding::Yielding;
-use crate::error::{BackendFailure, Error};
-use crate::log;
-use crate::one_line::OneLine;
+use crate::error::Error;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
 use connecting::Connecting;
-use session::Session;
+use leaving::{closed_by_us, fail_all};
 use state::State;
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -116,17 +123,17 @@ pub(crate) struct Mux<C: Connector> {
 /// How a caller may become the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Takes the role if it is free, or from a writer that yields once no more callers are expected. Others may call first.
+    /// Takes the role if it is free, or from a writer that yields, when no more callers are expected. Yields before it writes.
     Free,
-    /// Takes the role if it is free, or from a writer that does not write yet, and writes without yielding way: it has waited long enough.
+    /// Takes the role if it is free, or from a writer that does not write yet, and writes at once: it has waited long enough.
     AtOnce,
-    /// The caller was promoted. It writes unless another caller now has the role, or has left nothing to write.
+    /// The caller was promoted. It writes unless another caller has the role by now, or has left nothing to write.
     Promoted,
 }
 
 type Guard<'a, C> = MutexGuard<'a, State<C>>;
 
-/// Callers to wake once the state is unlocked.
+/// The calls whose callers must be woken once the state is unlocked.
 type Woken = Vec<Arc<Pending>>;
 
 impl<C: Connector> Mux<C> {
@@ -270,15 +277,15 @@ impl<C: Connector> Mux<C> {
         self.end_connecting();
     }
 
-    /// Waits for the answer and does the promotion that come up. Returns `false` if the time ended during a duty; the caller must then
-    /// `depart`, which hands the duty on.
+    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
+    /// role; the caller must then `depart`, which promotes a successor.
     fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         self.spin(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);
             }
-            // Even if the answer is there: a duty must be done.
+            // Even if the answer is there: a role must be taken on.
             match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return true,
                 Wake::Promoted => {
@@ -298,68 +305,6 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Drops a connection. Every call written to it fails once.
-    fn fail<'a>(&'a self, mut state: Guard<'a, C>, epoch: u64, cause: io::Error) -> Guard<'a, C> {
-        if state.session_of(epoch).is_none() {
-            return state;
-        }
-        let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
-        let Some(session) = state.session.take() else { return state };
-        self.is_connected.store(false, Ordering::Relaxed);
-        drop(state);
-        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(&cause));
-        let message = format!("no answer from {}: {cause}", self.settings.server);
-        let error = Error::backend_caused_by(BackendFailure::Unknown, message, cause);
-        let due = session.abort();
-        if !mutant!(FailsNobody) {
-            fail_all(&due, &error, false);
-        }
-        self.state.lock()
-    }
-
-    /// Removes a caller whose time is over, or that leaves with a duty not done.
-    fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
-        let mut state = self.state.lock();
-        let (phase, promotion, mut answer) = call.leave();
-        let server = &self.settings.server;
-        match phase {
-            Phase::Queued => {
-                state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connecting.is_busy { ": the connect goes on" } else { "" };
-                let message = format!("{server}: not sent within {limit:?}{why}");
-                answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
-            }
-            Phase::Written => {
-                let message = format!("no answer from {server} within {limit:?}");
-                answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
-            }
-            Phase::Left | Phase::Done => {}
-        }
-        if promotion.to_writer && !mutant!(DepartsWithDuty) {
-            state.resign();
-        }
-        if mutant!(LeavesTheOrder)
-            && let Some(session) = &mut state.session
-        {
-            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
-        }
-        // A connection that was opened within the caller's time is fresh and is not broken.
-        let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
-        let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
-        let is_late = phase == Phase::Queued || is_due;
-        // Even for a call that was never written: if there was a writer, it has not got on all this time.
-        if or_break
-            && is_late
-            && (!limit.is_zero() || mutant!(BreaksWithoutTime))
-            && let Some(epoch) = epoch
-        {
-            state = self.fail(state, epoch, ended(limit));
-        }
-        self.hand_on(state, true);
-        answer
-    }
-
     /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.
     fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
         let mut successors = Woken::new();
@@ -372,25 +317,4 @@ impl<C: Connector> Mux<C> {
         drop(state);
         successors.iter().for_each(|successor| successor.wake());
     }
-}
-
-/// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
-fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
-    for call in calls {
-        if call.fail(error, unconnected) {
-            call.wake();
-        }
-    }
-}
-
-fn overdue_by(timeout: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no reply for {timeout:?}"))
-}
-
-fn ended(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("a renewal had no reply within {limit:?}"))
-}
-
-fn closed_by_us() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the connection was closed on this side")
 }

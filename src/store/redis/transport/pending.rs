@@ -7,11 +7,11 @@
 //! | `Left` | the caller is gone; its replies are read and dropped | nobody |
 //! | `Done` | all replies have come, or the call has failed | nobody |
 //!
-//! Beside the phase a call has promotion: a promoted caller is woken to write or to read for all callers. Lock order: the mux's state,
-//! then a call.
+//! Beside the phase, a call notes whether its caller is promoted: such a caller is woken to become the writer or the reader of its
+//! connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
-//! to a caller that is about to write. While it stays, the poster can be promoted to write, but never to read, because it does not
+//! to a caller that is about to write. While it stays, the poster can be promoted to writer, but never to reader, because it does not
 //! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
 
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// The promotion that a caller is woken for, besides its own answer.
+/// The roles to which a caller is promoted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promotion {
     pub(crate) to_writer: bool,
@@ -68,7 +68,7 @@ struct Core {
     packed: Packed,
     /// Keeps later calls for the same keys on this mux until the last reply is read.
     route: RouteGuard,
-    /// Whether the caller is here, or about to be, to do what it is woken for.
+    /// Whether the caller is here, or about to be, to take a role on.
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
@@ -151,11 +151,11 @@ impl Pending {
         Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
     }
 
-    /// Waits until the call is done, its caller has a duty, or the deadline has come.
+    /// Waits until the call is done, its caller is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // Check the duty first, even if the call is done: it must be done or handed on.
+            // Check this first, even if the call is done: the role must be taken on or handed on.
             if core.promotion.any() {
                 return Wake::Promoted;
             }
@@ -186,7 +186,7 @@ impl Pending {
     }
 
     /// Lets the poster leave the call to the caller that is about to write. Returns `false` if the call is not queued any more, or its
-    /// poster has a duty.
+    /// poster is promoted.
     pub(crate) fn leave_queued(&self, at: Instant) -> bool {
         let mut core = self.core.lock();
         let leaves = core.phase == Phase::Queued && !core.promotion.any();
@@ -211,7 +211,7 @@ impl Pending {
         left_at
     }
 
-    /// Waits until a posted call is sent or has failed, its poster has a duty, or the deadline has come.
+    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
     pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
@@ -229,7 +229,7 @@ impl Pending {
         }
     }
 
-    /// Lets the poster leave. Returns `true` if it leaves the duty to write undone.
+    /// Lets the poster leave. Returns `true` if it was promoted to writer: then a successor is needed.
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
@@ -243,7 +243,7 @@ impl Pending {
         core.phase == Phase::Written && core.answer.epoch >= first_epoch
     }
 
-    /// Returns `true` if the caller may go on reading: its answer has not come, and it has no duty to write.
+    /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
         core.phase != Phase::Done && (!core.promotion.to_writer || mutant!(ReadsOnInDuty))
@@ -254,23 +254,24 @@ impl Pending {
         self.core.lock().is_attended = true;
     }
 
-    /// Returns `true` if a caller waits for this call now, so that it can be given a duty.
+    /// Returns `true` if a caller waits for this call now, so that it can be promoted.
     pub(crate) fn waits(&self) -> bool {
         self.core.lock().waits()
     }
 
-    /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the mux's state.
-    pub(crate) fn promote(&self, write: bool) -> bool {
+    /// Promotes the caller to writer, or else to reader. Returns `false` if nobody waits here any more, or yet. Wake the caller after
+    /// unlocking the mux's state.
+    pub(crate) fn promote(&self, to_writer: bool) -> bool {
         let mut core = self.core.lock();
-        let waits = core.waits() && (write || !self.is_posted);
+        let waits = core.waits() && (to_writer || !self.is_posted);
         if waits {
-            core.promotion.to_writer |= write;
-            core.promotion.to_reader |= !write;
+            core.promotion.to_writer |= to_writer;
+            core.promotion.to_reader |= !to_writer;
         }
         waits
     }
 
-    /// Takes the promotion that the caller was given.
+    /// Returns the roles to which the caller was promoted, and which it takes on now.
     pub(crate) fn take_promotion(&self) -> Promotion {
         std::mem::take(&mut self.core.lock().promotion)
     }
@@ -342,13 +343,14 @@ impl Pending {
         true
     }
 
-    /// Returns the answer if the call is done and its caller has no duty.
+    /// Returns the answer if the call is done and its caller is not promoted.
     pub(crate) fn finished(&self) -> Option<Answer> {
         let mut core = self.core.lock();
         (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the caller's promotion, and what came. Later replies are dropped.
+    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted,
+    /// and what came. Later replies are dropped.
     pub(crate) fn leave(&self) -> (Phase, Promotion, Answer) {
         let mut core = self.core.lock();
         let phase =

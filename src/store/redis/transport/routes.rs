@@ -25,11 +25,11 @@ pub(crate) struct KeyHash(u16);
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Calls in flight. Gives their hashes back when it is dropped.
+/// Keeps the keys of calls in flight on their mux. Counts the calls out when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RouteGuard {
     routes: Arc<Routes>,
-    /// Most route guards have only this one.
+    /// The hash of the key of the first call. Most guards have only this one.
     first: Option<KeyHash>,
     more: Vec<KeyHash>,
 }
@@ -104,7 +104,7 @@ impl RouteGuard {
         self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
     }
 
-    /// Moves the calls into the route that is returned.
+    /// Moves the calls into the guard that is returned.
     pub(crate) fn take(&mut self) -> Self {
         Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
@@ -114,7 +114,7 @@ impl RouteGuard {
         self.first.take().into_iter().chain(self.more.drain(..)).for_each(|hash| self.routes.leave(hash));
     }
 
-    /// Takes over the calls of another route.
+    /// Takes over the calls of another guard.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.more.extend(other.first.take());
         self.more.append(&mut other.more);

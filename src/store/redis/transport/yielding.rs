@@ -1,14 +1,14 @@
 //! Decides when a caller yields to other threads before it sleeps, or before it writes.
 //!
 //! A caller that sleeps and is woken costs two system calls, in two threads; one that yields (`sched_yield`) costs one. On a core that
-//! many callers share, the answer has usually come when the yield returns. So a caller that shares its connection looks for its answer
-//! a few times, and yields in between, before it sleeps. A writer yields before it writes, so that callers that were answered together
-//! with it can queue their calls first.
+//! many callers share, the answer has usually come when the yield returns. So a caller that shares its connection *spins* before it
+//! sleeps: it polls a few times for its answer, and yields in between. A writer yields before it writes, so that callers that were
+//! answered together with it can queue their calls first.
 //!
 //! Two cases would turn this into a loss. Both are detected:
 //!
-//! * *The answer takes longer*, because the server is far or busy, or nobody else wants the core. After an unsuccessful look the next 1,
-//!   2, 4 … [`MOST_SKIPS`] callers sleep without a look, until one that looks finds its answer again.
+//! * *The answer takes longer*, because the server is far or busy, or nobody else wants the core. After an unsuccessful spin the next 1,
+//!   2, 4 … [`MOST_SKIPS`] callers sleep without spinning, until one that spins finds its answer again.
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
 //!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 
@@ -16,10 +16,10 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{now, thread};
 use std::time::{Duration, Instant};
 
-/// How many times a caller looks before it sleeps.
+/// How many times a caller polls before it sleeps.
 pub(super) const SPINS: u32 = 4;
 
-/// The most callers that sleep without a look after an unsuccessful one.
+/// The most callers that sleep without spinning after an unsuccessful spin.
 const MOST_SKIPS: u32 = 64;
 
 /// How late a yield may return: `LATE`, plus `LATER_EACH` for each caller of the connection, because every other connection may have as
@@ -39,9 +39,9 @@ const REST: Duration = Duration::from_millis(500);
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
 pub(super) struct Yielding {
-    /// How many of the next callers sleep without a look.
+    /// How many of the next callers sleep without spinning.
     skips: AtomicU32,
-    /// How many callers that was after the last look; zero after one that found its answer.
+    /// How many callers that was after the last spin; zero after one that found its answer.
     skipped: AtomicU32,
     /// Until this moment nobody yields, in nanoseconds since `origin`.
     rests_until: AtomicU64,
@@ -73,8 +73,8 @@ impl Yielding {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Returns `true` if a caller may look before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
-    /// platforms that cannot read without waiting nobody looks, because that would disturb the writer.
+    /// Returns `true` if a caller may spin before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
+    /// platforms that cannot read without waiting nobody spins, because that would disturb the writer.
     pub(super) fn may_spin(&self) -> bool {
         if cfg!(not(unix)) || is_spared() {
             return false;
@@ -86,7 +86,7 @@ impl Yielding {
         skips == 0
     }
 
-    /// Notes whether a caller that looked found its answer.
+    /// Notes whether a caller that spun found its answer.
     pub(super) fn note_spin(&self, found: bool) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         let skips = if found { 0 } else { (2 * skipped).clamp(1, MOST_SKIPS) };
@@ -133,7 +133,7 @@ impl Yielding {
     }
 }
 
-/// In the model most callers do not look: looking would hide what happens to those that sleep.
+/// In the model most callers do not spin: spinning would hide what happens to those that sleep.
 #[cfg(all(test, dlock_shuttle))]
 fn is_spared() -> bool {
     !crate::sync::die(0).is_multiple_of(4)
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_in_vain_lets_more_and_more_sleep_and_who_finds_ends_that() {
+    fn a_spin_in_vain_lets_more_and_more_callers_sleep_and_a_good_one_ends_that() {
         let yielding = Yielding::new();
         let skips = || (0..).take_while(|_| !yielding.may_spin()).count();
         assert_eq!(skips(), 0);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_way_for_a_while_when_turns_come_back_late() {
+    fn nobody_yields_for_a_while_when_yields_return_late() {
         let yielding = Yielding::new();
         let rests = |at| yielding.rests(after(&yielding, at));
         // Sixteen callers that wait at the same time lose what one loses.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_late_now_and_then_is_forgiven() {
+    fn a_yield_that_is_late_now_and_then_is_forgiven() {
         let yielding = Yielding::new();
         for n in 1..100 {
             assert!(!is_back(&yielding, 20 * n, 20 * n + 4, 4));

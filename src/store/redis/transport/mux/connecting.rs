@@ -11,8 +11,9 @@
 
 use super::super::connector::{Connector, Open};
 use super::super::pending::Pending;
+use super::leaving::fail_all;
 use super::session::Session;
-use super::{Guard, Mux, State, fail_all};
+use super::{Guard, Mux, State};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;

@@ -3,7 +3,8 @@
 use super::super::connector::Connector;
 use super::super::deferring::is_left_long;
 use super::super::pending::{Pending, Wake};
-use super::{Claim, Mux, fail_all};
+use super::leaving::fail_all;
+use super::{Claim, Mux};
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
@@ -74,7 +75,7 @@ impl<C: Connector> Mux<C> {
             let _ = self.settings.yielding.yield_once(at, self.load());
         }
         let mut claim = Claim::AtOnce;
-        // Even if the call is already sent: a duty must be done.
+        // Even if the call is already sent: a role must be taken on.
         while claim == Claim::Promoted || !call.is_over() {
             let state = self.state.lock();
             let writes = claim == Claim::Promoted || call.is_queued();

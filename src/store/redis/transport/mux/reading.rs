@@ -1,10 +1,11 @@
-//! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
+//! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
 
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
 use super::super::yielding::SPINS;
+use super::leaving::overdue_by;
 use super::role::Role;
-use super::{Mux, Woken, overdue_by};
+use super::{Mux, Woken};
 use crate::store::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
@@ -14,10 +15,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the reader checks whether it has to write: it is promoted as the writer when no other caller is there to write.
+/// How often the reader checks whether it is promoted to writer, which happens when no other caller is there to write.
 const ROLE_CHECK: Duration = Duration::from_millis(100);
 
-/// The outcome of one look at the connection: the complete replies, and whether anything came at all.
+/// The outcome of one read: the complete replies, and whether anything came at all.
 struct Arrived {
     replies: Vec<Value>,
     result: io::Result<bool>,
@@ -38,7 +39,7 @@ impl Arrived {
 }
 
 impl<C: Connector> Mux<C> {
-    /// Looks a few times for the answer, and lets other threads run in between.
+    /// Polls a few times for the answer, and lets other threads run in between.
     pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
         let yielding = &self.settings.yielding;
         if self.load() < 2 || !call.may_read_on() {

@@ -1,4 +1,4 @@
-//! A role that is given back even when its thread panics.
+//! The role of a leader, which is given back even when its thread panics.
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose.
 /// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
-/// cut. It also removes the thread's own call: nobody is there any more to do a duty.
+/// cut. It also removes the thread's own call: nobody is there any more to take a role on.
 #[must_use]
 pub(super) struct Role<'a, C: Connector> {
     mux: &'a Mux<C>,

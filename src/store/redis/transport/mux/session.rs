@@ -19,7 +19,7 @@ pub(super) struct Session<C: Connector> {
     pub(super) last_write: Instant,
     /// `None` while the writer uses it.
     pub(super) outbound: Option<C::Out>,
-    /// `None` while a reader or a looking caller uses it.
+    /// `None` while the reader or a caller that spins uses it.
     pub(super) inbound: Option<C::In>,
     cut: C::Cut,
     pub(super) due: VecDeque<Due>,

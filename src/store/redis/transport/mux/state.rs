@@ -17,11 +17,11 @@ pub(super) struct State<C: Connector> {
     pub(super) queue: VecDeque<Arc<Pending>>,
     pub(super) session: Option<Session<C>>,
     pub(super) connecting: Connecting,
-    /// Whether there is a writer: it writes, connects, yields first, or was promoted.
+    /// Whether there is a writer: it writes, connects, yields first, or is promoted.
     pub(super) writing: bool,
     /// Whether the writer yields to others before it writes. A caller that clears this takes the role over.
     pub(super) gathering: bool,
-    /// Whether the writer was promoted and is not awake yet. A caller that clears this takes the role over.
+    /// Whether the writer is promoted and not awake yet. A caller that clears this takes the role over.
     pub(super) promoted: bool,
     /// Whether the writer writes once and then leaves, whatever was queued meanwhile (`write_left_over`).
     pub(super) writes_once: bool,
@@ -46,7 +46,7 @@ impl<C: Connector> State<C> {
         self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
     }
 
-    /// Returns `true` if a caller can be promoted to write what is left. While calls are queued, only their callers count: they have
+    /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
     /// nothing else to do, whereas a caller whose reply is due may be the reader.
     pub(super) fn has_other_writer(&self) -> bool {
         if self.queue.is_empty() {
@@ -80,13 +80,13 @@ impl<C: Connector> State<C> {
             && left <= MOST_LEFT
     }
 
-    /// Takes the role from a writer that does not write yet: it yields, or was promoted and is not awake. Returns `true` if there was
+    /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
     /// one.
     pub(super) fn take_idle_role(&mut self) -> bool {
         std::mem::take(&mut self.gathering) || std::mem::take(&mut self.promoted)
     }
 
-    /// Gives back the duty to write of a caller that leaves, unless another caller has taken the role over.
+    /// Gives back the role of writer for a promoted caller that leaves, unless another caller has taken the role over.
     pub(super) fn resign(&mut self) {
         if std::mem::take(&mut self.promoted) {
             self.writing = false;
@@ -105,7 +105,7 @@ impl<C: Connector> State<C> {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
-    /// Promotes a writer if there is work and nobody writes.
+    /// Promotes a follower to writer if there is work and nobody writes.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
             let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
@@ -117,7 +117,7 @@ impl<C: Connector> State<C> {
         }
     }
 
-    /// Promotes a reader if there is none: the caller whose reply comes last.
+    /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
         if let Some(session) = &self.session
             && session.inbound.is_some()

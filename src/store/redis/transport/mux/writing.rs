@@ -1,9 +1,10 @@
-//! The role of writer: sends what has gathered in the queue.
+//! The leader that writes: it sends what has gathered in the queue.
 
 use super::super::connector::{Connector, WriteHalf};
 use super::super::pending::Pending;
+use super::leaving::{fail_all, overdue_by};
 use super::role::Role;
-use super::{Claim, Guard, Mux, QUIET, State, fail_all, overdue_by};
+use super::{Claim, Guard, Mux, QUIET, State};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -20,7 +21,7 @@ const BLOCKED: Duration = Duration::from_millis(1);
 impl<C: Connector> Mux<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
     /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
-    /// when the caller has what it came for and a waiting caller can succeed it.
+    /// when the caller has what it came for and a follower can succeed it.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, C>,
