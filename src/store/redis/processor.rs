@@ -168,7 +168,8 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
-        // An extension that a caller asks for does not use the connection of the renewals.
+        // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
+        // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
         let replies = self.run(&calls, limit, or_break, urgent);

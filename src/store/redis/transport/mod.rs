@@ -1,21 +1,25 @@
 //! Commands in, replies out: any number of threads on a few connections, every call with a deadline.
 //!
+//! The transport knows what a command and a reply are, and what a reply says about the server: that it is no master, or that it does not
+//! know the short form of a command. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
+//! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)).
+//!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | which connection a call takes; what the processor sees |
+//! | `mod.rs` | which connection a call takes; what the store sees |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
-//! | `mux.rs`, `mux/` | one connection, shared by its callers: the writer and the reader |
+//! | `mux.rs`, `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `deferring.rs` | when a poster may leave before its call is written |
 //! | `connector.rs` | what a mux needs from a connection |
-//! | `urgent.rs` | tests: renewals do not wait for callers |
+//! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
 //! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`]. So a thread that has a
 //! connection for itself never waits for another thread.
 //!
-//! Renewals have a connection of their own, the [`URGENT`]: the operating system can keep a writer or reader off its core for longer
-//! than a lease has left, and no renewal may wait for it.
+//! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
+//! off its core for longer than such a call has time, and it must not wait for that thread.
 
 mod connector;
 mod deferring;
@@ -50,7 +54,7 @@ pub(crate) use routes::KeyHash;
 /// The most connections that callers share.
 const CALLERS: usize = 4;
 
-/// The mux for renewals. No caller uses it.
+/// The mux for urgent calls. No other caller uses it.
 const URGENT: usize = CALLERS;
 
 /// The number of muxes. The epochs of mux `n` are those that leave the remainder `n` when divided by this.
@@ -83,7 +87,7 @@ pub(crate) struct Batch {
     preferred: usize,
     /// The index of each command's part.
     order: Vec<usize>,
-    /// Whether all commands go on the mux for renewals.
+    /// Whether all commands go on the mux for urgent calls.
     is_urgent: bool,
 }
 
@@ -138,9 +142,9 @@ impl<C: Connector> Transport<C> {
         Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_urgent: false }
     }
 
-    /// Returns an empty batch for renewals and probes. They go on the connection that callers do not use, once it is open. Until then they
-    /// go with the callers' commands, and this starts to open that connection, so a connect that hangs or is refused costs no renewal.
-    /// Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
+    /// Returns an empty batch for urgent commands. They go on the connection that other callers do not use, once it is open. Until then they
+    /// go with the callers' commands, and this starts to open that connection, so that a connect that hangs or is refused delays no urgent
+    /// command. Such commands must need no order among other commands for their keys.
     pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.

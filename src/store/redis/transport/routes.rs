@@ -1,8 +1,8 @@
 //! Which mux a call takes: while a key has a call in flight, every call for that key uses the same mux, in order.
 //!
-//! So a release cannot overtake an acquire whose reply it did not wait for, and the next acquire of a key cannot overtake the release
-//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any mux. Renewals on
-//! their own mux are exempt, because they need no order.
+//! So a call cannot overtake an earlier one for its key, whose reply nobody has waited for. Once all calls for a key are answered, the
+//! answers have fixed their order, and the next call may take any mux. Urgent calls on their own mux are exempt, because they need no
+//! order.
 //!
 //! Keys are told apart by a hash of ten bits. Two keys with the same hash share a mux for a moment, which does no harm.
 

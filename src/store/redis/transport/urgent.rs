@@ -1,4 +1,4 @@
-//! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
+//! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
 use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use super::{CALLERS, KeyHash, Transport, URGENT};
@@ -147,7 +147,7 @@ fn transport() -> (Crowded, Transport<Crowded>) {
 }
 
 #[test]
-fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection() {
+fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connection() {
     let (crowded, transport) = transport();
     let keys = ["a", "b", "c", "d"];
     assert_eq!(keys.len(), CALLERS);
@@ -157,7 +157,7 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
             scope.spawn(move || transport.call(KeyHash::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
-        // Nobody waits for the connection for renewals, and no caller opens it.
+        // Nobody waits for the connection for urgent calls, and no other caller opens it.
         while !transport.urgent_batch(LONG).is_urgent {
             std::thread::yield_now();
         }
@@ -189,7 +189,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     (crowded, transport)
 }
 
-fn renew(transport: &Transport<Crowded>) {
+fn call_urgently(transport: &Transport<Crowded>) {
     let mut batch = transport.urgent_batch(LONG);
     assert!(!batch.is_urgent);
     batch.push(transport, KeyHash::of("a"), |packed| *packed = command());
@@ -197,10 +197,10 @@ fn renew(transport: &Transport<Crowded>) {
 }
 
 #[test]
-fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
+fn urgent_calls_go_with_the_callers_while_their_own_connect_hangs() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     for _ in 0..100 {
-        renew(&transport);
+        call_urgently(&transport);
     }
     crowded.wait_until(|state| state.opens == 2);
     crowded.with(|state| state.is_let_go = true);
@@ -211,11 +211,11 @@ fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
 }
 
 #[test]
-fn a_refused_connect_of_the_renewals_is_not_repeated_with_each_of_them() {
+fn a_refused_connect_for_urgent_calls_is_not_repeated_with_each_of_them() {
     let (crowded, transport) = with_one_connection(Opening::Fails);
     let begin = Instant::now();
     for _ in 0..100 {
-        renew(&transport);
+        call_urgently(&transport);
         std::thread::sleep(Duration::from_millis(1));
     }
     let pauses = begin.elapsed().as_secs() as usize + 1;
