@@ -15,8 +15,12 @@ impl<C: Connector> Mux<C> {
     /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
     /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
     ///
-    /// The call is written when this returns, unless the deadline has come or the connection broke. Returns `true` without waiting for the
-    /// write if it left the call to a caller that is about to write.
+    /// 1. The poster queues its call, and writes the queue if it can become the writer.
+    /// 2. Otherwise it leaves the call to the writer, if that is about to write and the budget of late writes allows it, and returns
+    ///    `true`.
+    /// 3. Otherwise it waits until the call is written, and takes the role of writer over from a writer that does not write yet.
+    ///
+    /// So, on `false`, the call is written, unless the deadline has come or the connection broke.
     pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         if state.closed {

@@ -131,6 +131,13 @@ impl<C: Connector> Mux<C> {
 
     /// Delivers what was read. Returns the inbound half, and the time since which the oldest reply is due, to a reader that must go on;
     /// otherwise hands the role on.
+    ///
+    /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
+    ///    awake yet, so nothing that it calls next comes before them.
+    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered.
+    /// 3. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
+    ///    reader.
+    /// 4. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(
         &self,
         epoch: u64,

@@ -1,4 +1,4 @@
-//! What the callers of a mux share, and which caller gets a role next.
+//! What the callers of a mux share, and which follower gets a role next.
 
 use super::super::connector::Connector;
 use super::super::deferring::{LATE, MOST_LEFT};

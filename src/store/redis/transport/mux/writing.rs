@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 const BLOCKED: Duration = Duration::from_millis(1);
 
 impl<C: Connector> Mux<C> {
-    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
-    /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
-    /// when the caller has what it came for and a follower can succeed it.
+    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
+    /// then that caller writes `own`, or its successor does.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, C>,
@@ -53,7 +52,13 @@ impl<C: Connector> Mux<C> {
         state
     }
 
-    /// Holds the role of writer until it ends or another caller takes it over.
+    /// Holds the role of writer:
+    ///
+    /// 1. Yields once, if callers that were answered together may be about to call. A caller that takes the role over meanwhile clears
+    ///    `gathering`; then this one is not the writer any more.
+    /// 2. Connects, or writes all that is queued, until nothing is left.
+    /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
+    ///    longer than that. What is left then has a successor, because `hand_on` follows.
     fn write_all<'a>(
         &'a self,
         mut state: Guard<'a, C>,
@@ -164,6 +169,11 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Writes everything that is queued, once. `since` is the current time.
+    ///
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
+    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
+    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
+    ///    left to do.
     fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
