@@ -7,6 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the store sees |
+//! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
 //! | `mux.rs`, `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
@@ -21,6 +22,7 @@
 //! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
 //! off its core for longer than such a call has time, and it must not wait for that thread.
 
+mod batch;
 mod connector;
 mod deferring;
 #[cfg(all(test, dlock_shuttle))]
@@ -38,6 +40,7 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use ::redis::Value;
+use batch::Part;
 use connector::Connector;
 use deferring::Deferring;
 use mux::{Mux, Settings};
@@ -48,6 +51,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yielding::Yielding;
 
+pub(crate) use batch::Batch;
 pub(crate) use pending::{Answer, Callback};
 pub(crate) use routes::KeyHash;
 
@@ -81,16 +85,6 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     pid: u32,
 }
 
-/// Commands that are sent together, each on the mux of its key.
-pub(crate) struct Batch {
-    parts: Vec<Part>,
-    preferred: usize,
-    /// The index of each command's part.
-    order: Vec<usize>,
-    /// Whether all commands go on the mux for urgent calls.
-    is_urgent: bool,
-}
-
 /// The mux for a call about one key, on a connection that was written to recently.
 pub(crate) struct WarmWay {
     pub(crate) mux: usize,
@@ -99,12 +93,6 @@ pub(crate) struct WarmWay {
     route: RouteGuard,
     /// When the mux was chosen.
     at: Instant,
-}
-
-struct Part {
-    mux: usize,
-    packed: Packed,
-    route: RouteGuard,
 }
 
 impl Transport {
@@ -139,7 +127,7 @@ impl<C: Connector> Transport<C> {
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
-        Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_urgent: false }
+        Batch::new(self.choose(limit), false)
     }
 
     /// Returns an empty batch for urgent commands. They go on the connection that other callers do not use, once it is open. Until then they
@@ -148,7 +136,7 @@ impl<C: Connector> Transport<C> {
     pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
-            return Batch { parts: Vec::new(), preferred: URGENT, order: Vec::new(), is_urgent: true };
+            return Batch::new(URGENT, true);
         }
         if self.has_answered() {
             self.muxes[URGENT].connect_ahead(NO_MORE);
@@ -344,43 +332,6 @@ impl<C: Connector> Transport<C> {
     /// Returns `true` if one more connection may be tried. Ask before the call enters a mux, because its key then fixes the mux.
     fn may_open(&self) -> bool {
         self.only_one_until.lock().is_none_or(|until| now() >= until)
-    }
-}
-
-impl Batch {
-    /// Adds one command about a key.
-    pub(crate) fn push<C: Connector>(
-        &mut self,
-        transport: &Transport<C>,
-        hash: KeyHash,
-        pack: impl FnOnce(&mut Packed),
-    ) {
-        let (mux, route) = if self.is_urgent {
-            (URGENT, RouteGuard::new(&transport.routes))
-        } else {
-            RouteGuard::enter(&transport.routes, hash, self.preferred)
-        };
-        self.add(mux, route, pack);
-    }
-
-    /// Adds one command that is about no key.
-    pub(crate) fn push_any<C: Connector>(&mut self, transport: &Transport<C>, pack: impl FnOnce(&mut Packed)) {
-        self.add(0, RouteGuard::new(&transport.routes), pack);
-    }
-
-    fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
-        let part = match self.parts.iter_mut().position(|part| part.mux == mux) {
-            Some(at) => {
-                self.parts[at].route.join(route);
-                at
-            }
-            None => {
-                self.parts.push(Part { mux, packed: Packed::default(), route });
-                self.parts.len() - 1
-            }
-        };
-        pack(&mut self.parts[part].packed);
-        self.order.push(part);
     }
 }
 
