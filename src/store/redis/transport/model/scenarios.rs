@@ -1,9 +1,9 @@
 //! The scenarios that are explored.
 
+use super::execution::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
+use super::execution::Limit::{Long, None, Short};
+use super::execution::Scenario;
 use super::network::{Faults, NO_FAULTS};
-use super::party::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
-use super::party::Limit::{Long, None, Short};
-use super::party::Scenario;
 use crate::check::model::scenarios::explore_both;
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };

@@ -16,11 +16,11 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The pause between two looks for the answers to posted calls.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The pause between two attempts to collect the answers to posted calls.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// The most looks for these answers.
-const PATIENCE: u32 = 200;
+/// The most such attempts.
+const MOST_ATTEMPTS: u32 = 200;
 
 /// How much time a caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct Scenario {
     pub(super) is_far: bool,
 }
 
-pub(super) struct Party {
+pub(super) struct Execution {
     transport: Transport<Network>,
     this: Weak<Self>,
     book: Mutex<Book>,
@@ -86,7 +86,7 @@ impl Scenario {
         let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
         // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
-        let party = Arc::new_cyclic(|this| Party {
+        let execution = Arc::new_cyclic(|this| Execution {
             transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout, *b"00000"),
             this: Weak::clone(this),
             book: Mutex::default(),
@@ -100,8 +100,8 @@ impl Scenario {
             .callers
             .iter()
             .map(|script| {
-                let party = Arc::clone(&party);
-                thread::spawn(move || script.iter().for_each(|act| party.act(*act)))
+                let execution = Arc::clone(&execution);
+                thread::spawn(move || script.iter().for_each(|act| execution.act(*act)))
             })
             .collect();
         for caller in callers {
@@ -110,29 +110,29 @@ impl Scenario {
         let is_long =
             |act: &Act| !matches!(act, Act::Call(_, _, l) | Act::Renew(_, _, l) | Act::Post(_, l) if *l != Limit::Long);
         if self.callers.iter().all(|script| script.iter().all(is_long)) {
-            party.look_for_left_calls();
+            execution.check_left_calls();
         }
         let connects = network.connects();
-        if self.faults == NO_FAULTS && connects > MUXES && !party.with(|book| book.is_closed) {
-            party.object(format!("{connects} connects in vain, but for {MUXES}"));
+        if self.faults == NO_FAULTS && connects > MUXES && !execution.with(|book| book.is_closed) {
+            execution.object(format!("{connects} connects in vain, but for {MUXES}"));
         }
-        let broken = party.end(&network);
+        let broken = execution.end(&network);
         // Time goes on until the last connect has ended.
-        while party.transport.muxes.iter().any(|mux| mux.is_connecting()) {
-            thread::sleep(LOOK_AGAIN);
+        while execution.transport.muxes.iter().any(|mux| mux.is_connecting()) {
+            thread::sleep(PAUSE);
         }
         network.settle();
         network.end();
         let _ = server.join();
         time::stop();
         let _ = timer.join();
-        party.look(&network, self.faults, &broken);
-        let objections = party.with(|book| std::mem::take(&mut book.faults));
+        execution.check(&network, self.faults, &broken);
+        let objections = execution.with(|book| std::mem::take(&mut book.faults));
         assert!(objections.is_empty(), "{objections:?}");
     }
 }
 
-impl Party {
+impl Execution {
     fn act(&self, act: Act) {
         log::trace!("{:?}: {act:?}", time::now());
         match act {
@@ -206,11 +206,11 @@ impl Party {
         packed.replies = 1;
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
-            let Some(party) = this.upgrade() else { return };
+            let Some(execution) = this.upgrade() else { return };
             // If a mux were locked, this would sleep forever.
-            party.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
-            party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
-            party.answered(call);
+            execution.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
+            execution.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
+            execution.answered(call);
         };
         let is_left = self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
@@ -228,7 +228,7 @@ impl Party {
     }
 
     /// Checks the posted calls that were left, after all callers are done and if none of them was short of time.
-    fn look_for_left_calls(&self) {
+    fn check_left_calls(&self) {
         for call in self.with(|book| std::mem::take(&mut book.left)) {
             if !self.is_given(call) {
                 self.object(format!("call {call} is left, and never sent"));
@@ -242,14 +242,14 @@ impl Party {
         let missing =
             || self.with(|book| book.entries.iter().filter(|e| e.answered == 0).map(|e| e.call).collect::<Vec<_>>());
         if thread_rng().gen_bool(0.7) {
-            let mut looks = 0;
+            let mut attempts = 0;
             while self.transport.collect() {
-                looks += 1;
-                if looks > PATIENCE {
+                attempts += 1;
+                if attempts > MOST_ATTEMPTS {
                     self.object(format!("without an answer: {:?}", missing()));
                     break;
                 }
-                thread::sleep(LOOK_AGAIN);
+                thread::sleep(PAUSE);
             }
             if !missing().is_empty() {
                 self.object(format!("nobody waits for the answer to {:?}", missing()));
@@ -266,7 +266,7 @@ impl Party {
     }
 
     /// Checks that everything the callers were told can be true.
-    fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
+    fn check(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
         let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
             let mut faults = Vec::new();
