@@ -14,7 +14,7 @@ use super::script::request::{self, Texts};
 use super::script::scripts::{Call, SLACK};
 use super::transport::{Answer, KeyHash, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, AcquireRequest, ExtendOutcome, ExtendRequest, Inbox, Inspection, LockProcessor, Outcome,
     PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseDone, ReleaseOutcome, ReleaseRequest, Request,

@@ -261,7 +261,7 @@ mod tests {
         fn replies_are_read_as_the_parser_reads_them(value in values()) {
             let mut bytes = Vec::new();
             encode(&value, &mut bytes);
-            prop_assert_eq!(parsed(&bytes).as_ref(), Some(&value));
+            prop_assert_eq!(parsed(&bytes), Some(value.clone()));
             prop_assert_eq!(Reader::default().next(&bytes), Ok(Some((value, bytes.len()))));
         }
 
@@ -279,7 +279,7 @@ mod tests {
                 buffer.extend_from_slice(&rest[..n]);
                 rest = &rest[n..];
                 while let Some((value, end)) = reader.next(&buffer).expect("well-formed") {
-                    prop_assert_eq!(parsed(&buffer[..end]).as_ref(), Some(&value));
+                    prop_assert_eq!(parsed(&buffer[..end]), Some(value.clone()));
                     got.push(value);
                     buffer.drain(..end);
                 }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_stays_on_its_lane_until_its_last_call_is_over() {
+    fn a_key_stays_on_its_mux_until_its_last_call_is_over() {
         let routes = Arc::new(Routes::new());
         let hash = KeyHash::of("DLOCK_ORDER_4711");
         let (first, route) = RouteGuard::enter(&routes, hash, 2);
