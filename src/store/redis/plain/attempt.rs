@@ -16,23 +16,23 @@ use std::time::{Duration, Instant};
 const ROOM: u32 = 4;
 
 /// What an attempt uses of its store.
-pub(in crate::store::redis) struct Attempt<'a, S> {
-    pub(in crate::store::redis) transport: &'a Transport,
+pub(crate) struct Attempt<'a, S> {
+    pub(crate) transport: &'a Transport,
     /// Knows which words must be hidden when an error of the server is shown.
-    pub(in crate::store::redis) address: &'a Address,
+    pub(crate) address: &'a Address,
     /// Whether the reply to a posted release said that the server is no master.
-    pub(in crate::store::redis) is_demoted: &'a AtomicBool,
-    pub(in crate::store::redis) trust: &'a FenceTrust,
-    pub(in crate::store::redis) contention: &'a Contention,
-    pub(in crate::store::redis) given_up: &'a GivenUp,
+    pub(crate) is_demoted: &'a AtomicBool,
+    pub(crate) trust: &'a FenceTrust,
+    pub(crate) contention: &'a Contention,
+    pub(crate) given_up: &'a GivenUp,
     /// Carries out one request by its script, within a limit.
-    pub(in crate::store::redis) by_script: S,
+    pub(crate) by_script: S,
 }
 
 impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed. Returns `None` when the locker is not in the store and
     /// the script must be asked.
-    pub(in crate::store::redis) fn run(
+    pub(crate) fn run(
         &self,
         request: &AcquireRequest<'_>,
         start: Instant,

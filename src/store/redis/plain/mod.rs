@@ -78,7 +78,7 @@ pub(super) enum Found {
 /// Which keys were contended recently: for each, how many scripted acquires in a row must still succeed. A key without contention is
 /// likely to be free.
 #[derive(Debug)]
-pub(super) struct Contention(Vec<AtomicU8>);
+pub(crate) struct Contention(Vec<AtomicU8>);
 
 /// The commands, back to back.
 pub(super) fn pack(request: &AcquireRequest<'_>) -> Packed {

@@ -53,7 +53,7 @@ enum Verdict {
 
 /// The proofs of all muxes, and the decision.
 #[derive(Debug)]
-pub(in crate::store::redis) struct FenceTrust(Mutex<State>);
+pub(crate) struct FenceTrust(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -64,19 +64,19 @@ struct State {
 }
 
 impl FenceTrust {
-    pub(in crate::store::redis) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Mutex::new(State { muxes: [None; MUXES], ended: None, ends: 0 }))
     }
 
     /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
     /// little, and for a while unchecked numbers may be trusted.
-    pub(in crate::store::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
+    pub(crate) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
         self.prove(epoch, number, sent_at, || transport.stamp(epoch));
     }
 
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
-    pub(in crate::store::redis) fn end_all(&self, transport: &Transport) {
+    pub(crate) fn end_all(&self, transport: &Transport) {
         self.end(|| transport.unstamp());
     }
 
