@@ -7,7 +7,7 @@
 //! | `locker` | a host name, and a holder's value | `locker.rs` |
 //! | `message` | a message published to an inbox | `redis/script/message.rs` |
 //! | `reply` | a script, and a tree of values as its reply | `redis/script/reply.rs` |
-//! | `resp` | what a server sent | `redis/net/frame.rs`, and everything that reads replies |
+//! | `resp` | what a server sent | `redis/net/resp.rs`, and everything that reads replies |
 //! | `error` | the line of an error reply | `redis/net/classify.rs` |
 //! | `hello` | the reply to `HELLO` | `redis/net/handshake.rs` |
 //!

@@ -69,11 +69,11 @@ pub(crate) enum Mutant {
     /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
     // Mistakes of the transport: see redis/transport/model.
-    /// A thread that stops reading appoints no reader.
+    /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,
-    /// A thread that stops writing appoints no writer.
+    /// A thread that stops writing promotes no writer.
     WriterLeavesAlone,
-    /// A caller that leaves keeps the duty to write.
+    /// A caller that leaves stays promoted to writer.
     DepartsWithDuty,
     /// Calls that were written to a connection that broke are not failed.
     FailsNobody,
@@ -93,11 +93,11 @@ pub(crate) enum Mutant {
     WritesUnread,
     /// A reader does not check whether it has to write.
     ReadsOnInDuty,
-    /// A thread that waits on one connection is appointed on another.
+    /// A thread that waits on one connection is promoted on another.
     WaitsTwice,
-    /// A thread that has to write when its time is over appoints itself.
+    /// A thread that has to write when its time is over promotes itself.
     AppointsItself,
-    /// A thread that takes the role of writer over from one that gives way does not write.
+    /// A thread that takes the role of writer over from one that yields does not write.
     TakesOverAndLeaves,
     /// A thread that takes the role over because a posted call was left for too long does not write.
     TakesLeftAndLeaves,
@@ -111,7 +111,7 @@ pub(crate) enum Mutant {
     LeavesLeftCalls,
     /// A poster leaves its call to a writer that writes only once.
     LeavesToOneWrite,
-    /// A posted call of an unknown script is queued again only after the callers of later replies were woken.
+    /// A posted call in an unknown short form is queued again only after the callers of later replies were woken.
     RepeatsLate,
     /// When a connection panics, the role of writer is kept.
     KeepsRoleInPanic,

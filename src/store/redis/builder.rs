@@ -21,6 +21,27 @@ pub struct RedisBuilder {
     tls: TlsSettings,
 }
 
+impl RedisLockProcessor {
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
+    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        RedisBuilder::new(url)?.connect()
+    }
+
+    /// Returns the settings for a connection to the server at `url`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL that cannot be used.
+    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
+        RedisBuilder::new(url)
+    }
+}
+
 impl RedisBuilder {
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         Ok(Self {

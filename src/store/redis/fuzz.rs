@@ -4,9 +4,8 @@ use super::builder::RedisBuilder;
 use super::inbox::payload;
 use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
 use super::net::classify::{classify, is_no_master, is_noscript};
-use super::net::frame::Framer;
 use super::net::handshake::check_hello;
-use super::net::resp::decode;
+use super::net::resp::{Malformed, NO_TEXT, Reader};
 use super::script::message;
 use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
 use crate::check::fuzz::trees::{encode, grow};
@@ -277,20 +276,24 @@ fn written(outcome: &Outcome) -> Value {
     }
 }
 
-/// Bytes from a server yield the same replies however they are cut into pieces, and all readers of replies agree on each.
+/// Bytes from a server yield the same replies however they are cut into pieces. The parser of the crate `redis` reads the same replies,
+/// and no text where we read none.
 fn resp(data: &[u8]) {
     let cut = data.first().map_or(1, |b| usize::from(b % 7) + 1);
-    let whole = frames(data, data.len().max(1));
-    assert_eq!(whole, frames(data, cut));
-    let mut at = 0;
-    for end in whole.0 {
-        let value = decode(&data[at..end]);
-        assert_eq!(value, ::redis::parse_redis_value(&data[at..end]).ok());
-        at = end;
-        let Some(value) = value else { continue };
+    let whole = replies(data, data.len().max(1));
+    assert_eq!(whole, replies(data, cut));
+    let ((replies, why), mut at) = (whole, 0);
+    for (value, end) in &replies {
+        assert_eq!(Some(value), ::redis::parse_redis_value(&data[at..*end]).ok().as_ref());
+        at = *end;
+    }
+    if why == Some(NO_TEXT) {
+        assert!(::redis::parse_redis_value(&data[at..]).is_err());
+    }
+    for (value, _) in replies {
         let mut wire = Vec::new();
         encode(&value, &mut wire);
-        assert_eq!(Framer::default().end(&wire), Ok(Some(wire.len())), "{value:?}");
+        assert_eq!(Reader::default().next(&wire), Ok(Some((value.clone(), wire.len()))));
         read(&value);
         judged(&value);
         if let Some(payload) = payload(&value) {
@@ -299,23 +302,23 @@ fn resp(data: &[u8]) {
     }
 }
 
-/// Where the frames in these bytes end when they arrive in pieces, and whether what follows is no frame.
-fn frames(data: &[u8], piece: usize) -> (Vec<usize>, bool) {
-    let (mut framer, mut start, mut ends) = (Framer::default(), 0, Vec::new());
+/// The replies in these bytes and where they end, if the bytes arrive in pieces, and why what follows is no reply.
+fn replies(data: &[u8], piece: usize) -> (Vec<(Value, usize)>, Option<Malformed>) {
+    let (mut reader, mut start, mut replies) = (Reader::default(), 0, Vec::new());
     for come in (0..data.len()).step_by(piece).map(|from| (from + piece).min(data.len())) {
         loop {
-            match framer.end(&data[start..come]) {
-                Ok(Some(length)) => {
+            match reader.next(&data[start..come]) {
+                Ok(Some((value, length))) => {
                     assert!(length > 0 && start + length <= come);
                     start += length;
-                    ends.push(start);
+                    replies.push((value, start));
                 }
                 Ok(None) => break,
-                Err(_) => return (ends, true),
+                Err(why) => return (replies, Some(why)),
             }
         }
     }
-    (ends, false)
+    (replies, None)
 }
 
 /// A known error stays that error whatever text follows its words, unless they end in the position at which a script raised it: then
@@ -361,9 +364,7 @@ fn class(error: &Error) -> (std::mem::Discriminant<Error>, Option<BackendFailure
 }
 
 fn hello(data: &[u8]) {
-    if let Ok(Some(end)) = Framer::default().end(data)
-        && let Some(value) = decode(&data[..end])
-    {
+    if let Ok(Some((value, _))) = Reader::default().next(data) {
         judged(&value);
     }
 }

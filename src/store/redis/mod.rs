@@ -10,8 +10,8 @@
 //!                     net                      one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. Two pairs of files name each other because a type belongs to both: `builder.rs` and `processor.rs` (the
-//! store makes its builder), `plain/attempt.rs` and `processor.rs` (an attempt is a method of the store).
+//! No room and no file names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
+//! in `builder.rs`.
 //!
 //! | room | holds |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
-//! | `processor.rs`, `builder.rs`, `inbox.rs` | the store, its settings, its messages |
+//! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
 //! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!
 //! The crate of the same name is always written `::redis` here.

@@ -2,19 +2,18 @@
 //!
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
-use super::builder::RedisBuilder;
 use super::net::address::Address;
 use super::net::classify::{is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::resp::Packed;
-use super::plain::{Calm, GivenUp, Proofs};
+use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
 use super::script::keys::queue_key;
-use super::script::reply;
+use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
-use super::script::scripts::Call;
-use super::transport::{Answer, Mark, Reply, Transport};
+use super::script::scripts::{Call, SLACK};
+use super::transport::{Answer, KeyHash, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
     ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
@@ -38,48 +37,29 @@ pub struct RedisLockProcessor {
     /// Whether the server knows the release script, as far as the last replies tell.
     // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
     // after a wrong `false` the release is not posted.
-    pub(super) knows_release: Arc<AtomicBool>,
+    knows_release: Arc<AtomicBool>,
     /// Whether the reply to a posted release said that the server is no master.
-    // ORDERING: Relaxed: nothing is read through it. `Lane::take_in` has marked the lane deposed before the callback stores `true`; the
-    // next `acquire_plainly` that sees it ends the proofs of the other lanes.
-    pub(super) is_demoted: Arc<AtomicBool>,
-    pub(super) proofs: Proofs,
-    pub(super) calm: Arc<Calm>,
-    pub(super) given_up: GivenUp,
+    // ORDERING: Relaxed: nothing is read through it. `Mux::take_in` has marked the connection deposed before the callback stores `true`; the
+    // next plain attempt that sees it ends the trust in the other connections.
+    is_demoted: Arc<AtomicBool>,
+    trust: FenceTrust,
+    contention: Arc<Contention>,
+    given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
-    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        RedisBuilder::new(url)?.connect()
-    }
-
-    /// Returns the settings for a connection to the server at `url`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL that cannot be used.
-    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
-        RedisBuilder::new(url)
-    }
-
     pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
         // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
         Self {
             address: Arc::new(endpoint.address.clone()),
-            transport: Transport::new(endpoint, io_timeout),
+            transport: Transport::new(endpoint, io_timeout, SLACK),
             io_timeout,
             knows_release,
             is_demoted: Arc::new(AtomicBool::new(false)),
-            proofs: Proofs::new(),
-            calm: Arc::new(Calm::new()),
+            trust: FenceTrust::new(),
+            contention: Arc::new(Contention::new()),
             given_up: GivenUp::default(),
         }
     }
@@ -99,9 +79,9 @@ impl RedisLockProcessor {
 
     /// Runs calls in one batch. The calls whose script the server does not know were not executed; they are repeated with the script's
     /// full text.
-    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, keeping: bool) -> Vec<Reply> {
+    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
         let start = Instant::now();
-        let mut replies = self.send(calls.iter(), false, limit, or_break, keeping);
+        let mut replies = self.send(calls.iter(), false, limit, or_break, urgent);
         let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
         if !replies.iter().any(unknown) {
             return replies;
@@ -111,7 +91,7 @@ impl RedisLockProcessor {
         self.knows_release.store(false, Ordering::Relaxed);
         let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
         let left = limit.saturating_sub(start.elapsed());
-        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, keeping);
+        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, urgent);
         for (i, reply) in again.into_iter().zip(repeated) {
             replies[i] = reply;
         }
@@ -124,13 +104,29 @@ impl RedisLockProcessor {
         full_text: bool,
         limit: Duration,
         or_break: bool,
-        keeping: bool,
+        urgent: bool,
     ) -> Vec<Reply> {
-        let mut batch = if keeping { self.transport.keeping_batch(limit) } else { self.transport.batch(limit) };
+        let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(&self.transport, Mark::of(call.keys[0]), |packed| call.pack(packed, full_text));
+            batch.push(&self.transport, KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
+    }
+
+    /// Returns a plain attempt whose further requests go by script.
+    fn attempt(&self) -> Attempt<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
+        Attempt {
+            transport: &self.transport,
+            address: &self.address,
+            is_demoted: &self.is_demoted,
+            trust: &self.trust,
+            contention: &self.contention,
+            given_up: &self.given_up,
+            by_script: move |request: Request<'_>, limit: Duration| match request {
+                Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
+                other => self.run_one(other, limit),
+            },
+        }
     }
 
     fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
@@ -176,14 +172,15 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let sent_at = SystemClock.now();
-        // An extension that a caller asks for does not use the connection of the renewals.
+        // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
+        // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
-        let keeping = or_break && requests.iter().all(is_renewal);
-        let replies = self.run(&calls, limit, or_break, keeping);
+        let urgent = or_break && requests.iter().all(is_renewal);
+        let replies = self.run(&calls, limit, or_break, urgent);
         requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
     }
 
-    pub(super) fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+    fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let mut outcomes = self.run_requests(&[request], limit, false);
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
@@ -191,11 +188,11 @@ impl RedisLockProcessor {
         let sent_at = SystemClock.now();
         let texts = Texts::of(&request);
         let call = texts.call(&request);
-        let mark = Mark::of(call.keys[0]);
+        let hash = KeyHash::of(call.keys[0]);
         let send = |full_text: bool, limit: Duration| {
             let mut packed = Packed::for_one();
             call.pack(&mut packed, full_text);
-            self.transport.call(mark, packed, limit)
+            self.transport.call(hash, packed, limit)
         };
         let mut reply = send(false, limit);
         if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
@@ -209,13 +206,13 @@ impl RedisLockProcessor {
     fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
         let (value, epoch) = reply?;
         if is_no_master(&value) {
-            self.proofs.end_all(&self.transport);
+            self.trust.end_all(&self.transport);
         }
         let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
         if let Some(number) = reply::number_of(&outcome) {
-            self.proofs.note(&self.transport, epoch, number, sent_at);
+            self.trust.note(&self.transport, epoch, number, sent_at);
         }
-        self.calm.note(Mark::of(request.claim().key), &outcome);
+        self.contention.note(KeyHash::of(request.claim().key), &outcome);
         Ok(outcome)
     }
 }
@@ -233,11 +230,6 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     }
 }
 
-/// The error for an outcome of another kind than its request. It is never seen, because `reply::outcome` pairs the two.
-pub(super) fn mismatch() -> Error {
-    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
-}
-
 /// The outcome of a request of this kind.
 macro_rules! outcome_of {
     ($kind:ident, $outcome:expr) => {
@@ -252,7 +244,7 @@ impl RedisLockProcessor {
     /// Takes a free key; with `wait`, joins the queue of a busy one.
     pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
-        if let Some(outcome) = self.acquire_plainly(claim, wait, start, limit)? {
+        if let Some(outcome) = self.attempt().run(claim, wait, start, limit)? {
             return Ok(outcome);
         }
         let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
@@ -280,12 +272,12 @@ impl RedisLockProcessor {
             done(self.release(claim, limit));
             return false;
         }
-        let mark = Mark::of(claim.key);
+        let hash = KeyHash::of(claim.key);
         let request = Request::Release(*claim);
         let texts = Texts::of(&request);
         let mut packed = Packed::for_one();
         texts.call(&request).pack(&mut packed, false);
-        let (knows_release, calm) = (Arc::clone(&self.knows_release), Arc::clone(&self.calm));
+        let (knows_release, contention) = (Arc::clone(&self.knows_release), Arc::clone(&self.contention));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {
             // ORDERING: Relaxed: `acquire_plainly` swaps the first flag; the second is a guess.
@@ -294,13 +286,13 @@ impl RedisLockProcessor {
             }
             let answer = released(answer).map_err(|e| address.hide(e));
             match &answer {
-                Ok(outcome) => calm.note_release(mark, outcome),
+                Ok(outcome) => contention.note_release(hash, outcome),
                 // The server may have lost the script, or be another server.
                 Err(_) => knows_release.store(false, Ordering::Relaxed),
             }
             done(answer);
         };
-        self.transport.post(mark, packed, limit, Box::new(callback));
+        self.transport.post(hash, packed, limit, Box::new(callback));
         true
     }
 }

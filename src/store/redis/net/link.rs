@@ -3,8 +3,7 @@
 //! It has two halves, so that one thread can write while another reads. Each half has one owner at a time. A [`Link`] keeps both halves
 //! together, for the handshake and the inbox.
 
-use super::frame::Framer;
-use super::resp::decode;
+use super::resp::{Malformed, Reader};
 use super::socket::{Progress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
@@ -49,7 +48,7 @@ pub(crate) struct Inbound {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    framer: Framer,
+    reader: Reader,
 }
 
 impl Link {
@@ -72,7 +71,7 @@ impl Link {
             buffer: Vec::new(),
             start: 0,
             end: 0,
-            framer: Framer::default(),
+            reader: Reader::default(),
         };
         #[cfg(feature = "tls")]
         if let Some(tls) = &inbound.ends.tls {
@@ -148,17 +147,17 @@ impl Outbound {
 impl Inbound {
     /// Takes the next reply that was read completely.
     pub(crate) fn take_reply(&mut self) -> io::Result<Option<Value>> {
-        let garbage = |what: &str| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}"));
-        let unread = &self.buffer[self.start..self.end];
-        match self.framer.end(unread).map_err(|malformed| garbage(malformed.0))? {
+        let read = self.reader.next(&self.buffer[self.start..self.end]);
+        match read
+            .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?
+        {
             None => {
                 self.buffer.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
                 Ok(None)
             }
-            Some(end) => {
-                let value = decode(&unread[..end]).ok_or_else(|| garbage("a reply that cannot be read"))?;
-                self.start += end;
+            Some((value, length)) => {
+                self.start += length;
                 Ok(Some(value))
             }
         }

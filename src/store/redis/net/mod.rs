@@ -1,4 +1,5 @@
-//! One connection to a server, from its URL to the values read from it. It knows nothing of scripts, nor of the threads that share it.
+//! One connection to a server, from its URL to the values read from it. It knows nothing of scripts, nor of the
+//! threads that share it.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,14 +9,13 @@
 //! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
 //! | `handshake.rs` | the first commands, and whether the server can carry locks |
 //! | `link.rs` | the connection, with a half to write and a half to read |
-//! | `resp.rs`, `frame.rs` | commands as bytes; where a reply ends, and what it says |
+//! | `resp.rs` | commands as bytes, and bytes as replies |
 //! | `classify.rs` | which error each error reply becomes |
 
 pub(super) mod address;
 pub(super) mod classify;
 mod dial;
 pub(super) mod endpoint;
-pub(super) mod frame;
 pub(super) mod handshake;
 pub(super) mod link;
 pub(super) mod resp;

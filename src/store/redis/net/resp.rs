@@ -1,10 +1,21 @@
-//! Commands as bytes, and complete frames as values.
+//! Commands as bytes, and bytes as replies.
 
 use ::redis::Value;
 use std::ops::Range;
 
-/// Holds the place of the fence's slack: five digits, so that any slack can be patched in place.
-const SLACK_PLACEHOLDER: &str = "00000";
+/// How deep arrays may nest. The deepest reply that we expect is `HELLO`'s, with two levels.
+const MAX_DEPTH: usize = 8;
+/// How long a line may be: room for an error message that contains a long script.
+const MAX_LINE: usize = 64 * 1024;
+/// How long a bulk string may be: Redis itself stops at 512 MB.
+const MAX_BULK: usize = 512 * 1024 * 1024;
+/// How many elements an array may have.
+const MAX_ELEMENTS: usize = 1024 * 1024;
+/// For how many elements room is made before they come.
+const EXPECTED: usize = 16;
+
+/// Bytes that a connection writes over some bytes of its commands. What they mean is the business of whoever packs the commands.
+pub(crate) type Stamp = [u8; 5];
 
 /// Packed commands, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -12,10 +23,10 @@ pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// How many replies these commands will have.
     pub(crate) replies: usize,
-    /// The offsets in `bytes` of each slack's five digits.
-    pub(crate) slack_at: Vec<usize>,
-    /// The text of the last script that was added by its hash, and the range in `bytes` that holds its command's name and hash.
-    hashed: Option<(&'static str, Range<usize>)>,
+    /// The offsets in `bytes` at which a stamp is written over what is there.
+    pub(crate) stamp_at: Vec<usize>,
+    /// The range in `bytes` of the two words that were added last in a short form, and their full form.
+    short: Option<(Range<usize>, [&'static str; 2])>,
 }
 
 impl Packed {
@@ -24,29 +35,23 @@ impl Packed {
         Self { bytes: Vec::with_capacity(320), ..Self::default() }
     }
 
-    /// Begins a script call by the script's hash. The text is kept for [`spell_out`](Self::spell_out).
-    pub(crate) fn hash(&mut self, sha: &str, text: &'static str) {
+    /// Adds two words to the command that was begun, in a short form that the server may not know. Their full form is kept for
+    /// [`spell_out`](Self::spell_out).
+    pub(crate) fn short_form(&mut self, short: [&str; 2], full: [&'static str; 2]) {
         let start = self.bytes.len();
-        self.bulk("EVALSHA");
-        self.bulk(sha);
-        self.hashed = Some((text, start..self.bytes.len()));
+        short.iter().for_each(|word| self.bulk(word));
+        self.short = Some((start..self.bytes.len(), full));
     }
 
-    /// Begins a script call with the script's full text.
-    pub(crate) fn full_text(&mut self, text: &str) {
-        self.bulk("EVAL");
-        self.bulk(text);
-    }
-
-    /// Replaces the hash by the full text. The call must be the only one here.
+    /// Replaces the short form by the full form, which is the longer one. The command must be the only one here.
     pub(crate) fn spell_out(&mut self) {
-        let Some((text, hash)) = self.hashed.take() else { return };
-        let mut spelt = Self { bytes: self.bytes[..hash.start].to_vec(), ..Self::default() };
-        spelt.full_text(text);
-        let longer = spelt.bytes.len() - hash.end;
-        spelt.bytes.extend_from_slice(&self.bytes[hash.end..]);
+        let Some((short, full)) = self.short.take() else { return };
+        let mut spelt = Self { bytes: self.bytes[..short.start].to_vec(), ..Self::default() };
+        full.iter().for_each(|word| spelt.bulk(word));
+        let longer = spelt.bytes.len() - short.end;
+        spelt.bytes.extend_from_slice(&self.bytes[short.end..]);
         self.bytes = spelt.bytes;
-        self.slack_at.iter_mut().for_each(|at| *at += longer);
+        self.stamp_at.iter_mut().for_each(|at| *at += longer);
     }
 
     /// Adds a command of plain words.
@@ -68,12 +73,12 @@ impl Packed {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Adds one word: a text, a separator, and the slack, whose offset is recorded.
-    pub(crate) fn bulk_with_slack(&mut self, text: &str, mark: &str) {
-        self.header(b'$', text.len() + mark.len() + SLACK_PLACEHOLDER.len());
-        [text, mark].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
-        self.slack_at.push(self.bytes.len());
-        self.bytes.extend_from_slice(SLACK_PLACEHOLDER.as_bytes());
+    /// Adds one word: a text, a separator, and the bytes that a stamp may replace.
+    pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
+        self.header(b'$', text.len() + separator.len() + unstamped.len());
+        [text, separator].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.stamp_at.push(self.bytes.len());
+        self.bytes.extend_from_slice(unstamped);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
@@ -85,42 +90,121 @@ impl Packed {
     }
 }
 
-/// Reads one complete frame, as found by the framer. Falls back to the `redis` parser (ten times slower) for errors and rare types.
-pub(crate) fn decode(frame: &[u8]) -> Option<Value> {
-    let mut rest = frame;
-    element(&mut rest).filter(|_| rest.is_empty()).or_else(|| ::redis::parse_redis_value(frame).ok())
+/// The bytes are no reply that we take: the connection is out of step and must be dropped.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// A line that must be text and is not.
+pub(crate) const NO_TEXT: Malformed = Malformed("a line that is no text");
+
+/// Reads replies from bytes that come in pieces. No byte is read twice, except those of a line whose end has not come.
+///
+/// ```text
+///   reply = + text CRLF             status
+///         | - text CRLF             error
+///         | : number CRLF           integer
+///         | $ length CRLF bytes CRLF, or $ -1 CRLF for nil
+///         | * length CRLF, followed by as many replies, or * -1 CRLF for nil
+/// ```
+///
+/// These are all types of RESP2, which is what `HELLO 2` asks for. Errors are read by `::redis::parse_redis_value`, because only that
+/// crate can make its type of them. The parser needs ten times as long, but errors are rare.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// The bytes before this offset have been read.
+    at: usize,
+    /// The length of the bulk string that begins at the offset, if its length has been read.
+    bulk: Option<usize>,
+    /// The arrays that are not complete, outermost first, each with the number of elements that it lacks.
+    open: Vec<(Vec<Value>, usize)>,
 }
 
-/// Takes one element off the front.
-fn element(rest: &mut &[u8]) -> Option<Value> {
-    let (kind, line) = line(rest)?.split_first()?;
-    match (kind, line) {
-        (b':', digits) => number(digits).map(Value::Int),
-        (b'+', b"OK") => Some(Value::Okay),
-        (b'$' | b'*', b"-1") => Some(Value::Nil),
-        (b'$', length) => {
-            let bytes = rest.get(..usize::try_from(number(length)?).ok()?)?;
-            *rest = rest[bytes.len()..].strip_prefix(b"\r\n")?;
-            Some(Value::BulkString(bytes.to_vec()))
+impl Reader {
+    /// Returns the first reply in `bytes` and its length, or `None` if it is not complete. After `None`, the next call's `bytes` must start
+    /// with the same bytes; after a reply, the next call starts a new one.
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
+        while let Some(mut value) = self.element(bytes)? {
+            loop {
+                let Some((items, lacking)) = self.open.last_mut() else {
+                    return Ok(Some((value, std::mem::take(&mut self.at))));
+                };
+                items.push(value);
+                *lacking -= 1;
+                if *lacking > 0 {
+                    break;
+                }
+                value = Value::Array(std::mem::take(items));
+                self.open.pop();
+            }
         }
-        (b'*', length) => {
-            let length = usize::try_from(number(length)?).ok()?;
-            (0..length).map(|_| element(rest)).collect::<Option<_>>().map(Value::Array)
+        Ok(None)
+    }
+
+    /// Reads the next element that is not an array with elements, and opens the arrays before it.
+    fn element(&mut self, bytes: &[u8]) -> Result<Option<Value>, Malformed> {
+        loop {
+            if let Some(length) = self.bulk {
+                let end = self.at + length;
+                let Some(crlf) = bytes.get(end..end + 2) else { return Ok(None) };
+                if crlf != b"\r\n" {
+                    return Err(Malformed("a bulk string without its end"));
+                }
+                let content = bytes[self.at..end].to_vec();
+                (self.at, self.bulk) = (end + 2, None);
+                return Ok(Some(Value::BulkString(content)));
+            }
+            let start = self.at;
+            let Some((kind, rest)) = line(&bytes[start..])? else { return Ok(None) };
+            self.at += 1 + rest.len() + 2;
+            return Ok(Some(match kind {
+                b'+' if rest == b"OK" => Value::Okay,
+                b'+' => Value::SimpleString(text(rest)?.to_owned()),
+                b'-' => ::redis::parse_redis_value(&bytes[start..self.at]).map_err(|_| NO_TEXT)?,
+                b':' => Value::Int(number(rest)?),
+                _ => match (kind, number(rest)?) {
+                    (_, -1) => Value::Nil,
+                    (b'$', n) => {
+                        self.bulk = Some(length(n, MAX_BULK)?);
+                        continue;
+                    }
+                    (_, 0) => Value::Array(Vec::new()),
+                    (_, n) => {
+                        let lacking = length(n, MAX_ELEMENTS)?;
+                        if self.open.len() == MAX_DEPTH {
+                            return Err(Malformed("too many nested arrays"));
+                        }
+                        self.open.push((Vec::with_capacity(lacking.min(EXPECTED)), lacking));
+                        continue;
+                    }
+                },
+            }));
         }
-        _ => None,
     }
 }
 
-/// Takes a line off the front.
-fn line<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let end = rest.iter().position(|b| *b == b'\r')?;
-    let line = &rest[..end];
-    *rest = rest[end..].strip_prefix(b"\r\n")?;
-    Some(line)
+/// Returns the type byte of the first line and what follows it, without the CRLF, or `None` if the line is not complete.
+fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
+    let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
+    if !b"+-:$*".contains(kind) {
+        return Err(Malformed("an unknown type of reply"));
+    }
+    match rest.windows(2).take(MAX_LINE).position(|pair| pair == b"\r\n") {
+        Some(end) => Ok(Some((*kind, &rest[..end]))),
+        None if rest.len() > MAX_LINE => Err(Malformed("a line without an end")),
+        None => Ok(None),
+    }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| NO_TEXT)
+}
+
+fn number(digits: &[u8]) -> Result<i64, Malformed> {
+    text(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Malformed("a number that is none"))
+}
+
+fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
+    usize::try_from(n).ok().filter(|n| *n <= limit).ok_or(Malformed("an absurd length"))
 }
 
 /// Describes a reply's types, without its contents. An array nested deeper than ours is described only as an array: what a stranger
@@ -149,17 +233,23 @@ fn kind(value: &Value) -> &'static str {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::check::fuzz::trees::encode;
     use proptest::prelude::*;
 
-    pub(in crate::store::redis::net) fn values() -> impl Strategy<Value = Value> {
+    fn parsed(bytes: &[u8]) -> Option<Value> {
+        ::redis::parse_redis_value(bytes).ok()
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let error = |line: String| parsed(format!("-{line}\r\n").as_bytes()).expect("an error");
         let leaf = prop_oneof![
             Just(Value::Nil),
             Just(Value::Okay),
             any::<i64>().prop_map(Value::Int),
             "[a-z ]{0,20}".prop_map(Value::SimpleString),
+            "(ERR|NOSCRIPT|OOM)( [a-z]{1,9}){0,3}".prop_map(error),
             proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..40)
                 .prop_map(Value::BulkString),
         ];
@@ -169,10 +259,66 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn replies_are_read_as_the_parser_reads_them(value in values()) {
-            let mut frame = Vec::new();
-            encode(&value, &mut frame);
-            prop_assert_eq!(decode(&frame), ::redis::parse_redis_value(&frame).ok());
-            prop_assert_eq!(decode(&frame), Some(value));
+            let mut bytes = Vec::new();
+            encode(&value, &mut bytes);
+            prop_assert_eq!(parsed(&bytes), Some(value.clone()));
+            prop_assert_eq!(Reader::default().next(&bytes), Ok(Some((value, bytes.len()))));
         }
+
+        #[test]
+        fn replies_are_read_however_the_bytes_are_cut(
+            sent in proptest::collection::vec(values(), 1..6),
+            cuts in proptest::collection::vec(1usize..9, 1..20),
+        ) {
+            let mut wire = Vec::new();
+            sent.iter().for_each(|v| encode(v, &mut wire));
+            let (mut reader, mut buffer, mut got) = (Reader::default(), Vec::new(), Vec::new());
+            let (mut rest, mut cuts) = (wire.as_slice(), cuts.into_iter().cycle());
+            while !rest.is_empty() {
+                let n = cuts.next().expect("a cycle never ends").min(rest.len());
+                buffer.extend_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                while let Some((value, end)) = reader.next(&buffer).expect("well-formed") {
+                    prop_assert_eq!(parsed(&buffer[..end]), Some(value.clone()));
+                    got.push(value);
+                    buffer.drain(..end);
+                }
+            }
+            prop_assert!(buffer.is_empty());
+            prop_assert_eq!(got, sent);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), typed in "[+$*:0-9\r\n-]{0,30}") {
+            let _ = Reader::default().next(&bytes);
+            if let Ok(Some((value, end))) = Reader::default().next(typed.as_bytes()) {
+                prop_assert_eq!(Some(value), parsed(&typed.as_bytes()[..end]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_resp2_is_refused() {
+        for wire in [
+            "HTTP/1.1 400\r\n",
+            ":1x\r\n",
+            "$-2\r\n",
+            "$99999999999\r\n",
+            "*99999999\r\n",
+            "*-7\r\n",
+            "$3\r\nabcde\r\n",
+            "%1\r\n",
+            ">2\r\n",
+            "\r\n",
+            "$\r\n",
+        ] {
+            assert!(Reader::default().next(wire.as_bytes()).is_err(), "{wire:?}");
+        }
+        for wire in [&b"+\xff\r\n"[..], b"-ERR \xff\r\n", b"*2\r\n:1\r\n+\xff\r\n"] {
+            assert_eq!(Reader::default().next(wire), Err(NO_TEXT), "{wire:?}");
+            assert_eq!(parsed(wire), None, "{wire:?}");
+        }
+        assert!(Reader::default().next("*1\r\n".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(Reader::default().next(&vec![b'+'; MAX_LINE + 2]).is_err());
     }
 }

@@ -1,46 +1,61 @@
 //! A plain attempt from beginning to end, including what follows when it fails.
 
-use super::{Found, pack, read};
+use super::{Contention, FenceTrust, Found, GivenUp, pack, read};
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, LockProcessor, Outcome, Request};
+use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
+use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
-use crate::store::redis::processor::{RedisLockProcessor, mismatch};
-use crate::store::redis::transport::Mark;
-use std::sync::atomic::Ordering;
+use crate::store::redis::script::reply::mismatch;
+use crate::store::redis::transport::{KeyHash, Transport};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
 const ROOM: u32 = 4;
 
-impl RedisLockProcessor {
+/// What an attempt uses of its store.
+pub(crate) struct Attempt<'a, S> {
+    pub(crate) transport: &'a Transport,
+    /// Knows which words must be hidden when an error of the server is shown.
+    pub(crate) address: &'a Address,
+    /// Whether the reply to a posted release said that the server is no master.
+    pub(crate) is_demoted: &'a AtomicBool,
+    pub(crate) trust: &'a FenceTrust,
+    pub(crate) contention: &'a Contention,
+    pub(crate) given_up: &'a GivenUp,
+    /// Carries out one request by its script, within a limit.
+    pub(crate) by_script: S,
+}
+
+impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed. Returns `None` when the locker is not in the store and
     /// the script must be asked.
-    pub(in crate::store::redis) fn acquire_plainly(
+    pub(crate) fn run(
         &self,
         claim: &Claim<'_>,
         wait: bool,
         start: Instant,
         limit: Duration,
     ) -> Result<Option<AcquireOutcome>, Error> {
-        let mark = Mark::of(claim.key);
+        let hash = KeyHash::of(claim.key);
         // ORDERING: Relaxed: the flag alone matters: see `RedisLockProcessor::is_demoted`.
         if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.proofs.end_all(&self.transport);
+            self.trust.end_all(self.transport);
         }
-        if !self.calm.has(mark) {
+        if self.contention.is_at(hash) {
             return Ok(None);
         }
-        let Some((way, proof)) = self.proofs.way(&self.transport, mark, limit) else { return Ok(None) };
+        let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
         let (replies, epoch) = self.transport.call_on(way, pack(claim), limit)?;
         if replies.iter().any(is_no_master) {
-            self.proofs.end_all(&self.transport);
+            self.trust.end_all(self.transport);
         }
         match read(&replies, claim).map_err(|e| self.address.hide(e))? {
-            Found::Taken(number) if self.proofs.believe(&self.transport, proof, epoch, number) => {
+            Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
                 return Ok(Some(AcquireOutcome::Acquired(Grant::new(number, 0))));
             }
             Found::Busy(holder) => {
-                self.calm.note_busy(mark);
+                self.contention.note_busy(hash);
                 let busy = Busy::new(holder, None);
                 if !wait {
                     return Ok(Some(AcquireOutcome::Busy(busy)));
@@ -65,7 +80,7 @@ impl RedisLockProcessor {
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match self.run_one(Request::Join(*claim), left) {
+        match (self.by_script)(Request::Join(*claim), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
             Err(Error::Backend { failure, .. }) => {
@@ -78,11 +93,11 @@ impl RedisLockProcessor {
     /// Removes whatever a plain attempt may have left in the store.
     fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
-        let mut result = self.release(claim, limit).map(drop);
+        let mut result = (self.by_script)(Request::Release(*claim), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
             // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
-            result = self.extend(&ended, limit.saturating_sub(start.elapsed())).map(drop);
+            result = (self.by_script)(Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
         }
         match result {
             Ok(()) => Ok(()),

@@ -11,7 +11,7 @@ const MOST: usize = 65_536;
 
 /// Lockers that must not hold the key any more. When there are too many, the oldest is forgotten.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct GivenUp {
+pub(crate) struct GivenUp {
     lockers: Mutex<Lockers>,
     /// Whether there are any. Every call reads this first, without the mutex.
     // ORDERING: it changes only under the mutex of `lockers`, with Release; `any` loads it with Acquire. Whoever asks about a locker that
@@ -29,11 +29,11 @@ struct Lockers {
 }
 
 impl GivenUp {
-    pub(in crate::store::redis) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire) // ORDERING: pairs with `add`: the list has a locker.
     }
 
-    pub(in crate::store::redis) fn has(&self, locker: &str) -> bool {
+    pub(crate) fn has(&self, locker: &str) -> bool {
         self.lockers.lock().by_name.contains_key(locker)
     }
 
@@ -52,7 +52,7 @@ impl GivenUp {
     }
 
     /// Removes a locker whose release was answered.
-    pub(in crate::store::redis) fn remove(&self, locker: &str) {
+    pub(crate) fn remove(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         lockers.remove(locker);
         self.any.store(!lockers.by_name.is_empty(), Ordering::Release); // ORDERING: pairs with `any`.

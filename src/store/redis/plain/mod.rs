@@ -45,18 +45,19 @@ use super::net::resp::Packed;
 use super::script::keys::{FENCE, queue_key};
 use super::script::reply::HIGHEST_NUMBER;
 use super::script::request::millis;
-use super::transport::Mark;
+use super::transport::KeyHash;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Claim, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
 use ::redis::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+pub(super) use attempt::Attempt;
 pub(super) use given_up::GivenUp;
-pub(super) use trust::Proofs;
+pub(super) use trust::FenceTrust;
 
 /// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
 /// never tried in plain commands.
-const RESTLESS: u8 = 4;
+const SUCCESSES: u8 = 4;
 
 /// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.
 const GONE: &str = "(released meanwhile)";
@@ -74,11 +75,12 @@ pub(super) enum Found {
     Doubtful,
 }
 
-/// Which keys are likely to be free, according to the latest outcomes.
+/// Which keys were contended recently: for each, how many scripted acquires in a row must still succeed. A key without contention is
+/// likely to be free.
 // ORDERING: Relaxed: a guess that decides only whether a key is first tried in plain commands. A stale value or a lost update costs a
 // round trip.
 #[derive(Debug)]
-pub(super) struct Calm(Vec<AtomicU8>);
+pub(crate) struct Contention(Vec<AtomicU8>);
 
 /// The commands, back to back.
 pub(super) fn pack(claim: &Claim<'_>) -> Packed {
@@ -122,17 +124,18 @@ pub(super) fn read(replies: &[Value], claim: &Claim<'_>) -> Result<Found, Error>
     }
 }
 
-impl Calm {
+impl Contention {
     pub(super) fn new() -> Self {
-        Self((0..Mark::COUNT).map(|_| AtomicU8::new(0)).collect())
+        Self((0..KeyHash::COUNT).map(|_| AtomicU8::new(0)).collect())
     }
 
-    pub(super) fn has(&self, key: Mark) -> bool {
-        self.of(key).load(Ordering::Relaxed) == 0 // ORDERING: Relaxed: a guess.
+    /// Returns `true` if the key was contended recently.
+    pub(super) fn is_at(&self, key: KeyHash) -> bool {
+        self.of(key).load(Ordering::Relaxed) > 0 // ORDERING: Relaxed: a guess.
     }
 
     /// Notes the outcome of a script.
-    pub(super) fn note(&self, key: Mark, outcome: &Outcome) {
+    pub(super) fn note(&self, key: KeyHash, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
                 // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
@@ -142,36 +145,36 @@ impl Calm {
                 }
             }
             Outcome::Release(outcome) => self.note_release(key, outcome),
-            _ if is_restless(outcome) => self.note_busy(key),
+            _ if shows_contention(outcome) => self.note_busy(key),
             _ => {}
         }
     }
 
     /// Notes that a plain attempt found the key busy.
-    pub(super) fn note_busy(&self, key: Mark) {
-        self.of(key).store(RESTLESS, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+    pub(super) fn note_busy(&self, key: KeyHash) {
+        self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
     }
 
     /// Notes the outcome of a release.
-    pub(super) fn note_release(&self, key: Mark, outcome: &ReleaseOutcome) {
-        let restless = match outcome {
+    pub(super) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
+        let is_contended = match outcome {
             ReleaseOutcome::Released { waiting } => *waiting > 0,
             ReleaseOutcome::Passed(grant) => grant.waiting > 0,
             ReleaseOutcome::Queued(_) => true,
             ReleaseOutcome::NotOurs(_) => false,
         };
-        if restless {
-            self.of(key).store(RESTLESS, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+        if is_contended {
+            self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
         }
     }
 
-    fn of(&self, key: Mark) -> &AtomicU8 {
+    fn of(&self, key: KeyHash) -> &AtomicU8 {
         &self.0[key.index()]
     }
 }
 
 /// Whether somebody else holds the key or waits for it.
-fn is_restless(outcome: &Outcome) -> bool {
+fn shows_contention(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant)) => {
             grant.waiting > 0
@@ -244,23 +247,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_busy_is_calm_again_after_some_successes_in_a_row() {
-        let (calm, key) = (Calm::new(), Mark::of("DLOCK_a_b"));
+    fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {
+        let (contention, key) = (Contention::new(), KeyHash::of("DLOCK_a_b"));
         let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant::new(1, 0)));
         let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy::new("l-2", None)));
-        assert!(calm.has(key));
+        assert!(!contention.is_at(key));
         for _ in 0..3 {
-            calm.note(key, &busy);
-            assert!(!calm.has(key));
-            (1..RESTLESS).for_each(|_| calm.note(key, &taken));
-            assert!(!calm.has(key));
+            contention.note(key, &busy);
+            assert!(contention.is_at(key));
+            (1..SUCCESSES).for_each(|_| contention.note(key, &taken));
+            assert!(contention.is_at(key));
         }
-        calm.note(key, &taken);
-        assert!(calm.has(key));
-        calm.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
-        assert!(calm.has(key));
-        calm.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
-        assert!(!calm.has(key));
+        contention.note(key, &taken);
+        assert!(!contention.is_at(key));
+        contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
+        assert!(!contention.is_at(key));
+        contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
+        assert!(contention.is_at(key));
     }
 
     /// Shows: S2.

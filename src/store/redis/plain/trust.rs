@@ -9,7 +9,7 @@
 //!
 //! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
 //! every command in between, and a refusal ends the proof. But if no command was sent in between, nobody notices. So a proof holds for
-//! one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/lane.rs`), and with a
+//! one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/mux.rs`), and with a
 //! refusal, even one that answers a caller that has left. The first number of the next epoch comes from a script, without slack. One
 //! case stays unnoticed: a server that is no master for less than 100 ms plus the time that a command takes to reach it.
 //!
@@ -17,7 +17,7 @@
 //! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{LANES, Mark, Transport, WarmWay};
+use crate::store::redis::transport::{KeyHash, MUXES, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
 
@@ -42,62 +42,62 @@ pub(super) struct Proof {
 
 /// The verdict on a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worth {
+enum Verdict {
     /// The number may be used.
-    Believed,
+    Trusted,
     /// The proof has ended.
-    Unproved,
+    Expired,
     /// The number is not above the earlier ones: the fence was lost.
-    Fallen,
+    FenceReset,
 }
 
-/// The proofs of all lanes.
+/// The proofs of all muxes, and the decision.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Proofs(Mutex<State>);
+pub(crate) struct FenceTrust(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    lanes: [Option<Proof>; LANES],
+    muxes: [Option<Proof>; MUXES],
     /// When all proofs were last ended, and how often that has happened.
     ended: Option<Moment>,
     ends: u64,
 }
 
-impl Proofs {
-    pub(in crate::store::redis) fn new() -> Self {
-        Self(Mutex::new(State { lanes: [None; LANES], ended: None, ends: 0 }))
+impl FenceTrust {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State { muxes: [None; MUXES], ended: None, ends: 0 }))
     }
 
     /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
     /// little, and for a while unchecked numbers may be trusted.
-    pub(in crate::store::redis) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
-        self.prove(epoch, number, sent_at, || transport.mark_numbered(epoch));
+    pub(crate) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
+        self.prove(epoch, number, sent_at, || transport.stamp(epoch));
     }
 
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
-    pub(in crate::store::redis) fn end_all(&self, transport: &Transport) {
-        self.end(|| transport.mark_unnumbered());
+    pub(crate) fn end_all(&self, transport: &Transport) {
+        self.end(|| transport.unstamp());
     }
 
     /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
-    pub(super) fn way(&self, transport: &Transport, mark: Mark, limit: Duration) -> Option<(WarmWay, Proof)> {
-        let way = transport.warm_way(mark, limit)?;
-        let proof = self.of(way.lane, way.epoch)?;
+    pub(super) fn way(&self, transport: &Transport, hash: KeyHash, limit: Duration) -> Option<(WarmWay, Proof)> {
+        let way = transport.warm_way(hash, limit)?;
+        let proof = self.of(way.mux, way.epoch)?;
         Some((way, proof))
     }
 
     /// Whether an unchecked number may be used that was requested under a proof and read on the connection with that epoch. A number
     /// that is not above the earlier ones ends all proofs.
-    pub(super) fn believe(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
+    pub(super) fn accepts(&self, transport: &Transport, proof: Proof, epoch: u64, number: u64) -> bool {
         if transport.is_deposed(epoch) {
             return false;
         }
-        let worth = self.judge(proof, epoch, number);
-        if worth == Worth::Fallen {
+        let verdict = self.judge(proof, epoch, number);
+        if verdict == Verdict::FenceReset {
             self.end_all(transport);
         }
-        worth == Worth::Believed
+        verdict == Verdict::Trusted
     }
 
     /// Records a number that a script issued, requested at `sent_at`, and then runs `then`. Does nothing if the number was requested
@@ -108,7 +108,7 @@ impl Proofs {
             return;
         }
         let ends = state.ends;
-        let proof = &mut state.lanes[lane_of(epoch)];
+        let proof = &mut state.muxes[mux_of(epoch)];
         match proof {
             Some(proof) if proof.epoch > epoch => {}
             Some(proof) if proof.epoch == epoch => {
@@ -120,40 +120,40 @@ impl Proofs {
         then();
     }
 
-    /// The proof of a lane, if a number may be requested under it in this epoch.
-    fn of(&self, lane: usize, epoch: u64) -> Option<Proof> {
-        self.of_at(lane, epoch, SystemClock.now())
+    /// The proof of a mux, if a number may be requested under it in this epoch.
+    fn of(&self, mux: usize, epoch: u64) -> Option<Proof> {
+        self.of_at(mux, epoch, SystemClock.now())
     }
 
-    fn of_at(&self, lane: usize, epoch: u64, now: Moment) -> Option<Proof> {
+    fn of_at(&self, mux: usize, epoch: u64, now: Moment) -> Option<Proof> {
         let state = self.0.lock();
-        let proof = state.lanes[lane].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
+        let proof = state.muxes[mux].filter(|proof| proof.epoch == epoch && now.since(proof.at) <= FRESH)?;
         // All connections lead to one server, which has counted up from every number that was read on any of them.
-        let highest = state.lanes.iter().flatten().map(|proof| proof.highest).max()?;
+        let highest = state.muxes.iter().flatten().map(|proof| proof.highest).max()?;
         Some(Proof { highest, ..proof })
     }
 
     /// Judges a number that was requested under a proof, and whose call was written in that epoch.
-    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Worth {
+    fn judge(&self, asked: Proof, epoch: u64, number: u64) -> Verdict {
         self.judge_at(asked, epoch, number, SystemClock.now())
     }
 
-    fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Worth {
+    fn judge_at(&self, asked: Proof, epoch: u64, number: u64, now: Moment) -> Verdict {
         let mut state = self.0.lock();
         if epoch != asked.epoch || state.ends != asked.ends {
-            return Worth::Unproved;
+            return Verdict::Expired;
         }
         // The number must be above those read before the request, but not above all that were read since: each thread looks at its own
         // reply, in any order.
         if number <= asked.highest {
-            return Worth::Fallen;
+            return Verdict::FenceReset;
         }
-        match &mut state.lanes[lane_of(epoch)] {
+        match &mut state.muxes[mux_of(epoch)] {
             Some(proof) if proof.epoch == epoch && now.since(proof.at) <= STALE => {
                 proof.highest = proof.highest.max(number);
-                Worth::Believed
+                Verdict::Trusted
             }
-            _ => Worth::Unproved,
+            _ => Verdict::Expired,
         }
     }
 
@@ -165,103 +165,103 @@ impl Proofs {
     fn end_at(&self, now: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         then();
-        *state = State { lanes: [None; LANES], ended: Some(now), ends: state.ends + 1 };
+        *state = State { muxes: [None; MUXES], ended: Some(now), ends: state.ends + 1 };
     }
 }
 
-fn lane_of(epoch: u64) -> usize {
-    (epoch % LANES as u64) as usize
+fn mux_of(epoch: u64) -> usize {
+    (epoch % MUXES as u64) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two connections of lane 2, one after the other.
-    const FIRST: u64 = LANES as u64 + 2;
-    const SECOND: u64 = FIRST + LANES as u64;
+    /// Two connections of mux 2, one after the other.
+    const FIRST: u64 = MUXES as u64 + 2;
+    const SECOND: u64 = FIRST + MUXES as u64;
 
     fn at(ms: u64) -> Moment {
         Moment::from_nanos((10_000 + ms) * 1_000_000)
     }
 
-    fn proved() -> (Proofs, Proof) {
-        let proofs = Proofs::new();
-        proofs.prove(FIRST, 100, at(0), || ());
-        let proof = proofs.of_at(2, FIRST, at(10)).expect("fresh");
-        (proofs, proof)
+    fn proved() -> (FenceTrust, Proof) {
+        let trust = FenceTrust::new();
+        trust.prove(FIRST, 100, at(0), || ());
+        let proof = trust.of_at(2, FIRST, at(10)).expect("fresh");
+        (trust, proof)
     }
 
     /// Shows: S2.
     #[test]
     fn a_number_above_a_fresh_proof_is_believed_in_any_order_of_reading() {
-        let (proofs, proof) = proved();
-        assert_eq!(proofs.judge_at(proof, FIRST, 103, at(20)), Worth::Believed);
-        assert_eq!(proofs.judge_at(proof, FIRST, 102, at(20)), Worth::Believed);
+        let (trust, proof) = proved();
+        assert_eq!(trust.judge_at(proof, FIRST, 103, at(20)), Verdict::Trusted);
+        assert_eq!(trust.judge_at(proof, FIRST, 102, at(20)), Verdict::Trusted);
         // A later request must yield a number above those read before it.
-        let later = proofs.of_at(2, FIRST, at(30)).expect("fresh");
-        assert_eq!(proofs.judge_at(later, FIRST, 103, at(40)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(later, FIRST, 104, at(40)), Worth::Believed);
+        let later = trust.of_at(2, FIRST, at(30)).expect("fresh");
+        assert_eq!(trust.judge_at(later, FIRST, 103, at(40)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(later, FIRST, 104, at(40)), Verdict::Trusted);
     }
 
     /// Shows: S2.
     #[test]
     fn a_number_that_is_not_above_its_proof_is_a_lost_fence() {
-        let (proofs, proof) = proved();
-        assert_eq!(proofs.judge_at(proof, FIRST, 1, at(20)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(proof, FIRST, 100, at(20)), Worth::Fallen);
+        let (trust, proof) = proved();
+        assert_eq!(trust.judge_at(proof, FIRST, 1, at(20)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(proof, FIRST, 100, at(20)), Verdict::FenceReset);
     }
 
     /// Shows: S2.
     #[test]
     fn a_proof_is_over_after_its_second_however_many_counted_numbers_follow() {
-        let (proofs, proof) = proved();
+        let (trust, proof) = proved();
         for ms in (100..2000).step_by(100) {
-            assert_eq!(proofs.judge_at(proof, FIRST, 100 + ms, at(ms)), Worth::Believed);
+            assert_eq!(trust.judge_at(proof, FIRST, 100 + ms, at(ms)), Verdict::Trusted);
         }
-        assert!(proofs.of_at(2, FIRST, at(1000)).is_some());
-        assert_eq!(proofs.of_at(2, FIRST, at(1001)), None);
-        assert_eq!(proofs.judge_at(proof, FIRST, 10_000, at(2001)), Worth::Unproved);
+        assert!(trust.of_at(2, FIRST, at(1000)).is_some());
+        assert_eq!(trust.of_at(2, FIRST, at(1001)), None);
+        assert_eq!(trust.judge_at(proof, FIRST, 10_000, at(2001)), Verdict::Expired);
     }
 
     /// Shows: S2.
     #[test]
     fn a_proof_is_of_one_epoch_of_one_connection_alone() {
-        let (proofs, proof) = proved();
-        for lane in [0, 1, 3] {
-            assert_eq!(proofs.of_at(lane, FIRST, at(10)), None);
+        let (trust, proof) = proved();
+        for mux in [0, 1, 3] {
+            assert_eq!(trust.of_at(mux, FIRST, at(10)), None);
         }
-        assert_eq!(proofs.of_at(2, SECOND, at(10)), None);
-        assert_eq!(proofs.judge_at(proof, SECOND, 101, at(20)), Worth::Unproved);
-        proofs.prove(SECOND, 50, at(20), || ());
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
+        assert_eq!(trust.of_at(2, SECOND, at(10)), None);
+        assert_eq!(trust.judge_at(proof, SECOND, 101, at(20)), Verdict::Expired);
+        trust.prove(SECOND, 50, at(20), || ());
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
         // A late reply from the first connection changes nothing.
-        proofs.prove(FIRST, 60, at(30), || ());
-        assert_eq!(proofs.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
+        trust.prove(FIRST, 60, at(30), || ());
+        assert_eq!(trust.of_at(2, SECOND, at(30)).map(|proof| (proof.epoch, proof.highest)), Some((SECOND, 50)));
     }
 
     /// Shows: S2.
     #[test]
     fn what_was_sent_for_before_an_end_proves_nothing() {
-        let (proofs, proof) = proved();
-        proofs.end_at(at(20), || ());
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        proofs.prove(FIRST, 102, at(19), || ());
-        assert_eq!(proofs.of_at(2, FIRST, at(30)), None);
-        proofs.prove(FIRST, 103, at(21), || ());
-        assert!(proofs.of_at(2, FIRST, at(30)).is_some());
+        let (trust, proof) = proved();
+        trust.end_at(at(20), || ());
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
+        trust.prove(FIRST, 102, at(19), || ());
+        assert_eq!(trust.of_at(2, FIRST, at(30)), None);
+        trust.prove(FIRST, 103, at(21), || ());
+        assert!(trust.of_at(2, FIRST, at(30)).is_some());
         // A new proof does not make a number valid that was requested under an old one, whether it is high or low.
-        assert_eq!(proofs.judge_at(proof, FIRST, 101, at(30)), Worth::Unproved);
-        assert_eq!(proofs.judge_at(proof, FIRST, 99, at(30)), Worth::Unproved);
+        assert_eq!(trust.judge_at(proof, FIRST, 101, at(30)), Verdict::Expired);
+        assert_eq!(trust.judge_at(proof, FIRST, 99, at(30)), Verdict::Expired);
     }
 
     /// Shows: S2.
     #[test]
     fn a_number_has_to_be_above_those_of_all_connections() {
-        let (proofs, _) = proved();
-        proofs.prove(FIRST + 1, 500, at(10), || ());
-        let proof = proofs.of_at(2, FIRST, at(20)).expect("fresh");
-        assert_eq!(proofs.judge_at(proof, FIRST, 400, at(30)), Worth::Fallen);
-        assert_eq!(proofs.judge_at(proof, FIRST, 501, at(30)), Worth::Believed);
+        let (trust, _) = proved();
+        trust.prove(FIRST + 1, 500, at(10), || ());
+        let proof = trust.of_at(2, FIRST, at(20)).expect("fresh");
+        assert_eq!(trust.judge_at(proof, FIRST, 400, at(30)), Verdict::FenceReset);
+        assert_eq!(trust.judge_at(proof, FIRST, 501, at(30)), Verdict::Trusted);
     }
 }

@@ -36,6 +36,11 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
     found.ok_or_else(|| unexpected(reply))
 }
 
+/// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
+pub(crate) fn mismatch() -> Error {
+    Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
+}
+
 /// Reads the reply to an inspection of `key`.
 ///
 /// # Errors

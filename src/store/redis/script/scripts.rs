@@ -1,6 +1,6 @@
 //! The Lua scripts, with their shared chunks spliced in, and how a call of a script is packed into bytes.
 
-use crate::store::redis::net::resp::Packed;
+use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::Lazy;
@@ -12,6 +12,12 @@ const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 /// The comparison that the scripts make before they change a key. Mutants replace it.
 const COMPARE: &str = "if holder == ARGV[1] then";
 const COMPARE_ARGS: &str = "if holder == args[1] then";
+
+/// The slack of the fence in microseconds, as the scripts receive it. Calls are packed with none.
+const NO_SLACK: Stamp = *b"00000";
+
+/// The slack on a connection on which a fence number was read recently: 10 ms. See `scripts/issue.lua`.
+pub(crate) const SLACK: Stamp = *b"10000";
 
 /// A script as the server receives it.
 #[derive(Debug)]
@@ -99,10 +105,11 @@ impl Call<'_> {
     /// Adds the call to `packed`, as `EVALSHA`, or as `EVAL` with the script's full text.
     pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
+        let full = ["EVAL", self.script.text.as_str()];
         if full_text {
-            packed.full_text(&self.script.text);
+            full.iter().for_each(|word| packed.bulk(word));
         } else {
-            packed.hash(&self.script.sha, &self.script.text);
+            packed.short_form(["EVALSHA", &self.script.sha], full);
         }
         packed.bulk(match self.key_count {
             1 => "1",
@@ -113,13 +120,13 @@ impl Call<'_> {
         self.keys[..self.key_count].iter().for_each(|key| packed.bulk(key));
         for (i, arg) in self.args[..self.arg_count].iter().enumerate() {
             if self.slack == Slack::In(i) {
-                packed.bulk_with_slack(arg, " ");
+                packed.bulk_with_stamp(arg, " ", &NO_SLACK);
             } else {
                 packed.bulk(arg);
             }
         }
         if self.slack == Slack::Last {
-            packed.bulk_with_slack("", "");
+            packed.bulk_with_stamp("", "", &NO_SLACK);
         }
     }
 }
@@ -160,7 +167,7 @@ mod tests {
             command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg(expected);
             assert_eq!(packed.bytes, command.get_packed_command());
             let end = packed.bytes.len() - 7;
-            assert_eq!(packed.slack_at, if slack == Slack::None { vec![] } else { vec![end] });
+            assert_eq!(packed.stamp_at, if slack == Slack::None { vec![] } else { vec![end] });
             assert_eq!(packed.replies, 1);
         }
     }
@@ -174,7 +181,7 @@ mod tests {
             call.pack(&mut spelt, false);
             spelt.spell_out();
             call.pack(&mut full, true);
-            assert_eq!((spelt.bytes, spelt.slack_at, spelt.replies), (full.bytes, full.slack_at, full.replies));
+            assert_eq!((spelt.bytes, spelt.stamp_at, spelt.replies), (full.bytes, full.stamp_at, full.replies));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Decides when a poster may leave before its call is written.
 //!
-//! A thread that drops a guard usually locks again at once, and one write can carry both commands, and those of other threads. So a
+//! A thread that posts a call usually makes another one at once, and one write can carry both commands, and those of other threads. So a
 //! poster that finds another caller about to write may leave its call to that caller, which usually writes it 20 to 100 µs later.
 //!
 //! The poster's program may rely on the write, so two rules keep late writes rare:

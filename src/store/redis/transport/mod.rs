@@ -1,61 +1,69 @@
 //! Commands in, replies out: any number of threads on a few connections, every call with a deadline.
 //!
+//! The transport knows what a command and a reply are, and what a reply says about the server: that it is no master, or that it does not
+//! know the short form of a command. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
+//! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)).
+//!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | which connection a call takes; what the processor sees |
+//! | `mod.rs` | which connection a call takes; what the store sees |
+//! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
-//! | `lane.rs`, `lane/` | one connection, shared by its callers: the writer and the reader |
+//! | `mux.rs`, `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
-//! | `giving_way.rs` | when a caller yields to other threads before it sleeps, or before it writes |
+//! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `deferring.rs` | when a poster may leave before its call is written |
-//! | `line.rs` | what a lane needs from a connection |
-//! | `keeping.rs` | tests: renewals do not wait for callers |
+//! | `connector.rs` | what a mux needs from a connection |
+//! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
 //! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`]. So a thread that has a
 //! connection for itself never waits for another thread.
 //!
-//! Renewals have a connection of their own, the [`KEEPER`]: the operating system can keep a writer or reader off its core for longer
-//! than a lease has left, and no renewal may wait for it.
+//! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
+//! off its core for longer than such a call has time, and it must not wait for that thread.
 
+mod batch;
+mod connector;
 mod deferring;
-mod giving_way;
-#[cfg(all(test, not(dlock_shuttle)))]
-mod keeping;
-mod lane;
-mod line;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
+mod mux;
 mod pending;
 mod routes;
+#[cfg(all(test, not(dlock_shuttle)))]
+mod urgent;
+mod yielding;
 
 use super::net::endpoint::Endpoint;
-use super::net::resp::Packed;
+use super::net::resp::{Packed, Stamp};
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use ::redis::Value;
+use batch::Part;
+use connector::Connector;
 use deferring::Deferring;
-use giving_way::GivingWay;
-use lane::{Lane, Settings};
-use line::Line;
+use mux::{Mux, Settings};
 use pending::Pending;
-use routes::{Passage, Routes};
+use routes::{RouteGuard, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use yielding::Yielding;
 
+pub(crate) use batch::Batch;
 pub(crate) use pending::{Answer, Callback};
-pub(crate) use routes::Mark;
+pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
 
-/// The lane for renewals. No caller uses it.
-const KEEPER: usize = CALLERS;
+/// The mux for urgent calls. No other caller uses it.
+const URGENT: usize = CALLERS;
 
-/// The number of lanes. The epochs of lane `n` are those that leave the remainder `n` when divided by this.
-pub(crate) const LANES: usize = CALLERS + 1;
+/// The number of muxes. The epochs of mux `n` are those that leave the remainder `n` when divided by this.
+pub(crate) const MUXES: usize = CALLERS + 1;
 
 /// How long no further connection is tried after an attempt to open one more has failed: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
@@ -68,9 +76,9 @@ const CONNECTS: u32 = 4;
 pub(crate) type Reply = Result<(Value, u64), Error>;
 
 /// See the module.
-pub(crate) struct Transport<L: Line = Endpoint> {
-    settings: Arc<Settings<L>>,
-    lanes: [Arc<Lane<L>>; LANES],
+pub(crate) struct Transport<C: Connector = Endpoint> {
+    settings: Arc<Settings<C>>,
+    muxes: [Arc<Mux<C>>; MUXES],
     routes: Arc<Routes>,
     /// Until this moment no further connection is opened if there is one.
     only_one_until: Mutex<Option<Instant>>,
@@ -78,54 +86,39 @@ pub(crate) struct Transport<L: Line = Endpoint> {
     pid: u32,
 }
 
-/// Commands that are sent together, each on the lane of its key.
-pub(crate) struct Batch {
-    parts: Vec<Part>,
-    preferred: usize,
-    /// The index of each command's part.
-    order: Vec<usize>,
-    /// Whether all commands go on the lane for renewals.
-    is_keeping: bool,
-}
-
-/// The lane for a call about one key, on a connection that was written to recently.
+/// The mux for a call about one key, on a connection that was written to recently.
 pub(crate) struct WarmWay {
-    pub(crate) lane: usize,
+    pub(crate) mux: usize,
     /// The epoch in which the call is written, unless a new one begins meanwhile.
     pub(crate) epoch: u64,
-    passage: Passage,
-    /// When the lane was chosen.
+    route: RouteGuard,
+    /// When the mux was chosen.
     at: Instant,
 }
 
-struct Part {
-    lane: usize,
-    packed: Packed,
-    passage: Passage,
-}
-
 impl Transport {
-    /// Creates a transport that connects with its first call.
-    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+    /// Creates a transport that connects with its first call. For `stamp` see [`stamp`](Self::stamp).
+    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        Self::over(endpoint, server, connect_timeout, io_timeout)
+        Self::over(endpoint, server, connect_timeout, io_timeout, stamp)
     }
 }
 
-impl<L: Line> Transport<L> {
-    fn over(line: L, server: String, connect_timeout: Duration, io_timeout: Duration) -> Self {
+impl<C: Connector> Transport<C> {
+    fn over(connector: C, server: String, connect_timeout: Duration, io_timeout: Duration, stamp: Stamp) -> Self {
         let settings = Arc::new(Settings {
-            line,
+            connector,
             server,
             connect_timeout,
             io_timeout,
+            stamp,
             connect_took: AtomicU64::new(0),
-            giving_way: GivingWay::new(),
+            yielding: Yielding::new(),
             deferring: Deferring::new(),
         });
-        let lane = |n: usize| Lane::new(&settings, (LANES + n) as u64, LANES as u64);
+        let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64);
         Self {
-            lanes: std::array::from_fn(lane),
+            muxes: std::array::from_fn(mux),
             settings,
             routes: Arc::new(Routes::new()),
             only_one_until: Mutex::new(None),
@@ -135,56 +128,56 @@ impl<L: Line> Transport<L> {
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
-        Batch { parts: Vec::new(), preferred: self.choose(limit), order: Vec::new(), is_keeping: false }
+        Batch::new(self.choose(limit), false)
     }
 
-    /// Returns an empty batch for renewals and probes. They go on the connection that callers do not use, once it is open. Until then they
-    /// go with the callers' commands, and this starts to open that connection, so a connect that hangs or is refused costs no renewal.
-    /// Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
-    pub(crate) fn keeping_batch(&self, limit: Duration) -> Batch {
-        if self.lanes[KEEPER].is_connected() {
+    /// Returns an empty batch for urgent commands. They go on the connection that other callers do not use, once it is open. Until then they
+    /// go with the callers' commands, and this starts to open that connection, so that a connect that hangs or is refused delays no urgent
+    /// command. Such commands must need no order among other commands for their keys.
+    pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
+        if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
-            return Batch { parts: Vec::new(), preferred: KEEPER, order: Vec::new(), is_keeping: true };
+            return Batch::new(URGENT, true);
         }
         if self.has_answered() {
-            self.lanes[KEEPER].connect_ahead(NO_MORE);
+            self.muxes[URGENT].connect_ahead(NO_MORE);
         }
         self.batch(limit)
     }
 
     /// Sends one command about a key and waits for its reply, at most `limit`.
-    pub(crate) fn call(&self, mark: Mark, packed: Packed, limit: Duration) -> Reply {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
-        let Answer { mut values, epoch, failure } = self.exchange(lane, passage, packed, now(), limit);
+    pub(crate) fn call(&self, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
+        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
+        let Answer { mut values, epoch, failure } = self.exchange(mux, route, packed, now(), limit);
         values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
-    /// Returns a way for commands about a key if the connection of the key's lane was written to recently.
+    /// Returns a way for commands about a key if the connection of the key's mux was written to recently.
     /// [`call_on`](Self::call_on) consumes it.
-    pub(crate) fn warm_way(&self, mark: Mark, limit: Duration) -> Option<WarmWay> {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+    pub(crate) fn warm_way(&self, hash: KeyHash, limit: Duration) -> Option<WarmWay> {
+        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         let at = now();
-        let epoch = self.lanes[lane].epoch_at(at)?;
-        Some(WarmWay { lane, epoch, passage, at })
+        let epoch = self.muxes[mux].epoch_at(at)?;
+        Some(WarmWay { mux, epoch, route, at })
     }
 
     /// Sends commands that belong together and waits for all their replies, at most `limit`. Also returns the epoch in which they were
     /// written.
     pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
         let replies = packed.replies;
-        let answer = self.exchange(way.lane, way.passage, packed, way.at, limit);
+        let answer = self.exchange(way.mux, way.route, packed, way.at, limit);
         if answer.values.len() < replies {
             return Err(answer.failure.unwrap_or_else(lost));
         }
         Ok((answer.values, answer.epoch))
     }
 
-    fn exchange(&self, lane: usize, passage: Passage, packed: Packed, at: Instant, limit: Duration) -> Answer {
+    fn exchange(&self, mux: usize, route: RouteGuard, packed: Packed, at: Instant, limit: Duration) -> Answer {
         let deadline = end_of(limit, at);
         let at = if self.write_left(at) { now() } else { at };
-        let call = Arc::new(Pending::new(packed, passage));
-        self.lanes[lane].begin(&call, at, deadline, true);
-        self.finish(lane, &call, deadline, limit, false)
+        let call = Arc::new(Pending::new(packed, route));
+        self.muxes[mux].begin(&call, at, deadline, true);
+        self.finish(mux, &call, deadline, limit, false)
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one answer for each command, in their order. With
@@ -194,19 +187,19 @@ impl<L: Line> Transport<L> {
         let deadline = end_of(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
-        for Part { lane, packed, passage } in batch.parts {
+        for Part { mux, packed, route } in batch.parts {
             // Sending the parts before this one may have used up the time.
             let at = if calls.is_empty() { at } else { now() };
-            let call = Arc::new(if is_one { Pending::new(packed, passage) } else { Pending::part(packed, passage) });
-            self.lanes[lane].begin(&call, at, deadline, is_one);
-            calls.push((lane, call));
+            let call = Arc::new(if is_one { Pending::new(packed, route) } else { Pending::part(packed, route) });
+            self.muxes[mux].begin(&call, at, deadline, is_one);
+            calls.push((mux, call));
         }
         let mut answers = Vec::with_capacity(calls.len());
-        for (lane, call) in calls {
+        for (mux, call) in calls {
             if !is_one {
-                self.lanes[lane].attend(&call, deadline);
+                self.muxes[mux].attend(&call, deadline);
             }
-            let answer = self.finish(lane, &call, deadline, limit, or_break);
+            let answer = self.finish(mux, &call, deadline, limit, or_break);
             answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
         }
         let next = |part: &usize| {
@@ -216,21 +209,21 @@ impl<L: Line> Transport<L> {
         batch.order.iter().map(next).collect()
     }
 
-    /// Waits for the answer to a call that was begun. If its lane could get no connection, sends the call on the first lane instead.
-    fn finish(&self, lane: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
-        let answer = self.lanes[lane].finish(call, deadline, limit, or_break);
+    /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
+    fn finish(&self, mux: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
+        let answer = self.muxes[mux].finish(call, deadline, limit, or_break);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
-            self.note_unsent(lane);
+            self.note_unsent(mux);
         }
-        if lane > 0
+        if mux > 0
             && answer.failure.is_some()
-            && let Some((packed, mut passage)) = call.unconnected()
+            && let Some((packed, mut route)) = call.unconnected()
         {
-            // Without time left there is nothing to gain, and a caller of the first lane may be stuck.
-            if now() < deadline && passage.turn(0) {
-                let again = Arc::new(Pending::new(packed, passage));
-                self.lanes[0].begin(&again, now(), deadline, true);
-                return self.lanes[0].finish(&again, deadline, limit, or_break);
+            // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
+            if now() < deadline && route.turn(0) {
+                let again = Arc::new(Pending::new(packed, route));
+                self.muxes[0].begin(&again, now(), deadline, true);
+                return self.muxes[0].finish(&again, deadline, limit, or_break);
             }
         }
         answer
@@ -239,53 +232,54 @@ impl<L: Line> Transport<L> {
     /// Sends one command about a key and returns without its answer. Returns `true` if the command is not written yet, but left to a caller
     /// that is about to write. The callback receives the answer later: with the next one that is read on the connection, when
     /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, mark: Mark, packed: Packed, limit: Duration, callback: Callback) -> bool {
-        let (lane, passage) = Passage::enter(&self.routes, mark, self.choose(limit));
+    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) -> bool {
+        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         let at = now();
         self.write_left(at);
-        let call = Arc::new(Pending::posted(packed, passage, callback));
-        let is_left = self.lanes[lane].post(&call, end_of(limit, at));
-        self.note_unsent(lane);
+        let call = Arc::new(Pending::posted(packed, route, callback));
+        let is_left = self.muxes[mux].post(&call, end_of(limit, at));
+        self.note_unsent(mux);
         is_left
     }
 
     /// Writes the posted calls that were left to callers that do not get on. Returns `true` if there were any.
     fn write_left(&self, at: Instant) -> bool {
-        self.lanes[..CALLERS].iter().filter(|lane| lane.write_left(at)).count() > 0
+        self.muxes[..CALLERS].iter().filter(|mux| mux.write_left(at)).count() > 0
     }
 
-    /// Notes that a call may not have been sent. If its lane has no connection and another lane has one, calls use only open connections
+    /// Notes that a call may not have been sent. If its mux has no connection and another mux has one, calls use only open connections
     /// for a while, so that a connect that hangs or is refused costs one call, and not every call.
-    fn note_unsent(&self, lane: usize) {
-        let is_connected = |lane: &Arc<Lane<L>>| lane.is_connected();
-        if lane != KEEPER && !is_connected(&self.lanes[lane]) && self.lanes[..CALLERS].iter().any(is_connected) {
+    fn note_unsent(&self, mux: usize) {
+        let is_connected = |mux: &Arc<Mux<C>>| mux.is_connected();
+        if mux != URGENT && !is_connected(&self.muxes[mux]) && self.muxes[..CALLERS].iter().any(is_connected) {
             *self.only_one_until.lock() = Some(now() + NO_MORE);
         }
     }
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // Visits all lanes; `any` would stop at the first that misses an answer.
-        self.lanes.iter().filter(|lane| lane.collect()).count() > 0
+        // Visits all muxes; `any` would stop at the first that misses an answer.
+        self.muxes.iter().filter(|mux| mux.collect()).count() > 0
     }
 
-    /// Records that a fence number was read in that epoch: its next calls may let the fence lag a little.
-    pub(crate) fn mark_numbered(&self, epoch: u64) {
-        self.lane_of(epoch).mark_numbered(epoch);
+    /// From now on, the stamp is written over the bytes of commands that are packed for it, until that epoch ends. A new epoch writes
+    /// commands as they are packed.
+    pub(crate) fn stamp(&self, epoch: u64) {
+        self.mux_of(epoch).stamp(epoch);
     }
 
-    /// Forgets, on all connections, that fence numbers were read.
-    pub(crate) fn mark_unnumbered(&self) {
-        self.lanes.iter().for_each(|lane| lane.mark_unnumbered());
+    /// From now on, commands are written as they are packed, on all connections.
+    pub(crate) fn unstamp(&self) {
+        self.muxes.iter().for_each(|mux| mux.unstamp());
     }
 
-    /// Returns `true` if the server has said, in that epoch or later on the same lane, that it is no master.
+    /// Returns `true` if the server has said, in that epoch or later on the same mux, that it is no master.
     pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
-        self.lane_of(epoch).is_deposed(epoch)
+        self.mux_of(epoch).is_deposed(epoch)
     }
 
-    fn lane_of(&self, epoch: u64) -> &Lane<L> {
-        &self.lanes[epoch as usize % LANES]
+    fn mux_of(&self, epoch: u64) -> &Mux<C> {
+        &self.muxes[epoch as usize % MUXES]
     }
 
     /// Returns `true` if the server has ever answered.
@@ -294,13 +288,13 @@ impl<L: Line> Transport<L> {
     }
 
     /// Returns the endpoint: where the server is reached, and as which user.
-    pub(crate) fn endpoint(&self) -> &L {
-        &self.settings.line
+    pub(crate) fn endpoint(&self) -> &C {
+        &self.settings.connector
     }
 
     /// Returns `true` if [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
-        self.lanes[0].is_closed()
+        self.muxes[0].is_closed()
     }
 
     /// Closes the connections. Calls that wait fail, and so does every later one.
@@ -309,16 +303,16 @@ impl<L: Line> Transport<L> {
             // A child process shares its parent's sockets; ending the connections would end the parent's.
             return;
         }
-        self.lanes.iter().for_each(|lane| lane.close());
+        self.muxes.iter().for_each(|mux| mux.close());
     }
 
-    /// Chooses the lane for a call whose key is on none: the first lane that nobody uses, else the one with the fewest callers. A lane
-    /// without a connection is only for callers that have time for a connect, unless no lane has one.
+    /// Chooses the mux for a call whose key is on none: the first mux that nobody uses, else the one with the fewest callers. A mux
+    /// without a connection is only for callers that have time for a connect, unless no mux has one.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
-        for (n, lane) in self.lanes[..CALLERS].iter().enumerate() {
-            let load = lane.load();
-            let is_ready = || lane.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+        for (n, mux) in self.muxes[..CALLERS].iter().enumerate() {
+            let load = mux.load();
+            let is_ready = || mux.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
             if load < least && is_ready() {
                 (best, least) = (n, load);
             }
@@ -337,41 +331,9 @@ impl<L: Line> Transport<L> {
         }
     }
 
-    /// Returns `true` if one more connection may be tried. Ask before the call enters a lane, because its key then fixes the lane.
+    /// Returns `true` if one more connection may be tried. Ask before the call enters a mux, because its key then fixes the mux.
     fn may_open(&self) -> bool {
         self.only_one_until.lock().is_none_or(|until| now() >= until)
-    }
-}
-
-impl Batch {
-    /// Adds one command about a key.
-    pub(crate) fn push<L: Line>(&mut self, transport: &Transport<L>, mark: Mark, pack: impl FnOnce(&mut Packed)) {
-        let (lane, passage) = if self.is_keeping {
-            (KEEPER, Passage::new(&transport.routes))
-        } else {
-            Passage::enter(&transport.routes, mark, self.preferred)
-        };
-        self.add(lane, passage, pack);
-    }
-
-    /// Adds one command that is about no key.
-    pub(crate) fn push_any<L: Line>(&mut self, transport: &Transport<L>, pack: impl FnOnce(&mut Packed)) {
-        self.add(0, Passage::new(&transport.routes), pack);
-    }
-
-    fn add(&mut self, lane: usize, passage: Passage, pack: impl FnOnce(&mut Packed)) {
-        let part = match self.parts.iter_mut().position(|part| part.lane == lane) {
-            Some(at) => {
-                self.parts[at].passage.join(passage);
-                at
-            }
-            None => {
-                self.parts.push(Part { lane, packed: Packed::default(), passage });
-                self.parts.len() - 1
-            }
-        };
-        pack(&mut self.parts[part].packed);
-        self.order.push(part);
     }
 }
 
@@ -379,7 +341,7 @@ fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: bug in redis-dlock, please report")
 }
 
-impl<L: Line> fmt::Debug for Transport<L> {
+impl<C: Connector> fmt::Debug for Transport<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
             .field("address", &self.settings.server)

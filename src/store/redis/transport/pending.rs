@@ -2,24 +2,24 @@
 //!
 //! | phase | meaning | who may change it |
 //! |---|---|---|
-//! | `Queued` | not written; it is in its lane's queue | the writer, the caller that gives up, or a thread that fails it |
+//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
 //! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
 //! | `Left` | the caller is gone; its replies are read and dropped | nobody |
 //! | `Done` | all replies have come, or the call has failed | nobody |
 //!
-//! Beside the phase a call has duties: an appointed caller is woken to write or to read for all callers. Lock order: the lane's state,
-//! then a call.
+//! Beside the phase, a call notes whether its caller is promoted: such a caller is woken to become the writer or the reader of its
+//! connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
-//! to a caller that is about to write. While it stays, the poster can be appointed to write, but never to read, because it does not
-//! wait for a reply. If the server does not know a posted script, the call goes back from `Written` to `Queued` once, with its full
-//! text.
+//! to a caller that is about to write. While it stays, the poster can be promoted to writer, but never to reader, because it does not
+//! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
+//! in its full form.
 
-use super::routes::Passage;
+use super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
-use crate::store::redis::net::resp::Packed;
+use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::{Condvar, Mutex, contain, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
@@ -45,11 +45,11 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// The duties that a caller is woken for, besides its own answer.
+/// The roles to which a caller is promoted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Duties {
-    pub(crate) write: bool,
-    pub(crate) read: bool,
+pub(crate) struct Promotion {
+    pub(crate) to_writer: bool,
+    pub(crate) to_reader: bool,
 }
 
 /// See the module.
@@ -64,15 +64,15 @@ pub(crate) struct Pending {
 
 struct Core {
     phase: Phase,
-    duties: Duties,
+    promotion: Promotion,
     packed: Packed,
-    /// Keeps later calls for the same keys on this lane until the last reply is read.
-    passage: Passage,
-    /// Whether the caller is here, or about to be, to do what it is woken for.
+    /// Keeps later calls for the same keys on this mux until the last reply is read.
+    route: RouteGuard,
+    /// Whether the caller is here, or about to be, to take a role on.
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
-    /// Whether a posted call was queued again, with its full text.
+    /// Whether a posted call was queued again, in its full form.
     is_repeated: bool,
     /// When the poster left a call that was not written yet to another caller.
     left_at: Option<Instant>,
@@ -87,7 +87,7 @@ struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Done,
-    Duty,
+    Promoted,
     TimedOut,
 }
 
@@ -106,40 +106,40 @@ pub(crate) enum Taken {
     Kept,
     /// It was the last reply: the call must be woken.
     Last,
-    /// The server does not know the script of a posted call, which must be queued again.
+    /// The server does not know the short form of a posted call, which must be queued again.
     Again,
 }
 
-impl Duties {
+impl Promotion {
     pub(crate) fn any(self) -> bool {
-        self.write || self.read
+        self.to_writer || self.to_reader
     }
 }
 
 impl Pending {
     /// Creates a call whose caller waits for it, and for no other call at the same time.
-    pub(crate) fn new(packed: Packed, passage: Passage) -> Self {
-        Self::with(packed, passage, true, None)
+    pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
+        Self::with(packed, route, true, None)
     }
 
     /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
-    pub(crate) fn part(packed: Packed, passage: Passage) -> Self {
-        Self::with(packed, passage, false, None)
+    pub(crate) fn part(packed: Packed, route: RouteGuard) -> Self {
+        Self::with(packed, route, false, None)
     }
 
     /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn posted(packed: Packed, passage: Passage, callback: Callback) -> Self {
-        Self::with(packed, passage, true, Some(callback))
+    pub(crate) fn posted(packed: Packed, route: RouteGuard, callback: Callback) -> Self {
+        Self::with(packed, route, true, Some(callback))
     }
 
-    fn with(packed: Packed, passage: Passage, is_attended: bool, callback: Option<Callback>) -> Self {
+    fn with(packed: Packed, route: RouteGuard, is_attended: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted) = (packed.replies, callback.is_some());
-        let (duties, answer) = (Duties::default(), Answer::default());
+        let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
-            duties,
+            promotion,
             packed,
-            passage,
+            route,
             is_attended,
             is_sent: false,
             is_repeated: false,
@@ -151,13 +151,13 @@ impl Pending {
         Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
     }
 
-    /// Waits until the call is done, its caller has a duty, or the deadline has come.
+    /// Waits until the call is done, its caller is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // Check the duty first, even if the call is done: it must be done or handed on.
-            if core.duties.any() {
-                return Wake::Duty;
+            // Check this first, even if the call is done: the role must be taken on or handed on.
+            if core.promotion.any() {
+                return Wake::Promoted;
             }
             if core.phase == Phase::Done {
                 return Wake::Done;
@@ -186,10 +186,10 @@ impl Pending {
     }
 
     /// Lets the poster leave the call to the caller that is about to write. Returns `false` if the call is not queued any more, or its
-    /// poster has a duty.
+    /// poster is promoted.
     pub(crate) fn leave_queued(&self, at: Instant) -> bool {
         let mut core = self.core.lock();
-        let leaves = core.phase == Phase::Queued && !core.duties.any();
+        let leaves = core.phase == Phase::Queued && !core.promotion.any();
         if leaves {
             core.is_attended = false;
             core.left_at = Some(at);
@@ -211,12 +211,12 @@ impl Pending {
         left_at
     }
 
-    /// Waits until a posted call is sent or has failed, its poster has a duty, or the deadline has come.
+    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
     pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            if core.duties.any() {
-                return Wake::Duty;
+            if core.promotion.any() {
+                return Wake::Promoted;
             }
             if core.is_sent || core.phase == Phase::Done {
                 return Wake::Done;
@@ -229,24 +229,24 @@ impl Pending {
         }
     }
 
-    /// Lets the poster leave. Returns `true` if it leaves the duty to write undone.
+    /// Lets the poster leave. Returns `true` if it was promoted to writer: then a successor is needed.
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
-        std::mem::take(&mut core.duties).write
+        std::mem::take(&mut core.promotion).to_writer
     }
 
-    /// Returns `true` if the call was written to the lane's current connection, whose first epoch this is, and its caller waits for the
+    /// Returns `true` if the call was written to the mux's current connection, whose first epoch this is, and its caller waits for the
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
         core.phase == Phase::Written && core.answer.epoch >= first_epoch
     }
 
-    /// Returns `true` if the caller may go on reading: its answer has not come, and it has no duty to write.
+    /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
-        core.phase != Phase::Done && (!core.duties.write || mutant!(ReadsOnInDuty))
+        core.phase != Phase::Done && (!core.promotion.to_writer || mutant!(ReadsOnInDuty))
     }
 
     /// Notes that the caller waits for this call from now on.
@@ -254,28 +254,29 @@ impl Pending {
         self.core.lock().is_attended = true;
     }
 
-    /// Returns `true` if a caller waits for this call now, so that it can be given a duty.
+    /// Returns `true` if a caller waits for this call now, so that it can be promoted.
     pub(crate) fn waits(&self) -> bool {
         self.core.lock().waits()
     }
 
-    /// Gives the caller a duty. Returns `false` if nobody waits here any more, or yet. Wake the caller after unlocking the lane's state.
-    pub(crate) fn appoint(&self, write: bool) -> bool {
+    /// Promotes the caller to writer, or else to reader. Returns `false` if nobody waits here any more, or yet. Wake the caller after
+    /// unlocking the mux's state.
+    pub(crate) fn promote(&self, to_writer: bool) -> bool {
         let mut core = self.core.lock();
-        let waits = core.waits() && (write || !self.is_posted);
+        let waits = core.waits() && (to_writer || !self.is_posted);
         if waits {
-            core.duties.write |= write;
-            core.duties.read |= !write;
+            core.promotion.to_writer |= to_writer;
+            core.promotion.to_reader |= !to_writer;
         }
         waits
     }
 
-    /// Takes the duties that the caller was given.
-    pub(crate) fn take_duties(&self) -> Duties {
-        std::mem::take(&mut self.core.lock().duties)
+    /// Returns the roles to which the caller was promoted, and which it takes on now.
+    pub(crate) fn take_promotion(&self) -> Promotion {
+        std::mem::take(&mut self.core.lock().promotion)
     }
 
-    /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the lane's state.
+    /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the mux's state.
     pub(crate) fn wake(&self) {
         let mut core = self.core.lock();
         if core.phase == Phase::Done
@@ -296,15 +297,16 @@ impl Pending {
         }
     }
 
-    /// Appends the call's bytes to `bytes`, with the slack filled in.
-    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, slack: &[u8; 5]) {
+    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places.
+    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, stamp: Option<&Stamp>) {
         let mut core = self.core.lock();
         core.phase = Phase::Written;
         core.answer.epoch = epoch;
         let start = bytes.len();
         bytes.extend_from_slice(&core.packed.bytes);
-        for at in &core.packed.slack_at {
-            bytes[start + at..start + at + slack.len()].copy_from_slice(slack);
+        let Some(stamp) = stamp else { return };
+        for at in &core.packed.stamp_at {
+            bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
         }
     }
 
@@ -314,6 +316,7 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
+        // NOSCRIPT: the short form is unknown, and nothing was executed.
         if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
         {
             core.packed.spell_out();
@@ -340,26 +343,27 @@ impl Pending {
         true
     }
 
-    /// Returns the answer if the call is done and its caller has no duty.
+    /// Returns the answer if the call is done and its caller is not promoted.
     pub(crate) fn finished(&self) -> Option<Answer> {
         let mut core = self.core.lock();
-        (core.phase == Phase::Done && !core.duties.any()).then(|| std::mem::take(&mut core.answer))
+        (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the caller's duties, and what came. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (Phase, Duties, Answer) {
+    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted,
+    /// and what came. Later replies are dropped.
+    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer) {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
         if mutant!(GivesPassageBackEarly) {
-            core.passage.give_back();
+            core.route.give_back();
         }
-        (phase, std::mem::take(&mut core.duties), std::mem::take(&mut core.answer))
+        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer))
     }
 
-    /// Returns the bytes to write, and the passage of the call, if the call failed because no connection could be opened.
-    pub(crate) fn unconnected(&self) -> Option<(Packed, Passage)> {
+    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened.
+    pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
-        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.passage.take()))
+        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }
 }

@@ -1,45 +1,45 @@
-//! Which lane a call takes: while a key has a call in flight, every call for that key uses the same lane, in order.
+//! Which mux a call takes: while a key has a call in flight, every call for that key uses the same mux, in order.
 //!
-//! So a release cannot overtake an acquire whose reply it did not wait for, and the next acquire of a key cannot overtake the release
-//! before it. Once all these calls are answered, the answers have fixed their order, and the next call may take any lane. Renewals on
-//! their own lane are exempt, because they need no order.
+//! So a call cannot overtake an earlier one for its key, whose reply nobody has waited for. Once all calls for a key are answered, the
+//! answers have fixed their order, and the next call may take any mux. Urgent calls on their own mux are exempt, because they need no
+//! order.
 //!
-//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a lane for a moment, which does no harm.
+//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a mux for a moment, which does no harm.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The number of marks.
-const MARKS: usize = 1024;
+/// The number of hashes.
+const HASHES: usize = 1024;
 
-/// The low bits of an entry count the calls in flight; the other bits are the lane.
-const LANE_SHIFT: u32 = 24;
-const COUNT: u32 = (1 << LANE_SHIFT) - 1;
+/// The low bits of an entry count the calls in flight; the other bits are the mux.
+const MUX_SHIFT: u32 = 24;
+const COUNT: u32 = (1 << MUX_SHIFT) - 1;
 
 /// The hash that stands for a key here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark(u16);
+pub(crate) struct KeyHash(u16);
 
 /// See the module.
 // ORDERING: an entry changes only by read-modify-write operations, so no count is lost. A call leaves (`leave`, Release) after its last
 // reply was read or its connection was given up, and the exchange by which a later call comes in (`enter`, Acquire) sees that. So a call
-// that finds no other in flight, and therefore may take another lane, is written after that.
+// that finds no other in flight, and therefore may take another mux, is written after that.
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Calls in flight. Gives their marks back when it is dropped.
+/// Keeps the keys of calls in flight on their mux. Counts the calls out when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct RouteGuard {
     routes: Arc<Routes>,
-    /// Most passages have only this one.
-    first: Option<Mark>,
-    more: Vec<Mark>,
+    /// The hash of the key of the first call. Most guards have only this one.
+    first: Option<KeyHash>,
+    more: Vec<KeyHash>,
 }
 
-impl Mark {
-    /// The number of marks.
-    pub(crate) const COUNT: usize = MARKS;
+impl KeyHash {
+    /// The number of hashes.
+    pub(crate) const COUNT: usize = HASHES;
 
     /// Returns a number below [`COUNT`](Self::COUNT).
     pub(crate) fn index(self) -> usize {
@@ -49,24 +49,24 @@ impl Mark {
     pub(crate) fn of(key: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        Self((hasher.finish() % MARKS as u64) as u16)
+        Self((hasher.finish() % HASHES as u64) as u16)
     }
 }
 
 impl Routes {
     pub(crate) fn new() -> Self {
-        Self((0..MARKS).map(|_| AtomicU32::new(0)).collect())
+        Self((0..HASHES).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Counts a call in and returns its lane: the one its key is on, or else the preferred one.
-    fn enter(&self, mark: Mark, preferred: usize) -> usize {
-        let entry = &self.0[usize::from(mark.0)];
+    /// Counts a call in and returns its mux: the one its key is on, or else the preferred one.
+    fn enter(&self, hash: KeyHash, preferred: usize) -> usize {
+        let entry = &self.0[usize::from(hash.0)];
         // ORDERING: the successful exchange pairs with `leave`. The load, and an exchange that fails, need only a recent value.
         let mut seen = entry.load(Ordering::Acquire);
         loop {
-            let next = if seen & COUNT == 0 { (preferred as u32) << LANE_SHIFT | 1 } else { seen + 1 };
+            let next = if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
             match entry.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return (next >> LANE_SHIFT) as usize,
+                Ok(_) => return (next >> MUX_SHIFT) as usize,
                 Err(now) => seen = now,
             }
         }
@@ -78,55 +78,55 @@ impl Routes {
         self.0.iter().all(|entry| entry.load(Ordering::Relaxed) & COUNT == 0) // ORDERING: Relaxed: for a test, after its calls.
     }
 
-    /// Moves a key to another lane, if exactly `calls` calls for it are in flight.
-    fn turn(&self, mark: Mark, calls: u32, lane: usize) -> bool {
-        let entry = &self.0[usize::from(mark.0)];
-        let change = |seen: u32| (seen & COUNT == calls).then_some((lane as u32) << LANE_SHIFT | calls);
+    /// Moves a key to another mux, if exactly `calls` calls for it are in flight.
+    fn turn(&self, hash: KeyHash, calls: u32, mux: usize) -> bool {
+        let entry = &self.0[usize::from(hash.0)];
+        let change = |seen: u32| (seen & COUNT == calls).then_some((mux as u32) << MUX_SHIFT | calls);
         // ORDERING: pairs with `leave`: the calls that were in flight beside these have had their replies.
         entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
-    fn leave(&self, mark: Mark) {
-        self.0[usize::from(mark.0)].fetch_sub(1, Ordering::AcqRel); // ORDERING: pairs with `enter` and `turn`.
+    fn leave(&self, hash: KeyHash) {
+        self.0[usize::from(hash.0)].fetch_sub(1, Ordering::AcqRel); // ORDERING: pairs with `enter` and `turn`.
     }
 }
 
-impl Passage {
+impl RouteGuard {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
         Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
     }
 
-    /// Counts one more call in and returns the lane that it must take.
-    pub(crate) fn enter(routes: &Arc<Routes>, mark: Mark, preferred: usize) -> (usize, Self) {
-        let lane = routes.enter(mark, preferred);
-        (lane, Self { routes: Arc::clone(routes), first: Some(mark), more: Vec::new() })
+    /// Counts one more call in and returns the mux that it must take.
+    pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
+        let mux = routes.enter(hash, preferred);
+        (mux, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
     }
 
-    /// Moves these calls to another lane; returns `false` if other calls for one of their keys are in flight.
-    pub(crate) fn turn(&mut self, lane: usize) -> bool {
+    /// Moves these calls to another mux; returns `false` if other calls for one of their keys are in flight.
+    pub(crate) fn turn(&mut self, mux: usize) -> bool {
         self.more.extend(self.first.take());
         self.more.sort_unstable();
-        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, lane))
+        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
     }
 
-    /// Moves the calls into the passage that is returned.
+    /// Moves the calls into the guard that is returned.
     pub(crate) fn take(&mut self) -> Self {
         Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
     }
 
     /// Counts the calls out.
     pub(crate) fn give_back(&mut self) {
-        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|mark| self.routes.leave(mark));
+        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|hash| self.routes.leave(hash));
     }
 
-    /// Takes over the calls of another passage.
+    /// Takes over the calls of another guard.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.more.extend(other.first.take());
         self.more.append(&mut other.more);
     }
 }
 
-impl Drop for Passage {
+impl Drop for RouteGuard {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -138,17 +138,17 @@ mod tests {
 
     /// Shows: S17.
     #[test]
-    fn a_key_stays_on_its_lane_until_its_last_call_is_over() {
+    fn a_key_stays_on_its_mux_until_its_last_call_is_over() {
         let routes = Arc::new(Routes::new());
-        let mark = Mark::of("DLOCK_ORDER_4711");
-        let (first, passage) = Passage::enter(&routes, mark, 2);
-        let (second, mut other) = Passage::enter(&routes, mark, 0);
+        let hash = KeyHash::of("DLOCK_ORDER_4711");
+        let (first, route) = RouteGuard::enter(&routes, hash, 2);
+        let (second, mut other) = RouteGuard::enter(&routes, hash, 0);
         assert_eq!((first, second), (2, 2));
-        drop(passage);
-        let (third, joined) = Passage::enter(&routes, mark, 1);
+        drop(route);
+        let (third, joined) = RouteGuard::enter(&routes, hash, 1);
         assert_eq!(third, 2);
         other.join(joined);
         drop(other);
-        assert_eq!(Passage::enter(&routes, mark, 1).0, 1);
+        assert_eq!(RouteGuard::enter(&routes, hash, 1).0, 1);
     }
 }

@@ -1,6 +1,6 @@
 //! A simulated network and server: bytes in, bytes out.
 
-use super::super::line::{Cuts, Hears, Line, Open, Speaks};
+use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use crate::check::model::time;
 use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
@@ -13,11 +13,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The length of a command in bytes: `#`, the call, its place in the call, the key, the slack.
+/// The length of a command in bytes: `#`, the call, its place in the call, the key, the stamp.
 pub(super) const COMMAND: usize = 10;
 
-/// Where the slack is in a command.
-pub(super) const SLACK_AT: usize = 5;
+/// Where the stamp is in a command.
+pub(super) const STAMP_AT: usize = 5;
 
 /// The length of a reply: `+`, the call, the command's place in it.
 const REPLY: usize = 4;
@@ -35,7 +35,7 @@ pub(super) struct Faults {
     pub(super) stalls: u32,
     /// A step of a connection panics.
     pub(super) panics: u32,
-    /// The server does not know the script of a posted command.
+    /// The server does not know the short form of a posted command.
     pub(super) unknown: u32,
     /// The operating system refuses a thread.
     pub(super) threads: u32,
@@ -81,7 +81,7 @@ struct Net {
     connects: usize,
     connecting: usize,
     log: Vec<Arrival>,
-    /// The calls whose script was unknown.
+    /// The calls whose short form was unknown.
     unknown: Vec<u16>,
     faults: Faults,
     is_over: bool,
@@ -197,7 +197,7 @@ impl Network {
         self.net.0.lock().log.clone()
     }
 
-    /// Returns the calls whose script was unknown.
+    /// Returns the calls whose short form was unknown.
     pub(super) fn unknown(&self) -> Vec<u16> {
         self.net.0.lock().unknown.clone()
     }
@@ -255,7 +255,7 @@ pub(super) struct Cut {
     wire: usize,
 }
 
-impl Line for Network {
+impl Connector for Network {
     type Out = Out;
     type In = In;
     type Cut = Cut;
@@ -299,7 +299,7 @@ impl Network {
     }
 }
 
-impl Speaks for Out {
+impl WriteHalf for Out {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         self.network.may_panic();
         self.unsent.extend(bytes);
@@ -351,7 +351,7 @@ impl In {
     }
 }
 
-impl Hears for In {
+impl ReadHalf for In {
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
         self.network.may_panic();
         let network = self.network.clone();
@@ -385,7 +385,7 @@ impl Hears for In {
     }
 }
 
-impl Cuts for Cut {
+impl Shutdown for Cut {
     fn cut(&self) {
         let mut net = self.network.net.0.lock();
         let wire = &mut net.wires[self.wire];

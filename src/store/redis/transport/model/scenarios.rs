@@ -1,9 +1,9 @@
 //! The scenarios that are explored.
 
+use super::execution::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
+use super::execution::Limit::{Long, None, Short};
+use super::execution::Scenario;
 use super::network::{Faults, NO_FAULTS};
-use super::party::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
-use super::party::Limit::{Long, None, Short};
-use super::party::Scenario;
 use crate::check::model::scenarios::explore_both;
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
@@ -53,14 +53,14 @@ pub(super) const POSTING_AT_LAST: Scenario = Scenario {
     ..CALLS
 };
 
-/// The same with unknown scripts: the last reader writes what must be sent again.
+/// The same with unknown short forms: the last reader writes what must be sent again.
 pub(super) const POSTING_UNKNOWN_AT_LAST: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Post(0, Long)], &[Call(0, 1, Long), Post(0, Long)], &[Call(0, 2, Long)]],
     faults: Faults { unknown: 2, ..NO_FAULTS },
     ..CALLS
 };
 
-/// The server does not know the scripts of some posted calls.
+/// The server does not know the short forms of some posted calls.
 pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
 
 pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
@@ -225,9 +225,9 @@ holds! {
     a_panic_of_a_connection_leaves_no_role_behind: PANICS;
     who_posts_goes_on_when_it_is_sent: POSTING;
     who_posts_last_leaves_its_call_to_somebody_who_sends_it: POSTING_AT_LAST;
-    who_posts_last_leaves_its_call_also_where_scripts_are_unknown: POSTING_UNKNOWN_AT_LAST;
-    a_posted_script_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
-    a_posted_script_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
+    who_posts_last_leaves_its_call_also_where_short_forms_are_unknown: POSTING_UNKNOWN_AT_LAST;
+    a_posted_short_form_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
+    a_posted_short_form_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
     who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING_NARROW;
     callers_leave: LEAVING;
     callers_leave_and_connections_break: LEAVING_FAULTY;

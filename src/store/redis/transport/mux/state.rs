@@ -1,28 +1,28 @@
-//! What the callers of a lane share, and which caller gets a role next.
+//! What the callers of a mux share, and which follower gets a role next.
 
+use super::super::connector::Connector;
 use super::super::deferring::{LATE, MOST_LEFT};
-use super::super::line::Line;
 use super::super::pending::Pending;
 use super::Woken;
-use super::connecting::Connector;
+use super::connecting::Connecting;
 use super::session::Session;
 use crate::sync::mutant;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the mutex of a lane protects.
-pub(super) struct State<L: Line> {
+/// What the mutex of a mux protects.
+pub(super) struct State<C: Connector> {
     /// Calls that are not written yet.
     pub(super) queue: VecDeque<Arc<Pending>>,
-    pub(super) session: Option<Session<L>>,
-    pub(super) connector: Connector,
-    /// Whether there is a writer: it writes, connects, gives way first, or was appointed.
+    pub(super) session: Option<Session<C>>,
+    pub(super) connecting: Connecting,
+    /// Whether there is a writer: it writes, connects, yields first, or is promoted.
     pub(super) writing: bool,
-    /// Whether the writer gives way to others before it writes. A caller that clears this takes the role over.
+    /// Whether the writer yields to others before it writes. A caller that clears this takes the role over.
     pub(super) gathering: bool,
-    /// Whether the writer was appointed and is not awake yet. A caller that clears this takes the role over.
-    pub(super) appointed: bool,
+    /// Whether the writer is promoted and not awake yet. A caller that clears this takes the role over.
+    pub(super) promoted: bool,
     /// Whether the writer writes once and then leaves, whatever was queued meanwhile (`write_left_over`).
     pub(super) writes_once: bool,
     /// The next epoch. No two epochs of a transport are equal.
@@ -31,8 +31,8 @@ pub(super) struct State<L: Line> {
     pub(super) closed: bool,
 }
 
-impl<L: Line> State<L> {
-    pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<L>> {
+impl<C: Connector> State<C> {
+    pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<C>> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
 
@@ -46,7 +46,7 @@ impl<L: Line> State<L> {
         self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
     }
 
-    /// Returns `true` if a caller can be appointed to write what is left. While calls are queued, only their callers count: they have
+    /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
     /// nothing else to do, whereas a caller whose reply is due may be the reader.
     pub(super) fn has_other_writer(&self) -> bool {
         if self.queue.is_empty() {
@@ -80,15 +80,15 @@ impl<L: Line> State<L> {
             && left <= MOST_LEFT
     }
 
-    /// Takes the role from a writer that does not write yet: it gives way, or was appointed and is not awake. Returns `true` if there was
+    /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
     /// one.
     pub(super) fn take_idle_role(&mut self) -> bool {
-        std::mem::take(&mut self.gathering) || std::mem::take(&mut self.appointed)
+        std::mem::take(&mut self.gathering) || std::mem::take(&mut self.promoted)
     }
 
-    /// Gives back the duty to write of a caller that leaves, unless another caller has taken the role over.
+    /// Gives back the role of writer for a promoted caller that leaves, unless another caller has taken the role over.
     pub(super) fn resign(&mut self) {
-        if std::mem::take(&mut self.appointed) {
+        if std::mem::take(&mut self.promoted) {
             self.writing = false;
         }
     }
@@ -105,25 +105,25 @@ impl<L: Line> State<L> {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
-    /// Appoints a writer if there is work and nobody writes.
-    pub(super) fn appoint_writer(&mut self, heirs: &mut Woken) {
+    /// Promotes a follower to writer if there is work and nobody writes.
+    pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
-            let heir = self.queue.iter().chain(self.due_calls()).find(|call| call.appoint(true)).cloned();
-            if let Some(heir) = heir {
-                heirs.push(heir);
+            let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
+            if let Some(successor) = successor {
+                successors.push(successor);
                 self.writing = true;
-                self.appointed = true;
+                self.promoted = true;
             }
         }
     }
 
-    /// Appoints a reader if there is none: the caller whose reply comes last.
-    pub(super) fn appoint_reader(&mut self, heirs: &mut Woken) {
+    /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others.
+    pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
         if let Some(session) = &self.session
             && session.inbound.is_some()
-            && let Some(heir) = self.due_calls().rev().find(|call| call.appoint(false))
+            && let Some(successor) = self.due_calls().rev().find(|call| call.promote(false))
         {
-            heirs.push(Arc::clone(heir));
+            successors.push(Arc::clone(successor));
         }
     }
 }

@@ -1,18 +1,19 @@
-//! Opens the connection of a lane.
+//! Opens the connection of a mux.
 //!
 //! A connect has the whole `connect_timeout`, whichever caller needs it. A caller's deadline bounds only how long that caller waits.
 //!
 //! * A caller whose deadline leaves that much time opens the connection itself.
 //! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it with their
 //!   own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the connection in the
-//!   lane. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
+//!   mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
 //!
-//! The thread holds a weak reference to its lane. If the lane is gone when the connection comes, it closes the connection at once.
+//! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
-use super::super::line::{Line, Open};
+use super::super::connector::{Connector, Open};
 use super::super::pending::Pending;
+use super::leaving::fail_all;
 use super::session::Session;
-use super::{Guard, Lane, State, fail_all};
+use super::{Guard, Mux, State};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
@@ -22,9 +23,9 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The thread that connects for a lane, and the outcome of its last connect.
+/// The thread that connects for a mux, and the outcome of its last connect.
 #[derive(Default)]
-pub(super) struct Connector {
+pub(super) struct Connecting {
     /// Whether a connect is under way on that thread.
     pub(super) is_busy: bool,
     /// The last thread. It ends when it has reported the outcome of its connect.
@@ -35,7 +36,7 @@ pub(super) struct Connector {
     failed_at: Option<Instant>,
 }
 
-impl Connector {
+impl Connecting {
     /// Returns `true` if another thread that has connected may still be about to run callbacks.
     pub(super) fn is_telling(&self) -> bool {
         let me = thread::current().id();
@@ -43,17 +44,17 @@ impl Connector {
     }
 }
 
-impl<L: Line> Lane<L> {
-    /// Opens a connection for the lane. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
+impl<C: Connector> Mux<C> {
+    /// Opens a connection for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
     /// attend to its call. If the connect fails, all queued calls fail, so that they do not try again one after another.
     pub(super) fn connect<'a>(
         &'a self,
-        mut state: Guard<'a, L>,
+        mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
-    ) -> Guard<'a, L> {
+    ) -> Guard<'a, C> {
         // A caller that has what it came for does not wait.
-        if !state.connector.is_busy && !own.is_over() && self.has_time_to_connect(deadline) {
+        if !state.connecting.is_busy && !own.is_over() && self.has_time_to_connect(deadline) {
             drop(state);
             return self.connect_here(own, deadline);
         }
@@ -64,13 +65,13 @@ impl<L: Line> Lane<L> {
         }
         while !own.is_over() && (own.waits() || own.is_posted) {
             let left = deadline.saturating_duration_since(now());
-            if !state.connector.is_busy || state.closed || left.is_zero() {
+            if !state.connecting.is_busy || state.closed || left.is_zero() {
                 break;
             }
             self.connected.wait_for(&mut state, left);
         }
         if mutant!(TakesConnectAlong) && now() >= deadline {
-            state.connector.is_busy = false;
+            state.connecting.is_busy = false;
         }
         state
     }
@@ -79,7 +80,7 @@ impl<L: Line> Lane<L> {
     /// ago. Does not block.
     pub(in super::super) fn connect_ahead(&self, pause: Duration) {
         let mut state = self.state.lock();
-        let failed_at = state.connector.failed_at;
+        let failed_at = state.connecting.failed_at;
         let rests = failed_at.is_some_and(|at| now().saturating_duration_since(at) < pause);
         if state.closed || state.session.is_some() || rests {
             return;
@@ -95,36 +96,36 @@ impl<L: Line> Lane<L> {
     /// # Errors
     ///
     /// If the operating system refuses the thread.
-    pub(super) fn begin_connect(&self, state: &mut State<L>) -> io::Result<()> {
-        if state.connector.is_busy {
+    pub(super) fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
+        if state.connecting.is_busy {
             return Ok(());
         }
-        let (lane, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
+        let (mux, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
         let deadline = start + settings.connect_timeout;
         let connect = move || {
-            // The log may panic, for example in TLS. Even then the lane must learn that this connect has ended.
-            let opened = contain(|| settings.line.open(deadline)).unwrap_or_else(|_| Err(panicked()));
-            if let Some(lane) = lane.upgrade() {
-                lane.end_connect(opened, start);
+            // The log may panic, for example in TLS. Even then the mux must learn that this connect has ended.
+            let opened = contain(|| settings.connector.open(deadline)).unwrap_or_else(|_| Err(panicked()));
+            if let Some(mux) = mux.upgrade() {
+                mux.end_connect(opened, start);
             }
         };
-        state.connector.thread = Some(self.spawn(connect)?);
-        state.connector.is_busy = true;
+        state.connecting.thread = Some(self.spawn(connect)?);
+        state.connecting.is_busy = true;
         Ok(())
     }
 
-    /// Called when the lane is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
+    /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
     /// thread. Does not wait if called on such a thread, nor for a connect that is still under way.
-    pub(super) fn end_connector(&self) {
+    pub(super) fn end_connecting(&self) {
         let me = thread::current().id();
         let mut state = self.state.lock();
-        if state.connector.tellers.contains(&me) {
+        if state.connecting.tellers.contains(&me) {
             return;
         }
-        while state.connector.is_telling() {
+        while state.connecting.is_telling() {
             self.connected.wait(&mut state);
         }
-        let thread = if state.connector.is_busy { None } else { state.connector.thread.take() };
+        let thread = if state.connecting.is_busy { None } else { state.connecting.thread.take() };
         drop(state);
         if let Some(thread) = thread {
             // The thread has caught any panic itself.
@@ -135,11 +136,11 @@ impl<L: Line> Lane<L> {
     /// Returns `true` if a thread connects, or is about to.
     #[cfg(all(test, dlock_shuttle))]
     pub(in super::super) fn is_connecting(&self) -> bool {
-        self.state.lock().connector.is_busy
+        self.state.lock().connecting.is_busy
     }
 
     fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-        if !self.settings.line.may_spawn() {
+        if !self.settings.connector.may_spawn() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect)
@@ -150,11 +151,11 @@ impl<L: Line> Lane<L> {
     }
 
     /// Connects on the calling thread, until the caller's deadline at most.
-    fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, L> {
+    fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, C> {
         let start = now();
         let patience = start + self.settings.connect_timeout;
         let deadline_of_connect = patience.min(deadline);
-        let opened = contain(|| self.settings.line.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
+        let opened = contain(|| self.settings.connector.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
         // The caller's own time was too short for a connect, so this failure says nothing to the other callers.
         let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
         let mut state = self.state.lock();
@@ -171,14 +172,14 @@ impl<L: Line> Lane<L> {
     }
 
     /// Takes the outcome of a connect on a separate thread.
-    fn end_connect(&self, opened: Result<Open<L>, Error>, start: Instant) {
+    fn end_connect(&self, opened: Result<Open<C>, Error>, start: Instant) {
         let mut state = self.state.lock();
-        if mutant!(TakesConnectAlong) && !state.connector.is_busy {
+        if mutant!(TakesConnectAlong) && !state.connecting.is_busy {
             return;
         }
         let me = thread::current().id();
-        state.connector.is_busy = false;
-        state.connector.tellers.push(me);
+        state.connecting.is_busy = false;
+        state.connecting.tellers.push(me);
         if !mutant!(ConnectsUnheard) {
             self.connected.notify_all();
         }
@@ -190,7 +191,7 @@ impl<L: Line> Lane<L> {
             }
         });
         let mut state = self.state.lock();
-        state.connector.tellers.retain(|teller| *teller != me);
+        state.connecting.tellers.retain(|teller| *teller != me);
         if !mutant!(ConnectsUnheard) {
             self.connected.notify_all();
         }
@@ -201,7 +202,7 @@ impl<L: Line> Lane<L> {
     }
 
     /// Installs a connection, or fails every queued call.
-    fn take_up<'a>(&'a self, mut state: Guard<'a, L>, opened: Result<Open<L>, Error>, start: Instant) -> Guard<'a, L> {
+    fn take_up<'a>(&'a self, mut state: Guard<'a, C>, opened: Result<Open<C>, Error>, start: Instant) -> Guard<'a, C> {
         match opened {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -216,7 +217,7 @@ impl<L: Line> Lane<L> {
                 state
             }
             Err(error) => {
-                state.connector.failed_at = Some(now());
+                state.connecting.failed_at = Some(now());
                 let failed: VecDeque<_> = std::mem::take(&mut state.queue);
                 drop(state);
                 fail_all(&failed, &error, true);

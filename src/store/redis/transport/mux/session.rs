@@ -1,9 +1,10 @@
-//! One connection of a lane, and the calls whose replies are due on it.
+//! One connection of a mux, and the calls whose replies are due on it.
 
+use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::deferring::{Deferring, time_since};
-use super::super::line::{Cuts, Hears, Line, Open};
 use super::super::pending::{Pending, Taken};
 use super::IDLE;
+use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
@@ -12,15 +13,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// See the module.
-pub(super) struct Session<L: Line> {
+pub(super) struct Session<C: Connector> {
     /// The first epoch of the connection, which identifies it.
     pub(super) epoch: u64,
     pub(super) last_write: Instant,
     /// `None` while the writer uses it.
-    pub(super) outbound: Option<L::Out>,
-    /// `None` while a reader or a looking caller uses it.
-    pub(super) inbound: Option<L::In>,
-    cut: L::Cut,
+    pub(super) outbound: Option<C::Out>,
+    /// `None` while the reader or a caller that spins uses it.
+    pub(super) inbound: Option<C::In>,
+    cut: C::Cut,
     pub(super) due: VecDeque<Due>,
     /// Whether the outbound half was given bytes that it could not write yet.
     pub(super) has_backlog: bool,
@@ -43,8 +44,8 @@ pub(super) struct Due {
     pub(super) since: Instant,
 }
 
-impl<L: Line> Session<L> {
-    pub(super) fn new(epoch: u64, open: Open<L>) -> Self {
+impl<C: Connector> Session<C> {
+    pub(super) fn new(epoch: u64, open: Open<C>) -> Self {
         let Open { outbound, inbound, cut } = open;
         let opened = now();
         Self {
@@ -69,11 +70,11 @@ impl<L: Line> Session<L> {
         calls: impl Iterator<Item = Arc<Pending>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
-        slack: &[u8; 5],
+        stamp: Option<&Stamp>,
         since: Instant,
     ) {
         for call in calls {
-            call.write_to(bytes, epoch, slack);
+            call.write_to(bytes, epoch, stamp);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {

@@ -1,30 +1,30 @@
-//! A role that is given back even when its thread panics.
+//! The role of a leader, which is given back even when its thread panics.
 
-use super::super::line::Line;
+use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::Lane;
+use super::Mux;
 use crate::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;
 
 /// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose.
 /// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
-/// cut. It also removes the thread's own call: nobody is there any more to do a duty.
+/// cut. It also removes the thread's own call: nobody is there any more to take a role on.
 #[must_use]
-pub(super) struct Role<'a, L: Line> {
-    lane: &'a Lane<L>,
+pub(super) struct Role<'a, C: Connector> {
+    mux: &'a Mux<C>,
     own: Option<&'a Arc<Pending>>,
     /// The connection that is read; `None` for the role of writer.
     reads: Option<u64>,
 }
 
-impl<'a, L: Line> Role<'a, L> {
-    pub(super) fn writing(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>) -> Self {
-        Self { lane, own, reads: None }
+impl<'a, C: Connector> Role<'a, C> {
+    pub(super) fn writing(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>) -> Self {
+        Self { mux, own, reads: None }
     }
 
-    pub(super) fn reading(lane: &'a Lane<L>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
-        Self { lane, own, reads: Some(epoch) }
+    pub(super) fn reading(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+        Self { mux, own, reads: Some(epoch) }
     }
 
     pub(super) fn end(self) {
@@ -32,9 +32,9 @@ impl<'a, L: Line> Role<'a, L> {
     }
 }
 
-impl<L: Line> Drop for Role<'_, L> {
+impl<C: Connector> Drop for Role<'_, C> {
     fn drop(&mut self) {
-        let mut state = self.lane.state.lock();
+        let mut state = self.mux.state.lock();
         let lost = match (self.reads, &state.session) {
             (Some(epoch), Some(session)) => (session.epoch == epoch && session.inbound.is_none()).then_some(epoch),
             (None, Some(session)) => session.outbound.is_none().then_some(session.epoch),
@@ -43,9 +43,9 @@ impl<L: Line> Drop for Role<'_, L> {
         let is_writer = self.reads.is_none();
         let mut resigns = false;
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
-            resigns = own.leave().1.write;
+            resigns = own.leave().1.to_writer;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
-            self.lane.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
+            self.mux.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         } else if let Some(posted) = self.own {
             resigns = posted.leave_sent();
         }
@@ -59,17 +59,17 @@ impl<L: Line> Drop for Role<'_, L> {
         }
         if let Some(epoch) = lost {
             let cause = io::Error::other("a thread that used the connection panicked");
-            state = self.lane.fail(state, epoch, cause);
+            state = self.mux.fail(state, epoch, cause);
         }
-        self.lane.hand_on(state, true);
+        self.mux.hand_on(state, true);
     }
 }
 
 #[cfg(all(test, not(dlock_shuttle)))]
 mod tests {
     use crate::error::Error;
-    use crate::store::redis::transport::line::{Cuts, Hears, Line, Open, Speaks};
-    use crate::store::redis::transport::{Mark, Transport};
+    use crate::store::redis::transport::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+    use crate::store::redis::transport::{KeyHash, Transport};
     use ::redis::Value;
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    impl Line for Shaky {
+    impl Connector for Shaky {
         type Out = End;
         type In = Arc<Steps>;
         type Cut = Arc<Steps>;
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    impl Speaks for End {
+    impl WriteHalf for End {
         fn send(&mut self, _: &[u8], _: Instant) -> io::Result<bool> {
             self.0.step();
             self.0.unread.fetch_add(1, Ordering::SeqCst);
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    impl Hears for Arc<Steps> {
+    impl ReadHalf for Arc<Steps> {
         fn fill(&mut self, _: Instant) -> io::Result<bool> {
             self.step();
             Ok(self.unread.load(Ordering::SeqCst) > 0)
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    impl Cuts for Arc<Steps> {
+    impl Shutdown for Arc<Steps> {
         fn cut(&self) {
             self.step();
         }
@@ -152,7 +152,7 @@ mod tests {
 
     fn call(transport: &Transport<Shaky>) -> bool {
         let mut batch = transport.batch(LIMIT);
-        batch.push(transport, Mark::of("k"), |packed| packed.words(&["PING"]));
+        batch.push(transport, KeyHash::of("k"), |packed| packed.words(&["PING"]));
         transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn a_panic_anywhere_in_a_connection_leaves_no_role_behind() {
         for bad in 0..12 {
             let steps = Arc::new(Steps { bad, next: AtomicUsize::new(0), unread: AtomicUsize::new(0) });
-            let transport = Transport::over(Shaky(Arc::clone(&steps)), "shaky".to_owned(), LIMIT, LIMIT);
+            let transport = Transport::over(Shaky(Arc::clone(&steps)), "shaky".to_owned(), LIMIT, LIMIT, *b"00000");
             for _ in 0..3 {
                 // A panic outside the connection's own code reaches the caller, once.
                 let _ = catch_unwind(AssertUnwindSafe(|| call(&transport)));

@@ -1,7 +1,7 @@
-//! Tests that renewals do not wait for callers: they do not use a connection whose callers are stuck.
+//! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::line::{Cuts, Hears, Line, Open, Speaks};
-use super::{CALLERS, KEEPER, Mark, Transport};
+use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::{CALLERS, KeyHash, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -67,7 +67,7 @@ impl Crowded {
     }
 }
 
-impl Line for Crowded {
+impl Connector for Crowded {
     type Out = End;
     type In = End;
     type Cut = End;
@@ -90,7 +90,7 @@ impl Line for Crowded {
     }
 }
 
-impl Speaks for End {
+impl WriteHalf for End {
     fn send(&mut self, bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
         if self.connection < CALLERS && self.crowded.with(|state| state.stands) {
             self.crowded.with(|state| state.standing += 1);
@@ -109,7 +109,7 @@ impl Speaks for End {
     }
 }
 
-impl Hears for End {
+impl ReadHalf for End {
     fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
         self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
         Ok(true)
@@ -130,7 +130,7 @@ impl Hears for End {
     }
 }
 
-impl Cuts for End {
+impl Shutdown for End {
     fn cut(&self) {}
 }
 
@@ -143,37 +143,37 @@ fn command() -> Packed {
 
 fn transport() -> (Crowded, Transport<Crowded>) {
     let crowded = Crowded::default();
-    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2))
+    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, *b"00000"))
 }
 
 /// Shows: G3.
 #[test]
-fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection() {
+fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connection() {
     let (crowded, transport) = transport();
     let keys = ["a", "b", "c", "d"];
     assert_eq!(keys.len(), CALLERS);
     std::thread::scope(|scope| {
         for (n, key) in keys.into_iter().enumerate() {
             let transport = &transport;
-            scope.spawn(move || transport.call(Mark::of(key), command(), LONG).expect("answered in the end"));
+            scope.spawn(move || transport.call(KeyHash::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
-        // Nobody waits for the connection for renewals, and no caller opens it.
-        while !transport.keeping_batch(LONG).is_keeping {
+        // Nobody waits for the connection for urgent calls, and no other caller opens it.
+        while !transport.urgent_batch(LONG).is_urgent {
             std::thread::yield_now();
         }
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
-            let mut batch = transport.keeping_batch(LONG);
-            batch.push(&transport, Mark::of(key), |packed| *packed = command());
+            let mut batch = transport.urgent_batch(LONG);
+            batch.push(&transport, KeyHash::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
-        transport.call(Mark::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        transport.call(KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
-            assert_eq!(state.connections[KEEPER].0, 2);
+            assert_eq!(state.connections[URGENT].0, 2);
             state.is_let_go = true;
         });
     });
@@ -182,42 +182,42 @@ fn a_renewal_is_answered_while_a_caller_stands_still_on_every_other_connection()
 /// Creates a transport with one open connection, on which callers are answered. Later connects end as told.
 fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     let (crowded, transport) = transport();
-    assert!(!transport.keeping_batch(LONG).is_keeping);
+    assert!(!transport.urgent_batch(LONG).is_urgent);
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
-    transport.call(Mark::of("a"), command(), LONG).expect("an answer");
+    transport.call(KeyHash::of("a"), command(), LONG).expect("an answer");
     crowded.with(|state| state.opening = opening);
     (crowded, transport)
 }
 
-fn renew(transport: &Transport<Crowded>) {
-    let mut batch = transport.keeping_batch(LONG);
-    assert!(!batch.is_keeping);
-    batch.push(transport, Mark::of("a"), |packed| *packed = command());
+fn call_urgently(transport: &Transport<Crowded>) {
+    let mut batch = transport.urgent_batch(LONG);
+    assert!(!batch.is_urgent);
+    batch.push(transport, KeyHash::of("a"), |packed| *packed = command());
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
 
 /// Shows: G3.
 #[test]
-fn renewals_go_with_the_callers_while_their_own_connect_hangs() {
+fn urgent_calls_go_with_the_callers_while_their_own_connect_hangs() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     for _ in 0..100 {
-        renew(&transport);
+        call_urgently(&transport);
     }
     crowded.wait_until(|state| state.opens == 2);
     crowded.with(|state| state.is_let_go = true);
-    while !transport.keeping_batch(LONG).is_keeping {
+    while !transport.urgent_batch(LONG).is_urgent {
         std::thread::yield_now();
     }
     assert_eq!(crowded.with(|state| state.opens), 2);
 }
 
 #[test]
-fn a_refused_connect_of_the_renewals_is_not_repeated_with_each_of_them() {
+fn a_refused_connect_for_urgent_calls_is_not_repeated_with_each_of_them() {
     let (crowded, transport) = with_one_connection(Opening::Fails);
     let begin = Instant::now();
     for _ in 0..100 {
-        renew(&transport);
+        call_urgently(&transport);
         std::thread::sleep(Duration::from_millis(1));
     }
     let pauses = begin.elapsed().as_secs() as usize + 1;
@@ -230,11 +230,11 @@ fn a_connect_that_hangs_costs_callers_one_call() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     crowded.with(|state| state.stands = true);
     std::thread::scope(|scope| {
-        let standing = scope.spawn(|| transport.call(Mark::of("a"), command(), LONG));
+        let standing = scope.spawn(|| transport.call(KeyHash::of("a"), command(), LONG));
         crowded.wait_until(|state| state.standing == 1);
         transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
         let short = Duration::from_millis(20);
-        transport.call(Mark::of("b"), command(), short).expect_err("its connect hangs");
+        transport.call(KeyHash::of("b"), command(), short).expect_err("its connect hangs");
         assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
         crowded.with(|state| state.is_let_go = true);
         standing.join().expect("no panic").expect("answered in the end");

@@ -1,10 +1,11 @@
-//! The role of reader: reads replies, delivers them to their calls, and finds the next reader.
+//! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
 
-use super::super::giving_way::LOOKS;
-use super::super::line::{Hears, Line};
+use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
+use super::super::yielding::SPINS;
+use super::leaving::overdue_by;
 use super::role::Role;
-use super::{Lane, Woken, overdue_by};
+use super::{Mux, Woken};
 use crate::store::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
@@ -14,17 +15,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the reader checks whether it has to write: it is appointed as the writer when no other caller is there to write.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// How often the reader checks whether it is promoted to writer, which happens when no other caller is there to write.
+const ROLE_CHECK: Duration = Duration::from_millis(100);
 
-/// The outcome of one look at the connection: the complete replies, and whether anything came at all.
-struct Look {
+/// The outcome of one read: the complete replies, and whether anything came at all.
+struct Arrived {
     replies: Vec<Value>,
     result: io::Result<bool>,
 }
 
-impl Look {
-    fn at<H: Hears>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
+impl Arrived {
+    fn by<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
         let mut replies = Vec::new();
         let result = guarded(|| {
             let more = fill(inbound)?;
@@ -37,25 +38,25 @@ impl Look {
     }
 }
 
-impl<L: Line> Lane<L> {
-    /// Looks a few times for the answer, and lets other threads run in between.
-    pub(super) fn look(&self, call: &Arc<Pending>, deadline: Instant) {
-        let giving_way = &self.settings.giving_way;
+impl<C: Connector> Mux<C> {
+    /// Polls a few times for the answer, and lets other threads run in between.
+    pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
+        let yielding = &self.settings.yielding;
         if self.load() < 2 || !call.may_read_on() {
             return;
         }
         let mut at = now();
-        if at >= deadline || !giving_way.may_look() {
+        if at >= deadline || !yielding.may_spin() {
             return;
         }
-        for _ in 0..LOOKS {
-            let Some(back) = giving_way.give_way(at, self.load()) else { return };
+        for _ in 0..SPINS {
+            let Some(back) = yielding.yield_once(at, self.load()) else { return };
             at = back;
             if !call.may_read_on() || self.read(call, deadline, false) {
                 break;
             }
         }
-        giving_way.looked(call.is_done());
+        yielding.note_spin(call.is_done());
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
@@ -80,10 +81,10 @@ impl<L: Line> Lane<L> {
         let role = Role::reading(self, Some(own), epoch);
         loop {
             let overdue = oldest + self.settings.io_timeout;
-            let look = Look::at(&mut inbound, |inbound| {
-                if waits { inbound.fill(deadline.min(overdue).min(at + LOOK_UP)) } else { inbound.fill_now() }
+            let arrived = Arrived::by(&mut inbound, |inbound| {
+                if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
             });
-            match self.take_in(epoch, inbound, look, Some((own, deadline))) {
+            match self.take_in(epoch, inbound, arrived, Some((own, deadline))) {
                 Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
                 Some((back, _)) => {
                     self.put_down(epoch, back);
@@ -98,8 +99,8 @@ impl<L: Line> Lane<L> {
         }
     }
 
-    /// Gives back the role of reader and appoints nobody: the caller comes again, or departs, and `depart` appoints a reader.
-    fn put_down(&self, epoch: u64, inbound: L::In) {
+    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader.
+    fn put_down(&self, epoch: u64, inbound: C::In) {
         if let Some(session) = self.state.lock().session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
@@ -118,9 +119,9 @@ impl<L: Line> Lane<L> {
             let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
             drop(state);
             let role = Role::reading(self, None, epoch);
-            let look = Look::at(&mut inbound, Hears::fill_now);
-            let more = matches!(look.result, Ok(true));
-            self.take_in(epoch, inbound, look, None);
+            let arrived = Arrived::by(&mut inbound, ReadHalf::fill_now);
+            let more = matches!(arrived.result, Ok(true));
+            self.take_in(epoch, inbound, arrived, None);
             role.end();
             if !more {
                 return;
@@ -130,26 +131,33 @@ impl<L: Line> Lane<L> {
 
     /// Delivers what was read. Returns the inbound half, and the time since which the oldest reply is due, to a reader that must go on;
     /// otherwise hands the role on.
+    ///
+    /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
+    ///    awake yet, so nothing that it calls next comes before them.
+    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered.
+    /// 3. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
+    ///    reader.
+    /// 4. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(
         &self,
         epoch: u64,
-        inbound: L::In,
-        look: Look,
+        inbound: C::In,
+        arrived: Arrived,
         reader: Option<(&Arc<Pending>, Instant)>,
-    ) -> Option<(L::In, Instant)> {
+    ) -> Option<(C::In, Instant)> {
         let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = self.state.lock();
         // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
-        if look.replies.iter().any(is_no_master) {
-            // Do this before later replies are delivered: no fence number of this epoch may be trusted any more.
+        if arrived.replies.iter().any(is_no_master) {
+            // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
             // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
             self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let own = reader.map(|(own, _)| own);
-        let mut result = session.deliver(look.replies, own, &mut woken, &mut again).and(look.result);
+        let mut result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
         let oldest = session.due.front().map(|due| due.since);
         let repeats = !again.is_empty();
         if !mutant!(RepeatsLate) {
@@ -180,7 +188,7 @@ impl<L: Line> Lane<L> {
                     session.inbound = Some(inbound);
                 }
                 if !mutant!(ReaderLeavesAlone) {
-                    state.appoint_reader(&mut woken);
+                    state.promote_reader(&mut woken);
                 }
                 None
             }

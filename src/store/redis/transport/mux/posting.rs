@@ -1,21 +1,26 @@
 //! Sends posted calls, for whose answers nobody waits.
 
+use super::super::connector::Connector;
 use super::super::deferring::is_left_long;
-use super::super::line::Line;
 use super::super::pending::{Pending, Wake};
-use super::{Claim, Lane, fail_all};
+use super::leaving::fail_all;
+use super::{Claim, Mux};
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-impl<L: Line> Lane<L> {
+impl<C: Connector> Mux<C> {
     /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
     /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
     ///
-    /// The call is written when this returns, unless the deadline has come or the connection broke. Returns `true` without waiting for the
-    /// write if it left the call to a caller that is about to write.
+    /// 1. The poster queues its call, and writes the queue if it can become the writer.
+    /// 2. Otherwise it leaves the call to the writer, if that is about to write and the budget of late writes allows it, and returns
+    ///    `true`.
+    /// 3. Otherwise it waits until the call is written, and takes the role of writer over from a writer that does not write yet.
+    ///
+    /// So, on `false`, the call is written, unless the deadline has come or the connection broke.
     pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         if state.closed {
@@ -25,11 +30,11 @@ impl<L: Line> Lane<L> {
         }
         state.queue.push_back(Arc::clone(call));
         // A poster usually calls right afterwards, so posting does not count as having called again. The poster does not read for this
-        // call, so `hand_on` must appoint a reader for the calls that were written with it.
+        // call, so `hand_on` must promote a reader for the calls that were written with it.
         let at = now();
         let state = self.write(state, call, deadline, Claim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
-        // ORDERING: Relaxed: the lane's mutex is held. Without it, only `write_left` loads this.
+        // ORDERING: Relaxed: the mutex of the mux is held. Without it, only `write_left` loads this.
         if is_left && self.left_since.load(Ordering::Relaxed) == 0 {
             self.left_since.store(self.nanos(at).max(1), Ordering::Relaxed);
         }
@@ -60,7 +65,7 @@ impl<L: Line> Lane<L> {
         // The thread that holds the state may be off its core. Do not wait for it: another caller soon tries again.
         let Some(mut state) = self.state.try_lock() else { return false };
         // One caller is enough. If there is a writer already, it goes on until the queue is empty.
-        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held.
+        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held.
         let writes = state.has_work() && (!state.writing || state.take_idle_role());
         if writes && !mutant!(TakesLeftAndLeaves) {
             drop(self.write_left_over(state));
@@ -73,16 +78,16 @@ impl<L: Line> Lane<L> {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
-            let _ = self.settings.giving_way.give_way(at, self.load());
+            let _ = self.settings.yielding.yield_once(at, self.load());
         }
         let mut claim = Claim::AtOnce;
-        // Even if the call is already sent: a duty must be done.
-        while claim == Claim::Appointed || !call.is_over() {
+        // Even if the call is already sent: a role must be taken on.
+        while claim == Claim::Promoted || !call.is_over() {
             let state = self.state.lock();
-            let writes = claim == Claim::Appointed || call.is_queued();
+            let writes = claim == Claim::Promoted || call.is_queued();
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
-                // Leave first: while this poster still counts as waiting it could be appointed again and again.
+                // Leave first: while this poster still counts as waiting it could be promoted again and again.
                 if call.leave_sent() {
                     state.resign();
                 }
@@ -91,9 +96,9 @@ impl<L: Line> Lane<L> {
             self.hand_on(state, true);
             claim = match call.wait_sent(deadline) {
                 Wake::Done | Wake::TimedOut => return,
-                Wake::Duty => {
-                    call.take_duties();
-                    Claim::Appointed
+                Wake::Promoted => {
+                    call.take_promotion();
+                    Claim::Promoted
                 }
             };
         }

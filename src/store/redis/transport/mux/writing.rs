@@ -1,9 +1,10 @@
-//! The role of writer: sends what has gathered in the queue.
+//! The leader that writes: it sends what has gathered in the queue.
 
-use super::super::line::{Line, Speaks};
+use super::super::connector::{Connector, WriteHalf};
 use super::super::pending::Pending;
+use super::leaving::{fail_all, overdue_by};
 use super::role::Role;
-use super::{Claim, Guard, Lane, QUIET, State, fail_all, overdue_by};
+use super::{Claim, Guard, Mux, QUIET, State};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -17,25 +18,24 @@ use std::time::{Duration, Instant};
 /// A write that takes longer than this has waited for room in the socket.
 const BLOCKED: Duration = Duration::from_millis(1);
 
-impl<L: Line> Lane<L> {
-    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Before it writes, other callers may queue their
-    /// calls, and the last of them may take the role over. The role ends when nothing is left to write, when the caller's time is over, or
-    /// when the caller has what it came for and a waiting caller can succeed it.
+impl<C: Connector> Mux<C> {
+    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
+    /// then that caller writes `own`, or its successor does.
     pub(super) fn write<'a>(
         &'a self,
-        mut state: Guard<'a, L>,
+        mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
         claim: Claim,
-    ) -> Guard<'a, L> {
-        let was_appointed = claim == Claim::Appointed && std::mem::take(&mut state.appointed);
-        if claim == Claim::Appointed && !was_appointed && (state.writing || !state.has_work()) {
+    ) -> Guard<'a, C> {
+        let was_promoted = claim == Claim::Promoted && std::mem::take(&mut state.promoted);
+        if claim == Claim::Promoted && !was_promoted && (state.writing || !state.has_work()) {
             return state;
         }
-        if state.writing && !was_appointed {
+        if state.writing && !was_promoted {
             let takes_over = match claim {
                 Claim::AtOnce => state.take_idle_role(),
-                // All the callers that the writer gives way to are here by now.
+                // All the callers that the writer yields to are here by now.
                 _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
             };
             if !takes_over {
@@ -52,22 +52,28 @@ impl<L: Line> Lane<L> {
         state
     }
 
-    /// Holds the role of writer until it ends or another caller takes it over.
+    /// Holds the role of writer:
+    ///
+    /// 1. Yields once, if callers that were answered together may be about to call. A caller that takes the role over meanwhile clears
+    ///    `gathering`; then this one is not the writer any more.
+    /// 2. Connects, or writes all that is queued, until nothing is left.
+    /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
+    ///    longer than that. What is left then has a successor, because `hand_on` follows.
     fn write_all<'a>(
         &'a self,
-        mut state: Guard<'a, L>,
+        mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
         claim: Claim,
-    ) -> Guard<'a, L> {
-        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Appointed);
+    ) -> Guard<'a, C> {
+        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Promoted);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
             state.gathering = true;
             drop(state);
             // Write now, whether the turn came back late or not.
-            let _ = self.settings.giving_way.give_way(at, self.load());
+            let _ = self.settings.yielding.yield_once(at, self.load());
             state = self.state.lock();
             if !std::mem::take(&mut state.gathering) {
                 return state;
@@ -83,7 +89,7 @@ impl<L: Line> Lane<L> {
             state = match &mut state.session {
                 None => {
                     state = self.connect(state, own, deadline);
-                    if state.connector.is_busy {
+                    if state.connecting.is_busy {
                         state.writing = false;
                         return state;
                     }
@@ -106,7 +112,7 @@ impl<L: Line> Lane<L> {
             };
             let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
             if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
-                // Possibly nobody waits for the posted calls, and an appointed successor must wake up first: write once more.
+                // Possibly nobody waits for the posted calls, and a promoted successor must wake up first: write once more.
                 if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
                     is_last = true;
                     continue;
@@ -119,7 +125,7 @@ impl<L: Line> Lane<L> {
 
     /// Writes the queue, without waiting, for callers that are gone: posted calls that were left, or that must be sent again. If there is
     /// no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
-    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, L>) -> Guard<'a, L> {
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
         state.writing = true;
         state.writes_once = true;
         let role = Role::writing(self, None);
@@ -154,19 +160,24 @@ impl<L: Line> Lane<L> {
         self.state.lock()
     }
 
-    /// Begins an epoch. No fence number was read in it yet.
+    /// Begins an epoch, which is not stamped.
     pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
-        self.epoch.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held: see `Lane::epoch`.
+        self.epoch.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held: see `Mux::epoch`.
         epoch
     }
 
     /// Writes everything that is queued, once. `since` is the current time.
-    fn write_once<'a>(&'a self, mut state: Guard<'a, L>, since: Instant, deadline: Instant) -> Guard<'a, L> {
+    ///
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
+    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
+    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
+    ///    left to do.
+    fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
-        // ORDERING: Relaxed, here and below: the lane's mutex is held. Only `numbered` is stored without it: see there.
+        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `numbered` is stored without it: see there.
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         let quiet = since.saturating_duration_since(session.last_write);
         if quiet > QUIET || self.is_deposed(epoch) {
@@ -174,10 +185,10 @@ impl<L: Line> Lane<L> {
         }
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
-        let slack = if self.numbered.load(Ordering::Relaxed) == epoch { b"10000" } else { b"00000" };
-        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the lane's mutex is held.
+        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
+        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held.
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, slack, since);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);

@@ -1,4 +1,4 @@
-//! What a lane needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
+//! What a mux needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
 
 use crate::error::Error;
 use crate::store::redis::net::endpoint::Endpoint;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Opens connections.
-pub(crate) trait Line: Send + Sync + 'static {
-    type Out: Speaks;
-    type In: Hears;
-    type Cut: Cuts;
+pub(crate) trait Connector: Send + Sync + 'static {
+    type Out: WriteHalf;
+    type In: ReadHalf;
+    type Cut: Shutdown;
 
     /// Opens a connection. Blocks until the deadline at most.
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
@@ -25,14 +25,14 @@ pub(crate) trait Line: Send + Sync + 'static {
 }
 
 /// An open connection.
-pub(crate) struct Open<L: Line + ?Sized> {
-    pub(crate) outbound: L::Out,
-    pub(crate) inbound: L::In,
-    pub(crate) cut: L::Cut,
+pub(crate) struct Open<C: Connector + ?Sized> {
+    pub(crate) outbound: C::Out,
+    pub(crate) inbound: C::In,
+    pub(crate) cut: C::Cut,
 }
 
 /// The half that is written to. Both methods return `true` if everything is written.
-pub(crate) trait Speaks: Send {
+pub(crate) trait WriteHalf: Send {
     /// Takes bytes, and writes as many as it can until the deadline.
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool>;
 
@@ -41,7 +41,7 @@ pub(crate) trait Speaks: Send {
 }
 
 /// The half that is read from.
-pub(crate) trait Hears: Send {
+pub(crate) trait ReadHalf: Send {
     /// Reads more; returns `false` if nothing came until the deadline.
     fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
 
@@ -53,12 +53,12 @@ pub(crate) trait Hears: Send {
 }
 
 /// Ends a connection from any thread.
-pub(crate) trait Cuts: Send {
+pub(crate) trait Shutdown: Send {
     /// Wakes the threads that read or write with an error, and discards what was not sent yet.
     fn cut(&self);
 }
 
-impl Line for Endpoint {
+impl Connector for Endpoint {
     type Out = Outbound;
     type In = Inbound;
     type Cut = Arc<Socket>;
@@ -70,7 +70,7 @@ impl Line for Endpoint {
     }
 }
 
-impl Speaks for Outbound {
+impl WriteHalf for Outbound {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         Self::send(self, bytes, deadline)
     }
@@ -80,7 +80,7 @@ impl Speaks for Outbound {
     }
 }
 
-impl Hears for Inbound {
+impl ReadHalf for Inbound {
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
         Self::fill(self, deadline)
     }
@@ -94,7 +94,7 @@ impl Hears for Inbound {
     }
 }
 
-impl Cuts for Arc<Socket> {
+impl Shutdown for Arc<Socket> {
     fn cut(&self) {
         Socket::cut(self);
     }

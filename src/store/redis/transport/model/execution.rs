@@ -1,8 +1,8 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, LANES, Mark, Transport};
+use super::super::{Answer, Batch, KeyHash, MUXES, Transport};
 use super::book::{Book, Entry};
-use super::network::{Faults, NO_FAULTS, Network, POSTED, SLACK_AT, command, reply_to};
+use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -16,11 +16,11 @@ const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The pause between two looks for the answers to posted calls.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The pause between two attempts to collect the answers to posted calls.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// The most looks for these answers.
-const PATIENCE: u32 = 200;
+/// The most such attempts.
+const MOST_ATTEMPTS: u32 = 200;
 
 /// How much time a caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct Scenario {
     pub(super) is_far: bool,
 }
 
-pub(super) struct Party {
+pub(super) struct Execution {
     transport: Transport<Network>,
     this: Weak<Self>,
     book: Mutex<Book>,
@@ -86,8 +86,8 @@ impl Scenario {
         let network = Network::new(self.faults, room, IO_TIMEOUT * 2, connect);
         // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
-        let party = Arc::new_cyclic(|this| Party {
-            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout),
+        let execution = Arc::new_cyclic(|this| Execution {
+            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout, *b"00000"),
             this: Weak::clone(this),
             book: Mutex::default(),
             network: network.clone(),
@@ -100,8 +100,8 @@ impl Scenario {
             .callers
             .iter()
             .map(|script| {
-                let party = Arc::clone(&party);
-                thread::spawn(move || script.iter().for_each(|act| party.act(*act)))
+                let execution = Arc::clone(&execution);
+                thread::spawn(move || script.iter().for_each(|act| execution.act(*act)))
             })
             .collect();
         for caller in callers {
@@ -110,29 +110,29 @@ impl Scenario {
         let is_long =
             |act: &Act| !matches!(act, Act::Call(_, _, l) | Act::Renew(_, _, l) | Act::Post(_, l) if *l != Limit::Long);
         if self.callers.iter().all(|script| script.iter().all(is_long)) {
-            party.look_for_left_calls();
+            execution.check_left_calls();
         }
         let connects = network.connects();
-        if self.faults == NO_FAULTS && connects > LANES && !party.with(|book| book.is_closed) {
-            party.object(format!("{connects} connects in vain, but for {LANES}"));
+        if self.faults == NO_FAULTS && connects > MUXES && !execution.with(|book| book.is_closed) {
+            execution.object(format!("{connects} connects in vain, but for {MUXES}"));
         }
-        let broken = party.end(&network);
+        let broken = execution.end(&network);
         // Time goes on until the last connect has ended.
-        while party.transport.lanes.iter().any(|lane| lane.is_connecting()) {
-            thread::sleep(LOOK_AGAIN);
+        while execution.transport.muxes.iter().any(|mux| mux.is_connecting()) {
+            thread::sleep(PAUSE);
         }
         network.settle();
         network.end();
         let _ = server.join();
         time::stop();
         let _ = timer.join();
-        party.look(&network, self.faults, &broken);
-        let objections = party.with(|book| std::mem::take(&mut book.faults));
+        execution.check(&network, self.faults, &broken);
+        let objections = execution.with(|book| std::mem::take(&mut book.faults));
         assert!(objections.is_empty(), "{objections:?}");
     }
 }
 
-impl Party {
+impl Execution {
     fn act(&self, act: Act) {
         log::trace!("{:?}: {act:?}", time::now());
         match act {
@@ -161,8 +161,8 @@ impl Party {
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
-                batch.push(&self.transport, mark(*key), |packed| {
-                    packed.slack_at.push(packed.bytes.len() + SLACK_AT);
+                batch.push(&self.transport, hash_of(*key), |packed| {
+                    packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
                     packed.bytes.extend_from_slice(&command(*call, place, *key));
                     packed.replies += 1;
                 });
@@ -189,9 +189,9 @@ impl Party {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.slack_at.push(SLACK_AT);
+        packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
-        let answer = self.transport.call(mark(key), packed, limit.time());
+        let answer = self.transport.call(hash_of(key), packed, limit.time());
         self.sent(call);
         self.answer(call, 0, answer.map(|(value, _)| value));
         self.answered(call);
@@ -203,17 +203,17 @@ impl Party {
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.bytes[0] = POSTED;
-        packed.slack_at.push(SLACK_AT);
+        packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
-            let Some(party) = this.upgrade() else { return };
-            // If a lane were locked, this would sleep forever.
-            party.transport.lanes.iter().for_each(|lane| _ = lane.is_closed());
-            party.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
-            party.answered(call);
+            let Some(execution) = this.upgrade() else { return };
+            // If a mux were locked, this would sleep forever.
+            execution.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
+            execution.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
+            execution.answered(call);
         };
-        let is_left = self.transport.post(mark(key), packed, limit.time(), Box::new(callback));
+        let is_left = self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
         if is_left {
             self.with(|book| book.left.push(call));
@@ -229,7 +229,7 @@ impl Party {
     }
 
     /// Checks the posted calls that were left, after all callers are done and if none of them was short of time.
-    fn look_for_left_calls(&self) {
+    fn check_left_calls(&self) {
         for call in self.with(|book| std::mem::take(&mut book.left)) {
             if !self.is_given(call) {
                 self.object(format!("call {call} is left, and never sent"));
@@ -244,14 +244,14 @@ impl Party {
         let missing =
             || self.with(|book| book.entries.iter().filter(|e| e.answered == 0).map(|e| e.call).collect::<Vec<_>>());
         if thread_rng().gen_bool(0.7) {
-            let mut looks = 0;
+            let mut attempts = 0;
             while self.transport.collect() {
-                looks += 1;
-                if looks > PATIENCE {
+                attempts += 1;
+                if attempts > MOST_ATTEMPTS {
                     self.object(format!("without an answer: {:?}", missing()));
                     break;
                 }
-                thread::sleep(LOOK_AGAIN);
+                thread::sleep(PAUSE);
             }
             if !missing().is_empty() {
                 self.object(format!("nobody waits for the answer to {:?}", missing()));
@@ -269,7 +269,7 @@ impl Party {
 
     /// Checks that everything the callers were told can be true.
     /// Shows: S16, S17.
-    fn look(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
+    fn check(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
         let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
             let mut faults = Vec::new();
@@ -300,7 +300,7 @@ impl Party {
                     if entry.key != later.key || entry.end.is_none_or(|end| end > later.begin) {
                         continue;
                     }
-                    // Calls that were in flight when the script turned out to be unknown come before its repetition. A call made after
+                    // Calls that were in flight when the short form turned out to be unknown come before its repetition. A call made after
                     // the answer to one of them comes after it.
                     let followed = |one: &Entry| {
                         let behind = one.key == entry.key && entry.end.is_some_and(|end| end <= one.begin);
@@ -324,8 +324,8 @@ impl Party {
         if !self.transport.routes.is_empty() {
             self.object("a key is under way for ever");
         }
-        if self.transport.lanes.iter().any(|lane| lane.load() != 0) {
-            self.object("a lane counts a caller that has gone");
+        if self.transport.muxes.iter().any(|mux| mux.load() != 0) {
+            self.object("a mux counts a caller that has gone");
         }
     }
 
@@ -385,6 +385,6 @@ impl Book {
     }
 }
 
-fn mark(key: u8) -> Mark {
-    Mark::of(["a", "b", "c", "d"][usize::from(key)])
+fn hash_of(key: u8) -> KeyHash {
+    KeyHash::of(["a", "b", "c", "d"][usize::from(key)])
 }

@@ -1,14 +1,14 @@
 //! Decides when a caller yields to other threads before it sleeps, or before it writes.
 //!
 //! A caller that sleeps and is woken costs two system calls, in two threads; one that yields (`sched_yield`) costs one. On a core that
-//! many callers share, the answer has usually come when the yield returns. So a caller that shares its connection looks for its answer
-//! a few times, and yields in between, before it sleeps. A writer yields before it writes, so that callers that were answered together
-//! with it can queue their calls first.
+//! many callers share, the answer has usually come when the yield returns. So a caller that shares its connection *spins* before it
+//! sleeps: it polls a few times for its answer, and yields in between. A writer yields before it writes, so that callers that were
+//! answered together with it can queue their calls first.
 //!
 //! Two cases would turn this into a loss. Both are detected:
 //!
-//! * *The answer takes longer*, because the server is far or busy, or nobody else wants the core. After an unsuccessful look the next 1,
-//!   2, 4 … [`MOST_SKIPS`] callers sleep without a look, until one that looks finds its answer again.
+//! * *The answer takes longer*, because the server is far or busy, or nobody else wants the core. After an unsuccessful spin the next 1,
+//!   2, 4 … [`MOST_SKIPS`] callers sleep without spinning, until one that spins finds its answer again.
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
 //!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 
@@ -16,10 +16,10 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{now, thread};
 use std::time::{Duration, Instant};
 
-/// How many times a caller looks before it sleeps.
-pub(super) const LOOKS: u32 = 4;
+/// How many times a caller polls before it sleeps.
+pub(super) const SPINS: u32 = 4;
 
-/// The most callers that sleep without a look after an unsuccessful one.
+/// The most callers that sleep without spinning after an unsuccessful spin.
 const MOST_SKIPS: u32 = 64;
 
 /// How late a yield may return: `LATE`, plus `LATER_EACH` for each caller of the connection, because every other connection may have as
@@ -38,12 +38,12 @@ const REST: Duration = Duration::from_millis(500);
 
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
-pub(super) struct GivingWay {
-    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less look or
+pub(super) struct Yielding {
+    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less spin or
     // yield, and nothing is read through them.
-    /// How many of the next callers sleep without a look.
+    /// How many of the next callers sleep without spinning.
     skips: AtomicU32,
-    /// How many callers that was after the last look; zero after one that found its answer.
+    /// How many callers that was after the last spin; zero after one that found its answer.
     skipped: AtomicU32,
     /// Until this moment nobody yields, in nanoseconds since `origin`.
     rests_until: AtomicU64,
@@ -53,7 +53,7 @@ pub(super) struct GivingWay {
     origin: Instant,
 }
 
-impl GivingWay {
+impl Yielding {
     pub(super) fn new() -> Self {
         Self {
             skips: AtomicU32::new(0),
@@ -66,7 +66,7 @@ impl GivingWay {
     }
 
     /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
-    pub(super) fn give_way(&self, before: Instant, callers: usize) -> Option<Instant> {
+    pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.rests(before) {
             return None;
         }
@@ -75,9 +75,9 @@ impl GivingWay {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Returns `true` if a caller may look before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
-    /// platforms that cannot read without waiting nobody looks, because that would disturb the writer.
-    pub(super) fn may_look(&self) -> bool {
+    /// Returns `true` if a caller may spin before it sleeps. Several callers that ask at once may disturb the count, which does no harm. On
+    /// platforms that cannot read without waiting nobody spins, because that would disturb the writer.
+    pub(super) fn may_spin(&self) -> bool {
         if cfg!(not(unix)) || is_spared() {
             return false;
         }
@@ -89,8 +89,8 @@ impl GivingWay {
         skips == 0
     }
 
-    /// Notes whether a caller that looked found its answer.
-    pub(super) fn looked(&self, found: bool) {
+    /// Notes whether a caller that spun found its answer.
+    pub(super) fn note_spin(&self, found: bool) {
         // ORDERING: Relaxed: counts that may be disturbed.
         let skipped = self.skipped.load(Ordering::Relaxed);
         let skips = if found { 0 } else { (2 * skipped).clamp(1, MOST_SKIPS) };
@@ -139,7 +139,7 @@ impl GivingWay {
     }
 }
 
-/// In the model most callers do not look: looking would hide what happens to those that sleep.
+/// In the model most callers do not spin: spinning would hide what happens to those that sleep.
 #[cfg(all(test, dlock_shuttle))]
 fn is_spared() -> bool {
     !crate::sync::die(0).is_multiple_of(4)
@@ -159,46 +159,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_in_vain_lets_more_and_more_sleep_and_who_finds_ends_that() {
-        let giving = GivingWay::new();
-        let skips = || (0..).take_while(|_| !giving.may_look()).count();
+    fn a_spin_in_vain_lets_more_and_more_callers_sleep_and_a_good_one_ends_that() {
+        let yielding = Yielding::new();
+        let skips = || (0..).take_while(|_| !yielding.may_spin()).count();
         assert_eq!(skips(), 0);
         for expected in [1, 2, 4, 8, 16, 32, 64, 64] {
-            giving.looked(false);
+            yielding.note_spin(false);
             assert_eq!(skips(), expected);
         }
-        giving.looked(true);
+        yielding.note_spin(true);
         assert_eq!(skips(), 0);
-        giving.looked(false);
+        yielding.note_spin(false);
         assert_eq!(skips(), 1);
     }
 
     /// Simulates a yield from one moment to another, in milliseconds. Returns `true` if it returned in time.
-    fn is_back(giving: &GivingWay, begin: u64, end: u64, callers: usize) -> bool {
-        giving.is_back(after(giving, begin), after(giving, end), callers)
+    fn is_back(yielding: &Yielding, begin: u64, end: u64, callers: usize) -> bool {
+        yielding.is_back(after(yielding, begin), after(yielding, end), callers)
     }
 
-    fn after(giving: &GivingWay, millis: u64) -> Instant {
-        giving.origin + Duration::from_millis(millis)
+    fn after(yielding: &Yielding, millis: u64) -> Instant {
+        yielding.origin + Duration::from_millis(millis)
     }
 
     #[test]
     fn many_callers_may_need_longer() {
-        let giving = GivingWay::new();
-        assert!(!is_back(&giving, 0, 2, 4));
-        assert!(is_back(&giving, 0, 2, 40));
-        assert!(!is_back(&giving, 0, 3, 4000));
+        let yielding = Yielding::new();
+        assert!(!is_back(&yielding, 0, 2, 4));
+        assert!(is_back(&yielding, 0, 2, 40));
+        assert!(!is_back(&yielding, 0, 3, 4000));
     }
 
     #[test]
-    fn nobody_gives_way_for_a_while_when_turns_come_back_late() {
-        let giving = GivingWay::new();
-        let rests = |at| giving.rests(after(&giving, at));
+    fn nobody_yields_for_a_while_when_yields_return_late() {
+        let yielding = Yielding::new();
+        let rests = |at| yielding.rests(after(&yielding, at));
         // Sixteen callers that wait at the same time lose what one loses.
-        assert!((0..16).all(|_| !is_back(&giving, 10, 14, 4)));
+        assert!((0..16).all(|_| !is_back(&yielding, 10, 14, 4)));
         for n in 0..4 {
             assert!(!rests(14 + 4 * n));
-            assert!(!is_back(&giving, 14 + 4 * n, 18 + 4 * n, 4));
+            assert!(!is_back(&yielding, 14 + 4 * n, 18 + 4 * n, 4));
         }
         assert!(rests(30));
         assert!(rests(529));
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_late_now_and_then_is_forgiven() {
-        let giving = GivingWay::new();
+    fn a_yield_that_is_late_now_and_then_is_forgiven() {
+        let yielding = Yielding::new();
         for n in 1..100 {
-            assert!(!is_back(&giving, 20 * n, 20 * n + 4, 4));
-            assert!(!giving.rests(after(&giving, 20 * n + 4)));
+            assert!(!is_back(&yielding, 20 * n, 20 * n + 4, 4));
+            assert!(!yielding.rests(after(&yielding, 20 * n + 4)));
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Commands that are sent together.
+
+use super::connector::Connector;
+use super::routes::{KeyHash, RouteGuard};
+use super::{Transport, URGENT};
+use crate::store::redis::net::resp::Packed;
+
+/// Commands that are sent together, each on the mux of its key.
+pub(crate) struct Batch {
+    pub(super) parts: Vec<Part>,
+    preferred: usize,
+    /// The index of each command's part.
+    pub(super) order: Vec<usize>,
+    /// Whether all commands go on the mux for urgent calls.
+    pub(super) is_urgent: bool,
+}
+
+/// The commands of a batch that go on one mux.
+pub(super) struct Part {
+    pub(super) mux: usize,
+    pub(super) packed: Packed,
+    pub(super) route: RouteGuard,
+}
+
+impl Batch {
+    /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
+    pub(super) fn new(preferred: usize, is_urgent: bool) -> Self {
+        Self { parts: Vec::new(), preferred, order: Vec::new(), is_urgent }
+    }
+
+    /// Adds one command about a key.
+    pub(crate) fn push<C: Connector>(
+        &mut self,
+        transport: &Transport<C>,
+        hash: KeyHash,
+        pack: impl FnOnce(&mut Packed),
+    ) {
+        let (mux, route) = if self.is_urgent {
+            (URGENT, RouteGuard::new(&transport.routes))
+        } else {
+            RouteGuard::enter(&transport.routes, hash, self.preferred)
+        };
+        self.add(mux, route, pack);
+    }
+
+    /// Adds one command that is about no key.
+    pub(crate) fn push_any<C: Connector>(&mut self, transport: &Transport<C>, pack: impl FnOnce(&mut Packed)) {
+        self.add(0, RouteGuard::new(&transport.routes), pack);
+    }
+
+    fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
+        let part = match self.parts.iter_mut().position(|part| part.mux == mux) {
+            Some(at) => {
+                self.parts[at].route.join(route);
+                at
+            }
+            None => {
+                self.parts.push(Part { mux, packed: Packed::default(), route });
+                self.parts.len() - 1
+            }
+        };
+        pack(&mut self.parts[part].packed);
+        self.order.push(part);
+    }
+}

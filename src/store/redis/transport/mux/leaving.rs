@@ -1,0 +1,99 @@
+//! How a connection fails, and how a caller leaves before its answer has come.
+
+use super::super::connector::Connector;
+use super::super::pending::{Answer, Pending, Phase};
+use super::session::Session;
+use super::{Guard, Mux};
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::one_line::OneLine;
+use crate::sync::atomic::Ordering;
+use crate::sync::{mutant, now};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl<C: Connector> Mux<C> {
+    /// Drops a connection. Every call written to it fails once.
+    pub(super) fn fail<'a>(&'a self, mut state: Guard<'a, C>, epoch: u64, cause: io::Error) -> Guard<'a, C> {
+        if state.session_of(epoch).is_none() {
+            return state;
+        }
+        let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
+        let Some(session) = state.session.take() else { return state };
+        self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+        drop(state);
+        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(&cause));
+        let message = format!("no answer from {}: {cause}", self.settings.server);
+        let error = Error::backend_caused_by(BackendFailure::Unknown, message, cause);
+        let due = session.abort();
+        if !mutant!(FailsNobody) {
+            fail_all(&due, &error, false);
+        }
+        self.state.lock()
+    }
+
+    /// Removes a caller whose time is over, or that leaves while it is promoted.
+    pub(super) fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
+        let mut state = self.state.lock();
+        let (phase, promotion, mut answer) = call.leave();
+        let server = &self.settings.server;
+        match phase {
+            Phase::Queued => {
+                state.queue.retain(|other| !Arc::ptr_eq(other, call));
+                let why = if state.connecting.is_busy { "; the connect goes on" } else { "" };
+                let message = format!("{server}: not sent within {limit:?}{why}");
+                answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+            }
+            Phase::Written => {
+                let message = format!("no answer from {server} within {limit:?}");
+                answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
+            }
+            Phase::Left | Phase::Done => {}
+        }
+        if promotion.to_writer && !mutant!(DepartsWithDuty) {
+            state.resign();
+        }
+        if mutant!(LeavesTheOrder)
+            && let Some(session) = &mut state.session
+        {
+            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
+        }
+        // A connection that was opened within the caller's time is fresh and is not broken.
+        let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
+        let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
+        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
+        let is_late = phase == Phase::Queued || is_due;
+        // Even for a call that was never written: if there was a writer, it has not got on all this time.
+        if or_break
+            && is_late
+            && (!limit.is_zero() || mutant!(BreaksWithoutTime))
+            && let Some(epoch) = epoch
+        {
+            state = self.fail(state, epoch, ended(limit));
+        }
+        self.hand_on(state, true);
+        answer
+    }
+}
+
+/// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
+pub(super) fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
+    for call in calls {
+        if call.fail(error, unconnected) {
+            call.wake();
+        }
+    }
+}
+
+pub(super) fn overdue_by(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no reply for {timeout:?}"))
+}
+
+fn ended(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no reply within the limit of {limit:?}"))
+}
+
+pub(super) fn closed_by_us() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "this client closed the connection")
+}
