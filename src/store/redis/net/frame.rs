@@ -145,8 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), typed in "[+$*:0-9\r\n-]{0,30}") {
-            let _ = Framer::default().end(&bytes);
+        fn whatever_is_taken_for_a_frame_is_read_as_the_parser_reads_it(typed in "[+$*:0-9\r\n-]{0,30}") {
             if let Ok(Some(end)) = Framer::default().end(typed.as_bytes()) {
                 let frame = &typed.as_bytes()[..end];
                 prop_assert_eq!(decode(frame), ::redis::parse_redis_value(frame).ok());
