@@ -1,28 +1,19 @@
-//! What the tests of several topics share.
+//! What the tests of several topics share. What other binaries use, too, is in the kit.
 
 pub(crate) mod allocations;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
-pub(crate) mod crew;
-pub(crate) mod dice;
 pub(crate) mod journal;
 mod jvm;
+#[path = "../../support/mod.rs"]
+mod kit;
 pub(crate) mod lab;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod monitor;
-pub(crate) mod process;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod proxy;
-mod redis_server;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
 pub(crate) mod watched;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod worker;
 
 pub(crate) use jvm::Jvm;
-pub(crate) use proxy::Proxy;
-pub(crate) use redis_server::RedisServer;
+pub(crate) use kit::{Proxy, RedisServer, crew, dice, monitor, process, proxy, worker};
 use std::time::Duration;
 
 /// Far more than anything takes.
