@@ -3,9 +3,10 @@
 
 use super::actor::{Actor, Contest};
 use super::history::{exclusive, runs};
-use super::scene::{inboxes, is_long, start};
+use super::scene::{inboxes, start};
 use crate::support::crew::eventually;
 use crate::support::dice::Dice;
+use crate::support::is_long;
 use std::thread;
 use std::time::Duration;
 

@@ -14,7 +14,23 @@ pub(crate) mod watched;
 
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{Proxy, RedisServer, crew, dice, monitor, process, proxy, worker};
+use redis_dlock::{Error, LossCause};
 use std::time::Duration;
 
 /// Far more than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Whether tests that take chances are to take many.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("DLOCK_TEST_LONG").is_some()
+}
+
+/// Why the lease was lost that this call tells of.
+#[track_caller]
+pub(crate) fn cause<T>(result: Result<T, Error>) -> LossCause {
+    match result {
+        Err(Error::LeaseLost(loss)) => loss.cause,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no error"),
+    }
+}
