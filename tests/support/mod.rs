@@ -5,6 +5,7 @@
 
 pub(crate) mod crew;
 pub(crate) mod dice;
+pub(crate) mod history;
 pub(crate) mod monitor;
 pub(crate) mod process;
 pub(crate) mod proxy;

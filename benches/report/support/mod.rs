@@ -2,7 +2,7 @@
 
 pub(crate) mod crew;
 #[path = "../../../tests/support/mod.rs"]
-mod kit;
+pub(crate) mod kit;
 pub(crate) mod pin;
 pub(crate) mod plot;
 pub(crate) mod proxy;

@@ -13,7 +13,7 @@ pub(crate) mod stalls;
 pub(crate) mod watched;
 
 pub(crate) use jvm::Jvm;
-pub(crate) use kit::{Proxy, RedisServer, crew, dice, monitor, process, proxy, worker};
+pub(crate) use kit::{Proxy, RedisServer, crew, dice, history, monitor, process, proxy, worker};
 use redis_dlock::{Error, LossCause};
 use std::time::Duration;
 
