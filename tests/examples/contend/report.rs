@@ -1,6 +1,6 @@
 //! What is printed: the order of the holds, and the proof.
 
-use crate::history::overlaps;
+use crate::history::{Hold, overlaps};
 use crate::worker::Visit;
 use std::time::Duration;
 

@@ -133,5 +133,8 @@ fn single_threads_beside_a_process_of_sixty_four_wait_for_a_turn_of_each_other_p
     );
     assert!(at(90) < PROCESSES, "{waits:?}");
     let singles = *by_process[1..].iter().min().unwrap();
-    assert!(singles * PROCESSES * 2 > turns.len(), "each single thread has its part of the turns: {by_process:?}");
+    assert!(
+        singles as usize * PROCESSES * 2 > turns.len(),
+        "each single thread has its part of the turns: {by_process:?}"
+    );
 }
