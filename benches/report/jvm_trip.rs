@@ -1,12 +1,13 @@
 //! The experiment in the README of JVM DLock: many threads want one lock; a trip is lock, 10 ms of work, unlock.
 
 use crate::Plan;
+use crate::support::kit::history::jain;
 use crate::support::pin::Place;
 use crate::support::plot::{Line, Picture};
 use crate::support::raw::{Address, Pair, Raw};
 use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
-use crate::support::stats::{jain, median};
+use crate::support::stats::median;
 use crate::support::worker::{Worker, argument, listen, now, say};
 use redis_dlock::{DLockConfig, DLockGenerator, Error};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -193,11 +193,35 @@ mod tests {
         assert!(error.contains("/no/such.properties"), "{error}");
     }
 
+    /// A character of a lock type as Java may write it.
+    fn written(c: char, as_hex: bool) -> String {
+        match c {
+            '\0'..='\u{ffff}' if as_hex => format!("\\u{:04x}", u32::from(c)),
+            '\n' => "\\n".to_owned(),
+            '\r' => "\\r".to_owned(),
+            '\t' => "\\t".to_owned(),
+            '\u{c}' => "\\f".to_owned(),
+            ' ' | '=' | ':' | '#' | '!' | '\\' => format!("\\{c}"),
+            _ => c.to_string(),
+        }
+    }
+
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in any::<String>(), joined in "[ \\\\:=#!A-C0-9\\nu]{0,40}") {
-            let _ = parse(&text, "any");
-            let _ = parse(&joined, "any");
+        fn what_is_written_as_java_writes_it_is_read_back(
+            lines in proptest::collection::vec(
+                ("([ =:#!\\\\\t\n\r\u{c}A-Z]|.){1,8}", 20u64..=2_147_483_647, 0usize..5, any::<bool>()),
+                0..6,
+            ),
+        ) {
+            let (mut text, mut expected) = (String::from("! a comment\n"), Leases::new());
+            for (name, lease, separator, as_hex) in lines {
+                text.extend(name.chars().map(|c| written(c, as_hex)));
+                text += ["=", ":", " ", "\t= ", "\\\n  = "][separator];
+                text += &format!("{lease}\n");
+                expected.insert(name, Duration::from_millis(lease));
+            }
+            prop_assert_eq!(parse(&text, "any").expect("well-formed"), expected);
         }
     }
 }

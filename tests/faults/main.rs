@@ -16,6 +16,7 @@ mod report;
 mod scenarios;
 mod scene;
 mod setup;
+#[path = "../support/mod.rs"]
 mod support;
 mod toxics;
 mod worker;

@@ -2,8 +2,9 @@
 
 use crate::checker::waits::Kept;
 use crate::history::{Nanos, Op, What};
+use crate::report::Bounds;
 use crate::scene::Scene;
-use crate::setup::Setup;
+use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::worker::now;
@@ -78,6 +79,15 @@ impl Length {
             Self::Short => 1.3,
             Self::Long => 2.2,
         }
+    }
+
+    /// What the first process holds is left to its lease at most. Releases are repeated, after pauses of up to a lease.
+    pub(crate) fn bounds(self) -> Bounds {
+        let expired = match self {
+            Self::Short => 0,
+            Self::Long => 2,
+        };
+        Bounds { expired, waited: leases(1.0), ..Bounds::default() }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Programs that end right after a drop: none leaves its lock behind, whatever happened to the server meanwhile.
 
-use crate::support::RedisServer;
-use std::env;
-use std::path::PathBuf;
+use crate::support::process::example;
+use crate::support::{RedisServer, is_long};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,18 +14,7 @@ const NOT_BEGUN: i32 = 3;
 
 /// How many programs of each kind are started.
 fn runs() -> usize {
-    let is_long = env::var_os("DLOCK_TEST_LONG").is_some_and(|value| value == "1");
-    if is_long { 1000 } else { 4 }
-}
-
-/// The program, which `cargo test` builds beside the tests; built here when only some targets were.
-fn program() -> PathBuf {
-    let built = env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/ending");
-    if !built.exists() {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        assert!(Command::new(cargo).args(["build", "--example", "ending"]).status().unwrap().success());
-    }
-    built
+    if is_long() { 1000 } else { 4 }
 }
 
 /// Whether a key is there a while after its holder has ended: the server may have to read its last command yet. A lease is much longer.
@@ -43,7 +31,7 @@ fn is_left(admin: &mut redis::Connection, key: &str) -> bool {
 
 /// Starts programs one after another, and returns which kinds left their locks, and how often.
 fn left_by(event: &str) -> Vec<String> {
-    let (server, program) = (RedisServer::start(), program());
+    let (server, program) = (RedisServer::start(), example("ending"));
     let mut admin = server.connection();
     let mut left = Vec::new();
     for place in PLACES {

@@ -3,11 +3,10 @@
 
 use crate::support::RedisServer;
 use crate::support::lab::{connect, is_listener_on};
+use crate::support::process::example;
 use crate::support::worker::{self, Worker};
 use redis_dlock::{DLockConfig, DLockGuard, Error};
 use rustix::process::Signal;
-use std::env;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -111,19 +110,9 @@ fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
     }
 }
 
-/// The example program, which `cargo test` builds beside the tests; built here when only some targets were.
-fn contend() -> PathBuf {
-    let built = env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/contend");
-    if !built.exists() {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        assert!(Command::new(cargo).args(["build", "--example", "contend"]).status().unwrap().success());
-    }
-    built
-}
-
 /// Runs the proof: 4 processes of 8 threads, one counter in Redis that each reads, leaves alone, and writes.
 fn prove(server: &RedisServer, further: &[&str]) -> (bool, String) {
-    let output = Command::new(contend())
+    let output = Command::new(example("contend"))
         .args(["--redis", &server.url(), "--processes", "4", "--threads", "8", "--rounds", "12", "--lease", "300"])
         .args(further)
         .args((!is_listener_on()).then_some("--polling"))

@@ -277,15 +277,13 @@ fn an_orderly_life_logs_nothing_above_debug() {
     alone("it::quiet::an_orderly_life_logs_nothing_above_debug", || {
         log::set_logger(&LOG).expect("no other logger in this process");
         log::set_max_level(LevelFilter::Trace);
-        let directory = tempfile::tempdir().unwrap();
-        let socket = directory.path().join("socket");
-        let server = RedisServer::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+        let server = RedisServer::start_with(&["--unixsocket", "socket"]);
         let memory = MemoryLockProcessor::new();
         let mut places = vec![
             Place::new("embedded", move || memory.clone()),
             Place::redis("TCP", &server.url()),
             // Another database: the same server, and keys of its own.
-            Place::redis("local socket", &format!("unix://{}?db=1", socket.display())),
+            Place::redis("local socket", &format!("unix://{}?db=1", server.file("socket").display())),
         ];
         #[cfg(feature = "tls")]
         let tls = crate::tls::TlsServer::start("localhost");

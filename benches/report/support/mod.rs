@@ -1,6 +1,8 @@
 //! What the experiments share.
 
 pub(crate) mod crew;
+#[path = "../../../tests/support/mod.rs"]
+pub(crate) mod kit;
 pub(crate) mod pin;
 pub(crate) mod plot;
 pub(crate) mod proxy;

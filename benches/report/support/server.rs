@@ -1,71 +1,35 @@
 //! A redis-server of the run's own, and what it counts.
 
+use super::kit::RedisServer;
 use super::pin::{self, Place};
 use super::raw::{Address, Raw};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use std::time::Duration;
 
-/// A redis-server (or what `REDIS_SERVER_BIN` names) without persistence, on a free loopback port and on a unix socket. Killed
-/// when dropped.
-pub(crate) struct Server {
-    process: Child,
-    port: u16,
-    dir: TempDir,
-}
+/// The name of the unix socket.
+const SOCKET: &str = "socket";
 
-/// The program that is started.
-pub(crate) fn binary() -> String {
-    std::env::var("REDIS_SERVER_BIN").unwrap_or_else(|_| "redis-server".to_owned())
-}
+/// A server at a place, on a loopback port and on a unix socket.
+pub(crate) struct Server(RedisServer);
 
 impl Server {
     pub(crate) fn start(place: Place) -> Self {
-        // Between the choice of a port and its use somebody else may take it; then the server exits at once.
-        (0..5).find_map(|_| Self::try_start(place)).expect("redis-server does not start")
-    }
-
-    fn try_start(place: Place) -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = tempfile::Builder::new().prefix("redis-dlock-bench-").tempdir().unwrap();
-        let mut command = Command::new(binary());
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
-        command.arg("--dir").arg(dir.path()).arg("--unixsocket").arg(dir.path().join("socket"));
-        let process = pin::at(place, || command.stdout(Stdio::null()).spawn().expect("redis-server is to be in PATH"));
-        let mut server = Self { process, port, dir };
-        let limit = Instant::now() + Duration::from_secs(20);
-        while server.process.try_wait().unwrap().is_none() && Instant::now() < limit {
-            if Raw::try_connect(&server.tcp()).is_ok() && Raw::try_connect(&server.unix()).is_ok() {
-                return Some(server);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        None
+        Self(pin::at(place, || RedisServer::start_with(&["--unixsocket", SOCKET])))
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.0.port()
     }
 
     pub(crate) fn tcp(&self) -> Address {
-        Address::Tcp(self.port)
+        Address::Tcp(self.port())
     }
 
     pub(crate) fn unix(&self) -> Address {
-        Address::Unix(self.dir.path().join("socket"))
+        Address::Unix(self.0.file(SOCKET))
     }
 
     pub(crate) fn admin(&self) -> Admin {
         Admin(Raw::connect(&self.tcp()))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

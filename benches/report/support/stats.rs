@@ -1,4 +1,4 @@
-//! Medians of interleaved rounds, percentiles, and Jain's index.
+//! Medians of interleaved rounds, and percentiles.
 
 /// One way to do it: a round of it, and the figure that it gives.
 pub(crate) type Variant<'a> = Box<dyn FnMut() -> f64 + 'a>;
@@ -35,13 +35,4 @@ pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
 /// The median over the rounds of what the one was relative to the other in the same round: what slows down a whole round does not count.
 pub(crate) fn ratio(values: &[f64], base: &[f64]) -> f64 {
     median(&values.iter().zip(base).map(|(value, base)| value / base).collect::<Vec<_>>())
-}
-
-/// Jain's index of fairness: 1 when all got the same, 1/n when one got everything.
-pub(crate) fn jain(shares: &[u64]) -> f64 {
-    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| {
-        let share = *share as f64;
-        (sum + share, squares + share * share)
-    });
-    sum * sum / (shares.len() as f64 * squares)
 }

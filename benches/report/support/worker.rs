@@ -1,35 +1,26 @@
-//! Further processes: this program once more, with another job. They are told and answer in lines.
+//! Further processes: this program once more, with another job. They are told and answer in lines of numbers.
 
+use super::kit::worker::{self, SETTINGS};
 use super::pin::{self, Place};
 use rustix::time::{ClockId, clock_gettime};
 use std::env;
-use std::io::{BufRead, BufReader, Lines, Write, stdin};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, stdin};
 use std::time::Duration;
 
-/// Names the job of a process that is a worker.
-const JOB: &str = "DLOCK_BENCH_JOB";
+pub(crate) use super::kit::worker::answer as say;
 
 /// A process of ours. Killed when dropped.
-pub(crate) struct Worker {
-    process: Child,
-    to: ChildStdin,
-    from: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Worker(worker::Worker);
 
 /// The job of this process, if it is a worker.
 pub(crate) fn job() -> Option<String> {
-    env::var(JOB).ok()
+    // Not `worker::settings`: it ends a worker with the thread that has started it, and that of `pin::at` ends at once.
+    env::var(SETTINGS).ok()
 }
 
 /// What a worker was given for its job.
 pub(crate) fn argument<T: std::str::FromStr>(n: usize) -> T {
     env::args().nth(1 + n).and_then(|argument| argument.parse().ok()).expect("a worker gets its arguments")
-}
-
-/// Tells the process that started this one.
-pub(crate) fn say(line: &str) {
-    println!("{line}");
 }
 
 /// Waits for a line of the process that started this one; ends with it.
@@ -58,27 +49,16 @@ fn numbers(line: &str) -> Vec<u64> {
 
 impl Worker {
     pub(crate) fn start(place: Place, job: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(arguments).env(JOB, job).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = pin::at(place, || command.spawn().unwrap());
-        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        Self { process, to, from: BufReader::new(from).lines() }
+        Self(pin::at(place, || worker::Worker::launch(arguments, job, &[])))
     }
 
     pub(crate) fn tell(&mut self, numbers: &[u64]) {
         let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
-        writeln!(self.to, "{}", words.join(" ")).unwrap();
+        self.0.tell(&words.join(" "));
     }
 
     /// Waits for a line: the numbers in it.
     pub(crate) fn hear(&mut self) -> Vec<u64> {
-        numbers(&self.from.next().expect("the worker died").unwrap())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        numbers(&self.0.answer_at_last())
     }
 }

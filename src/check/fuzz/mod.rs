@@ -2,20 +2,20 @@
 //!
 //! | target | its bytes are | reader |
 //! |---|---|---|
-//! | `url` | a URL | `redis/net/address.rs` |
-//! | `properties` | the text of `config-dlock.properties` | `properties.rs` |
-//! | `locker` | a host name, and a holder's value | `locker.rs` |
-//! | `message` | a message published to an inbox | `redis/script/message.rs` |
-//! | `reply` | a script, and a tree of values as its reply | `redis/script/reply.rs` |
-//! | `resp` | what a server sent | `redis/net/resp.rs`, and everything that reads replies |
-//! | `error` | the line of an error reply | `redis/net/classify.rs` |
-//! | `hello` | the reply to `HELLO` | `redis/net/handshake.rs` |
+//! | `url` | a URL | `store/redis/net/address.rs` |
+//! | `properties` | the text of `config-dlock.properties` | `lock/properties.rs` |
+//! | `locker` | a host name, and a holder's value | `state/locker.rs` |
+//! | `message` | a message published to an inbox | `store/redis/script/message.rs` |
+//! | `reply` | a script, and a tree of values as its reply | `store/redis/script/reply.rs` |
+//! | `resp` | what a server sent | `store/redis/net/resp.rs`, and everything that reads replies |
+//! | `error` | the line of an error reply | `store/redis/net/classify.rs` |
+//! | `hello` | the reply to `HELLO` | `store/redis/net/handshake.rs` |
 //!
-//! [`driver`] runs them in every `cargo test`, on stable, over the corpus in `tests/fuzz/corpus` and mutations of it. The crate in
-//! `tests/fuzz` passes the same functions to libFuzzer.
+//! The fuzzer is libFuzzer: the crate in `tests/fuzz` passes these functions to it. `cargo test` searches for nothing: [`corpus`] repeats
+//! the inputs in `tests/fuzz/corpus`.
 
 #[cfg(test)]
-mod driver;
+mod corpus;
 mod readers;
 pub(crate) mod trees;
 
@@ -25,9 +25,6 @@ pub(crate) struct Target {
     pub(crate) name: &'static str,
     /// Panics when a property does not hold.
     pub(crate) check: fn(&[u8]),
-    /// Words that the reader knows, as material for mutations.
-    #[cfg_attr(not(test), expect(dead_code, reason = "libFuzzer finds them by itself"))]
-    pub(crate) words: &'static [&'static str],
 }
 
 /// All targets.

@@ -10,6 +10,9 @@
 
 #![allow(clippy::print_stdout)] // a program for people
 
+#[allow(dead_code, reason = "tests use more of it")]
+#[path = "../../support/history.rs"]
+mod history;
 mod report;
 mod worker;
 
@@ -19,7 +22,7 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
-use worker::{Counter, Hold, Job};
+use worker::{Counter, Job, Visit};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -55,7 +58,7 @@ struct Options {
     no_lock: bool,
     /// Be the worker process with this number.
     #[arg(long, hide = true, requires = "run")]
-    worker: Option<u32>,
+    worker: Option<usize>,
     /// What tells this run's keys from those of others.
     #[arg(long, hide = true)]
     run: Option<String>,
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
 }
 
 impl Options {
-    fn job(&self, process: u32, run: &str) -> Job {
+    fn job(&self, process: usize, run: &str) -> Job {
         Job {
             process,
             rounds: self.rounds,
@@ -104,11 +107,11 @@ impl Options {
         println!("processes: {processes}, threads in each: {threads}, rounds of each: {rounds}; {lock}, {store}");
     }
 
-    fn report(&self, mut holds: Vec<Hold>, count: u64) -> bool {
+    fn report(&self, mut visits: Vec<Visit>, count: u64) -> bool {
         let expected = u64::from(self.processes()) * u64::from(self.threads) * u64::from(self.rounds);
-        holds.sort_by_key(|hold| hold.start);
-        report::print(&holds, self.all, !self.no_lock);
-        report::prove(&holds, expected, count, !self.no_lock)
+        visits.sort_by_key(|visit| visit.hold.begin);
+        report::print(&visits, self.all, !self.no_lock);
+        report::prove(&visits, expected, count, !self.no_lock)
     }
 }
 
@@ -118,9 +121,9 @@ fn contend_embedded(options: &Options) -> Result<bool> {
     let generator = options.generator(MemoryLockProcessor::new())?;
     let counter = Counter::cell();
     let counters = (0..options.threads).map(|_| counter.share()).collect::<Result<_>>()?;
-    let holds = worker::run(&options.job(1, "contend"), counters, (!options.no_lock).then_some(&generator))?;
+    let visits = worker::run(&options.job(1, "contend"), counters, (!options.no_lock).then_some(&generator))?;
     let count = counter.share()?.read()?;
-    Ok(options.report(holds, count))
+    Ok(options.report(visits, count))
 }
 
 /// The parent: starts the workers together, collects their holds, and looks at the counter.
@@ -133,13 +136,13 @@ fn contend_on_redis(options: &Options, url: &str) -> Result<bool> {
     RedisLockProcessor::connect(url)?;
     let mut counter = Counter::connect(url, &run)?;
     counter.write(0)?;
-    let holds = run_workers(options.processes(), &run);
+    let visits = run_workers(options.processes(), &run);
     let count = counter.read();
     counter.remove()?;
-    Ok(options.report(holds?, count?))
+    Ok(options.report(visits?, count?))
 }
 
-fn run_workers(processes: u32, run: &str) -> Result<Vec<Hold>> {
+fn run_workers(processes: u32, run: &str) -> Result<Vec<Visit>> {
     let mut workers = Vec::new();
     for process in 1..=processes {
         let child = Command::new(std::env::current_exe()?)
@@ -160,7 +163,7 @@ fn run_workers(processes: u32, run: &str) -> Result<Vec<Hold>> {
         drop(worker.stdin.take()); // the start for all of them
     }
     let collected = std::thread::scope(|scope| {
-        let collect = |lines: std::io::Lines<_>| lines.map(|line| Hold::from_line(&line?)).collect::<Result<Vec<_>>>();
+        let collect = |lines: std::io::Lines<_>| lines.map(|line| Visit::from_line(&line?)).collect::<Result<Vec<_>>>();
         let threads: Vec<_> = lines.into_iter().map(|lines| scope.spawn(move || collect(lines))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a reader panicked".into()))).collect()
     });
@@ -171,21 +174,21 @@ fn run_workers(processes: u32, run: &str) -> Result<Vec<Hold>> {
             return Err(format!("process {process} failed: {status}").into());
         }
     }
-    let holds: Vec<Vec<Hold>> = Result::from_iter::<Vec<_>>(collected)?;
-    Ok(holds.into_iter().flatten().collect())
+    let visits: Vec<Vec<Visit>> = Result::from_iter::<Vec<_>>(collected)?;
+    Ok(visits.into_iter().flatten().collect())
 }
 
 /// A worker: connects, waits for the start, contends, and tells its holds.
-fn work(options: &Options, url: &str, process: u32, run: &str) -> Result<()> {
+fn work(options: &Options, url: &str, process: usize, run: &str) -> Result<()> {
     let generator = options.generator(RedisLockProcessor::connect(url)?)?;
     let counters = (0..options.threads).map(|_| Counter::connect(url, run)).collect::<Result<_>>()?;
     println!("ready");
     std::io::stdout().flush()?;
     std::io::stdin().lock().read_line(&mut String::new())?;
-    let holds = worker::run(&options.job(process, run), counters, (!options.no_lock).then_some(&generator))?;
+    let visits = worker::run(&options.job(process, run), counters, (!options.no_lock).then_some(&generator))?;
     let mut out = std::io::stdout().lock();
-    for hold in holds {
-        writeln!(out, "{}", hold.to_line())?;
+    for visit in visits {
+        writeln!(out, "{}", visit.to_line())?;
     }
     Ok(out.flush()?)
 }

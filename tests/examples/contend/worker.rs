@@ -1,7 +1,8 @@
 //! What each thread does: lock, read, pause, write, unlock.
 
 use crate::Result;
-use redis_dlock::{Clock, DLockConfig, DLockGenerator, Moment, SystemClock};
+use crate::history::Hold;
+use redis_dlock::{Clock, DLockConfig, DLockGenerator, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,40 +10,28 @@ use std::time::Duration;
 /// The same for all threads of a process.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) process: u32,
+    pub(crate) process: usize,
     pub(crate) rounds: u32,
     pub(crate) lease: Duration,
     pub(crate) pause: Duration,
     pub(crate) target: String,
 }
 
-/// One hold, from just after `lock` to just before `unlock`.
+/// One hold, and the count that was read in it.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    pub(crate) process: u32,
-    pub(crate) thread: u32,
-    /// On a clock that all processes of the machine share.
-    pub(crate) start: Moment,
-    pub(crate) end: Moment,
-    /// Zero without a lock.
-    pub(crate) token: u64,
-    /// The count that was read.
+pub(crate) struct Visit {
+    pub(crate) hold: Hold,
     pub(crate) read: u64,
 }
 
-impl Hold {
+impl Visit {
     pub(crate) fn to_line(&self) -> String {
-        let Self { process, thread, start, end, token, read } = self;
-        format!("{process} {thread} {} {} {token} {read}", start.as_nanos(), end.as_nanos())
+        format!("{} {}", self.read, self.hold)
     }
 
     pub(crate) fn from_line(line: &str) -> Result<Self> {
-        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<std::result::Result<_, _>>()?;
-        let [process, thread, start, end, token, read] = numbers[..] else {
-            return Err(format!("a worker said {line:?}").into());
-        };
-        let (start, end) = (Moment::from_nanos(start), Moment::from_nanos(end));
-        Ok(Self { process: process.try_into()?, thread: thread.try_into()?, start, end, token, read })
+        let (read, hold) = line.split_once(' ').ok_or_else(|| format!("a worker said {line:?}"))?;
+        Ok(Self { hold: hold.parse()?, read: read.parse()? })
     }
 }
 
@@ -95,34 +84,35 @@ impl Counter {
     }
 }
 
-/// Runs one thread a counter; their holds.
-pub(crate) fn run(job: &Job, counters: Vec<Counter>, generator: Option<&DLockGenerator>) -> Result<Vec<Hold>> {
+/// Runs one thread a counter; their visits.
+pub(crate) fn run(job: &Job, counters: Vec<Counter>, generator: Option<&DLockGenerator>) -> Result<Vec<Visit>> {
     std::thread::scope(|scope| {
         let spawn = |(thread, counter)| scope.spawn(move || contend(job, thread, counter, generator));
         let threads: Vec<_> = (1..).zip(counters).map(spawn).collect();
-        let mut holds = Vec::new();
+        let mut visits = Vec::new();
         for thread in threads {
-            holds.extend(thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))?);
+            visits.extend(thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))?);
         }
-        Ok(holds)
+        Ok(visits)
     })
 }
 
-fn contend(job: &Job, thread: u32, mut counter: Counter, generator: Option<&DLockGenerator>) -> Result<Vec<Hold>> {
+fn contend(job: &Job, thread: usize, mut counter: Counter, generator: Option<&DLockGenerator>) -> Result<Vec<Visit>> {
     let config = DLockConfig::new("CONTEND", &job.target).with_lease(job.lease);
     let lock = generator.map(|generator| generator.generate_with(config)).transpose()?;
-    let mut holds = Vec::new();
+    let mut visits = Vec::new();
     for _ in 0..job.rounds {
+        let asked = SystemClock.now();
         let guard = lock.as_ref().map(|lock| lock.lock()).transpose()?;
-        let start = SystemClock.now();
+        let begin = SystemClock.now();
         let read = counter.read()?;
         std::thread::sleep(job.pause);
         counter.write(read + 1)?;
         let end = SystemClock.now();
         let token = guard.as_ref().map_or(0, |guard| guard.fencing_token());
-        holds.push(Hold { process: job.process, thread, start, end, token, read });
+        visits.push(Visit { hold: Hold { process: job.process, thread, token, asked, begin, end }, read });
         // A lost lease is an error here, so a run that ends well was exclusive to the end of each hold.
         guard.map_or(Ok(()), |guard| guard.unlock())?;
     }
-    Ok(holds)
+    Ok(visits)
 }

@@ -11,16 +11,6 @@ use crate::support::crew::eventually;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// What the first process holds is left to its lease at most.
-fn bounds(length: Length) -> Bounds {
-    let expired = match length {
-        Length::Short => 0,
-        Length::Long => 2,
-    };
-    // Releases are repeated, after pauses of up to a lease.
-    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
-}
-
 /// Lets the server deny for a while; all who ask must be told so with these words.
 fn deny(
     setup: Setup,
@@ -31,7 +21,7 @@ fn deny(
 ) -> Report {
     // Nobody waits in silence: every attempt is told, so there are many in a long time.
     let least = if matches!(length, Length::Long) { 10 } else { 0 };
-    setup.first_holds(length.holds()).play(bounds(length), |scene| {
+    setup.first_holds(length.holds()).play(length.bounds(), |scene| {
         scene.refuse(length, begin, |scene| {
             eventually("somebody is told", || {
                 scene.refresh();

@@ -14,15 +14,6 @@ use crate::support::crew::{eventually, spawn};
 use crate::worker::now;
 use std::time::Duration;
 
-/// What is held is left to its lease when nothing can be released.
-fn bounds(length: Length) -> Bounds {
-    let expired = match length {
-        Length::Short => 0,
-        Length::Long => 2,
-    };
-    Bounds { expired, waited: leases(1.0), ..Bounds::default() }
-}
-
 #[track_caller]
 fn judge(report: Report, length: Length) {
     match length {
@@ -40,7 +31,7 @@ fn refuse(
     end: impl FnOnce(&mut Scene),
 ) -> Report {
     let mut waiter = None;
-    setup.first_holds(length.holds()).play(bounds(length), |scene| {
+    setup.first_holds(length.holds()).play(length.bounds(), |scene| {
         let asker = Asker::of(&scene.server);
         let begin = |scene: &mut Scene| {
             begin(scene);
@@ -118,7 +109,7 @@ fn a_server_without_memory_refuses_new_locks_only() {
 /// Shows: L1.
 #[test]
 fn a_full_server_hands_over_to_those_who_wait() {
-    let report = Setup::of("maxmemory reached, hand-over").first_holds(1.2).play(bounds(Length::Short), |scene| {
+    let report = Setup::of("maxmemory reached, hand-over").first_holds(1.2).play(Length::Short.bounds(), |scene| {
         scene.wait_inside(0);
         scene.next();
         scene.server.config("maxmemory", "1");

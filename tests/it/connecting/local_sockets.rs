@@ -8,6 +8,7 @@ use crate::support::lab::{builder, config};
 use redis_dlock::{DistributedReentrantLock, Error};
 use rustix::process::Signal;
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -18,20 +19,17 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// A server with a local socket and a short queue of connections.
 struct Local {
     server: RedisServer,
-    path: String,
-    _dir: tempfile::TempDir,
+    path: PathBuf,
 }
 
 impl Local {
     fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("r.sock").to_str().unwrap().to_owned();
-        let server = RedisServer::start_with(&["--unixsocket", &path, "--tcp-backlog", "2"]);
-        Self { server, path, _dir: dir }
+        let server = RedisServer::start_with(&["--unixsocket", "socket", "--tcp-backlog", "2"]);
+        Self { path: server.file("socket"), server }
     }
 
     fn url(&self) -> String {
-        format!("unix://{}", self.path)
+        format!("unix://{}", self.path.display())
     }
 
     /// Stops the server and fills its queue of connections.

@@ -4,9 +4,9 @@
 //! everybody returns, and nothing is left: not in the store (nor left to its lease there), and not in the process.
 
 use super::faulty::{Faults, FaultyStore};
-use super::is_long;
 use crate::support::crew::{HANG, eventually};
 use crate::support::dice::{Dice, seed};
+use crate::support::is_long;
 use crate::support::lab::{Lab, alone_on_both_stores, builder, config};
 use crate::support::process::{descriptors, threads, threads_named};
 use crate::support::stalls::Stalls;

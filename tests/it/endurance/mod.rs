@@ -21,8 +21,3 @@ mod server_clock;
 mod suspend;
 mod time_outs;
 mod wall_clock;
-
-/// Whether the long runs are wanted.
-fn is_long() -> bool {
-    std::env::var_os("DLOCK_TEST_LONG").is_some()
-}

@@ -3,10 +3,10 @@
 //! Forward it ends leases that are good: their holders know soon. Backward it makes them longer: nobody is let in twice. Tokens
 //! rise, whichever way.
 
-use super::is_long;
 use crate::support::RedisServer;
 use crate::support::clock_shim::ClockShim;
 use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::is_long;
 use crate::support::lab::{config, connect};
 use parking_lot::Mutex;
 use redis_dlock::{Clock, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment, SystemClock};

@@ -1,9 +1,9 @@
 //! Waits that end without the lock, a hundred thousand of them: they leave nothing behind, keep their time, and do not
 //! disturb the holder.
 
-use super::is_long;
 use crate::support::allocations::bytes_in_use;
 use crate::support::crew::eventually;
+use crate::support::is_long;
 use crate::support::lab::{Lab, alone_on_both_stores, config};
 use crate::support::process::{descriptors, threads};
 use parking_lot::{Condvar, Mutex};

@@ -1,7 +1,7 @@
 //! The test's side of a worker process; `play.rs` is the other one.
 
-use super::history::Hold;
 use super::scene::TARGET;
+use crate::support::history::Hold;
 use crate::support::worker::Worker;
 use redis_dlock::Moment;
 use rustix::process::Signal;
@@ -110,12 +110,9 @@ impl Actor {
         let mut holds = Vec::new();
         loop {
             let said = self.0.answer();
-            let numbers: Vec<u64> = said.split(' ').skip(1).map(|number| number.parse().unwrap()).collect();
-            let [thread, token, asked, begin, end] = numbers[..] else { break };
-            let [asked, begin, end] = [asked, begin, end].map(Moment::from_nanos);
-            holds.push(Hold { process, thread: thread.try_into().unwrap(), token, asked, begin, end });
+            let Some(hold) = said.strip_prefix("hold ") else { return holds };
+            holds.push(Hold { process, ..hold.parse().unwrap() });
         }
-        holds
     }
 
     /// Moves the clock of its clients forward.

@@ -2,10 +2,11 @@
 //! holds that were said to be valid overlap, and their tokens are in order.
 
 use super::actor::{Actor, Contest};
-use super::history::{exclusive, runs};
-use super::scene::{inboxes, is_long, start};
+use super::scene::{inboxes, start};
 use crate::support::crew::eventually;
 use crate::support::dice::Dice;
+use crate::support::history::{exclusive, runs};
+use crate::support::is_long;
 use std::thread;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! What a hand-over between clients costs: one call to release and one to stand in the queue again, however many wait.
 
 use super::actor::{Actor, Contest};
-use super::history::{Hold, exclusive};
 use super::scene::{HOUR, client, inboxes, lock, queue, start};
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
+use crate::support::history::{Hold, exclusive};
 use std::time::Duration;
 
 /// Hand-overs that are counted each time, about.

@@ -1,10 +1,10 @@
 //! Processes and threads that want the lock all the time get it equally often, and one thread among many does not starve.
 
 use super::actor::{Actor, Contest};
-use super::history::{Hold, exclusive, jain, runs};
 use super::scene::{HOUR, KEY, client, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
+use crate::support::history::{Hold, exclusive, jain, runs};
 use crate::support::monitor::{Executed, Monitor};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn contend(server: &RedisServer, threads: &[usize], hold: Duration, holds: usize
 }
 
 /// How often each of `0..number` is among them.
-fn shares(holds: &[Hold], number: usize, whose: impl Fn(&Hold) -> usize) -> Vec<usize> {
+fn shares(holds: &[Hold], number: usize, whose: impl Fn(&Hold) -> usize) -> Vec<u64> {
     let mut shares = vec![0; number];
     holds.iter().for_each(|hold| shares[whose(hold)] += 1);
     shares
@@ -136,5 +136,8 @@ fn single_threads_beside_a_process_of_sixty_four_wait_for_a_turn_of_each_other_p
     );
     assert!(at(90) < PROCESSES, "{waits:?}");
     let singles = *by_process[1..].iter().min().unwrap();
-    assert!(singles * PROCESSES * 2 > turns.len(), "each single thread has its part of the turns: {by_process:?}");
+    assert!(
+        singles as usize * PROCESSES * 2 > turns.len(),
+        "each single thread has its part of the turns: {by_process:?}"
+    );
 }

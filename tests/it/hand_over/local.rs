@@ -2,11 +2,11 @@
 //! one call gives it the lock and stands this one in the queue again.
 
 use super::actor::{Actor, Contest};
-use super::history::{Hold, exclusive};
 use super::scene::{HOUR, KEY, builder, client, config, holder, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::{Member, eventually, spawn};
+use crate::support::history::{Hold, exclusive};
 use crate::support::monitor::Monitor;
 use crate::support::watched::{Kind, Watch, Watched};
 use parking_lot::Mutex;

@@ -25,7 +25,6 @@ mod counts;
 mod dead;
 mod expired;
 mod fairness;
-mod history;
 mod local;
 mod overtaken;
 mod play;

@@ -12,8 +12,8 @@
 //! | `count` | counts the holds of all those threads | `count N` |
 //! | `finish` | ends loops without end, and waits for all | `hold …` for each hold that was valid at its end, then `finished` |
 
-use super::history::Hold;
 use super::scene::{self, HOUR};
+use crate::support::history::Hold;
 use crate::support::worker;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, Moment, SystemClock};
@@ -96,8 +96,7 @@ impl Stage {
             ["finish"] => {
                 self.contest.is_over.store(true, Ordering::SeqCst);
                 for hold in self.contenders.drain(..).flat_map(|contender| contender.join().unwrap()) {
-                    let times = [hold.asked, hold.begin, hold.end].map(|moment| moment.as_nanos().to_string());
-                    worker::answer(&format!("hold {} {} {}", hold.thread, hold.token, times.join(" ")));
+                    worker::answer(&format!("hold {hold}"));
                 }
                 worker::answer("finished");
             }

@@ -15,11 +15,6 @@ pub(super) const TYPE: &str = "HAND";
 pub(super) const TARGET: &str = "over";
 pub(super) const KEY: &str = "DLOCK_HAND_over";
 
-/// Whether tests that take chances are to take many.
-pub(super) fn is_long() -> bool {
-    std::env::var_os("DLOCK_TEST_LONG").is_some()
-}
-
 /// A server that has all scripts already: else their first calls would count twice.
 pub(super) fn start() -> RedisServer {
     let server = RedisServer::start();

@@ -4,10 +4,10 @@
 //! Its deadline counts from the last question that found it waiting; the grant, which came later, says nothing of the time.
 
 use super::actor::{Actor, Held};
-use super::history::{Hold, exclusive};
 use super::scene::{HOUR, KEY, TYPE, client, holder, inboxes, lock, process, queue, start};
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
+use crate::support::history::{Hold, exclusive};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Moment, SystemClock};
 use std::thread;

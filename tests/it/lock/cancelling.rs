@@ -1,10 +1,10 @@
 //! `lock_cancellable`, as `lockInterruptibly` on the JVM.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Kind, When};
 use parking_lot::Mutex;
-use redis_dlock::{CancelToken, DistributedReentrantLock};
+use redis_dlock::CancelToken;
 use std::sync::Arc;
 
 on_both_stores!(
@@ -17,14 +17,6 @@ on_both_stores!(
     cancelling_after_the_lock_was_got_changes_nothing,
     a_token_may_be_used_again_and_again,
 );
-
-/// Starts a thread that waits with a token; tells whether it got the lock.
-fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
-    let (other, cancel) = (lock.clone(), cancel.clone());
-    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
-    eventually("it waits", || lock.queue_length() == place);
-    member
-}
 
 fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();

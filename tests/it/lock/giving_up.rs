@@ -1,7 +1,7 @@
 //! Waiters that give up: they leave no trace, and pass on a turn that was given them meanwhile.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Gate, Kind, Watch, When};
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
 use std::sync::Arc;
@@ -17,13 +17,6 @@ on_both_stores!(
     the_asker_gives_up_and_the_next_asks,
     nobody_hangs_among_many_impatient_threads,
 );
-
-fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
-    let (other, cancel) = (lock.clone(), cancel.clone());
-    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
-    eventually("it waits", || lock.queue_length() == place);
-    member
-}
 
 /// Shows: G12, L2, L3.
 fn those_who_gave_up_leave_no_trace(lab: &Lab) {

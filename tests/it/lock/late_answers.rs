@@ -1,12 +1,12 @@
 //! Time by hand: deadlines, late answers, and turns that come too late. Leases here end when the test says so.
 
+use crate::support::cause;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
 use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
-    MemoryLockProcessor,
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, LossCause, ManualClock, MemoryLockProcessor,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +35,6 @@ fn scene_with(listener: bool, settings: DLockConfig) -> Scene {
     Scene { clock, watch, lock: generator.generate_with(settings.with_lease(LEASE)).unwrap() }
 }
 
-fn cause(error: Error) -> LossCause {
-    match error {
-        Error::LeaseLost(loss) => loss.cause,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Shows: G5.
 #[test]
 fn what_remains_is_the_lease_less_a_margin_and_what_has_passed() {
@@ -61,7 +54,7 @@ fn a_passed_deadline_is_seen_by_whoever_looks_first() {
     let looks: [Look; 3] = [
         |guard| guard.is_valid(),
         |guard| !guard.remaining().is_zero(),
-        |guard| guard.ensure_valid().map_err(cause) != Err(LossCause::Deadline),
+        |guard| guard.ensure_valid().map_err(|error| cause(Err::<(), _>(error))) != Err(LossCause::Deadline),
     ];
     for look in looks {
         let scene = scene();
@@ -74,8 +67,8 @@ fn a_passed_deadline_is_seen_by_whoever_looks_first() {
         scene.clock.advance(Duration::from_nanos(1));
         assert!(!look(&guard));
         assert_eq!(lost.recv(), Ok(()), "and from then on everybody knows");
-        assert_eq!(cause(scene.lock.lock().unwrap_err()), LossCause::Deadline);
-        assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::Deadline);
+        assert_eq!(cause(scene.lock.lock()), LossCause::Deadline);
+        assert_eq!(cause(guard.unlock()), LossCause::Deadline);
     }
 }
 
@@ -86,7 +79,7 @@ fn unlocking_after_the_deadline_says_so_even_if_nobody_looked() {
     let guard = scene.lock.lock().unwrap();
     let lost = guard.lost();
     scene.clock.advance(LEASE);
-    assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::Deadline);
+    assert_eq!(cause(guard.unlock()), LossCause::Deadline);
     assert_eq!(lost.recv(), Ok(()));
     assert!(scene.lock.try_lock().unwrap().is_some());
 }

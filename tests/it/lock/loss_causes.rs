@@ -1,9 +1,10 @@
 //! How a lease gets lost, how soon that is noticed, and that it is final.
 
+use crate::support::cause;
 use crate::support::crew::eventually;
 use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{BackendFailure, DLockGuard, Error, LossCause};
+use redis_dlock::{BackendFailure, DLockGuard, LossCause};
 use std::time::Duration;
 
 running_on_both_stores!(
@@ -17,13 +18,6 @@ running_on_both_stores!(
     an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back,
     an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked,
 );
-
-fn cause(result: Result<(), Error>) -> LossCause {
-    match result {
-        Err(Error::LeaseLost(loss)) => loss.cause,
-        other => panic!("{other:?}"),
-    }
-}
 
 fn wait_for_loss(guard: &DLockGuard<'_>) {
     guard.lost().recv_timeout(crate::support::crew::HANG).expect("a loss");

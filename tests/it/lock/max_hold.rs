@@ -1,8 +1,9 @@
 //! A limit on holding: the holder is told when it is reached, and the others come in when the lease has run out.
 
+use crate::support::cause;
 use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::Kind;
-use redis_dlock::{DLockConfig, Error, LossCause};
+use redis_dlock::{DLockConfig, LossCause};
 use std::time::Duration;
 
 running_on_both_stores!(
@@ -17,13 +18,6 @@ fn limited(target: &str, lease_ms: u64) -> DLockConfig {
     config(target, lease_ms).with_max_hold(LIMIT)
 }
 
-fn cause(error: Error) -> LossCause {
-    match error {
-        Error::LeaseLost(loss) => loss.cause,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Shows: G6.
 fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &Lab) {
     let generator = lab.generator();
@@ -34,13 +28,13 @@ fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &L
     let lost = guard.lost();
     assert_eq!(lost.recv(), Ok(()));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert_eq!(cause(guard.ensure_valid().unwrap_err()), LossCause::HeldTooLong);
-    assert_eq!(cause(lock.lock().unwrap_err()), LossCause::HeldTooLong, "no reentry");
+    assert_eq!(cause(guard.ensure_valid()), LossCause::HeldTooLong);
+    assert_eq!(cause(lock.lock()), LossCause::HeldTooLong, "no reentry");
     // For most of a minute.
     assert!(lab.holder(lock.key()).is_some());
     assert!(lab.generator().generate_with(config("x", 60_000)).unwrap().try_lock().unwrap().is_none());
-    assert_eq!(cause(again.unlock().unwrap_err()), LossCause::HeldTooLong);
-    assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::HeldTooLong);
+    assert_eq!(cause(again.unlock()), LossCause::HeldTooLong);
+    assert_eq!(cause(guard.unlock()), LossCause::HeldTooLong);
     assert_eq!(lab.leftovers(), [""; 0], "unlocking gives it back all the same");
 }
 
@@ -56,7 +50,7 @@ fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &La
     let extended = watch.count_of(Kind::Extend);
     assert!(extended >= 1, "until then it was extended");
     assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
-    assert_eq!(cause(guard.unlock().unwrap_err()), LossCause::HeldTooLong);
+    assert_eq!(cause(guard.unlock()), LossCause::HeldTooLong);
     assert_eq!(watch.count_of(Kind::Extend), extended);
     assert!(next.is_valid());
 }

@@ -14,12 +14,11 @@ mod on_redis;
 mod unreachable;
 mod waking;
 
+use crate::support::cause;
 use crate::support::crew::HANG;
 use crate::support::lab::builder;
 use crate::support::watched::{Watch, Watched};
-use redis_dlock::{
-    DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock, MemoryLockProcessor,
-};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
@@ -79,13 +78,4 @@ fn let_sleep(round: usize) {
 #[track_caller]
 fn until_waiting(lock: &DistributedReentrantLock, threads: usize) {
     until("threads wait", || lock.queue_length() == threads);
-}
-
-#[track_caller]
-fn cause<T>(result: Result<T, Error>) -> LossCause {
-    match result {
-        Err(Error::LeaseLost(loss)) => loss.cause,
-        Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("no error"),
-    }
 }

@@ -179,10 +179,7 @@ fn after_close_every_call_says_so() {
 
 #[test]
 fn a_unix_socket_works_as_well() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r.sock");
-    let path = path.to_str().unwrap();
-    let _server = RedisServer::start_with(&["--unixsocket", path]);
-    let store = RedisLockProcessor::connect(&format!("unix://{path}")).unwrap();
+    let server = RedisServer::start_with(&["--unixsocket", "socket"]);
+    let store = RedisLockProcessor::connect(&format!("unix://{}", server.file("socket").display())).unwrap();
     assert!(matches!(store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }

@@ -154,9 +154,8 @@ fn connections_that_fail() {
 
 /// A lock on a real server, with a login, from its first connection to the loss of its lease, when the server comes back without the user.
 fn a_whole_life() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("socket");
-    let mut server = RedisServer::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+    let mut server = RedisServer::start_with(&["--unixsocket", "socket"]);
+    let socket = server.file("socket");
     let rules = ["reset", "on", "~*", "&*", "+@all"];
     redis::cmd("ACL")
         .arg("SETUSER")

@@ -1,10 +1,11 @@
 //! One fresh store in real time, and the clients that meet in it.
 
-use super::crew::{eventually, spawn};
+use super::crew::{Member, eventually, spawn};
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, GeneratorBuilder, LockProcessor, MemoryLockProcessor, RedisLockProcessor,
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor,
+    MemoryLockProcessor, RedisLockProcessor,
 };
 use std::sync::Arc;
 use std::thread;
@@ -130,6 +131,14 @@ pub(crate) fn config(target: &str, lease_ms: u64) -> DLockConfig {
 pub(crate) struct Held {
     pub(crate) holder: String,
     pub(crate) remaining: Option<Duration>,
+}
+
+/// Starts a thread that waits for a lock with a token, as the client's waiter number `place`; tells whether it got the lock.
+pub(crate) fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
+    let (other, cancel) = (lock.clone(), cancel.clone());
+    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == place);
+    member
 }
 
 struct RealTimeMemory(MemoryLockProcessor);

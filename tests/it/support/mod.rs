@@ -1,31 +1,38 @@
-//! What the tests of several topics share.
+//! What the tests of several topics share. What other binaries use, too, is in the kit.
 
 pub(crate) mod allocations;
 mod asking;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
-pub(crate) mod crew;
-pub(crate) mod dice;
 pub(crate) mod journal;
 mod jvm;
+#[path = "../../support/mod.rs"]
+mod kit;
 pub(crate) mod lab;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod monitor;
-pub(crate) mod process;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod proxy;
-mod redis_server;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
 pub(crate) mod watched;
-#[allow(dead_code, reason = "tests/faults has more of it")]
-pub(crate) mod worker;
 
 pub(crate) use asking::{Asking, claim};
 pub(crate) use jvm::Jvm;
-pub(crate) use proxy::Proxy;
-pub(crate) use redis_server::RedisServer;
+pub(crate) use kit::{Proxy, RedisServer, crew, dice, history, monitor, process, proxy, worker};
+use redis_dlock::{Error, LossCause};
 use std::time::Duration;
 
 /// Far more than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Whether tests that take chances are to take many.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("DLOCK_TEST_LONG").is_some()
+}
+
+/// Why the lease was lost that this call tells of.
+#[track_caller]
+pub(crate) fn cause<T>(result: Result<T, Error>) -> LossCause {
+    match result {
+        Err(Error::LeaseLost(loss)) => loss.cause,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no error"),
+    }
+}

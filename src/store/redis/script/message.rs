@@ -79,11 +79,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = parse(&bytes);
-        }
-
-        #[test]
         fn every_published_message_is_read_back(number in 0..=HIGHEST_NUMBER, waiting: u64, locker in "[^ ]{1,30}", key in ".{0,60}") {
             let parsed = parse(format!("granted {number} {waiting} {locker} {key}").as_bytes());
             let grant = Grant { number, waiting };

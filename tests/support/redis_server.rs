@@ -7,6 +7,7 @@ use super::process;
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +70,11 @@ impl RedisServer {
     /// The port of the loopback interface that the server listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where a file of the server is, by its name in the arguments.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// Runs one command on a connection of its own.

@@ -33,6 +33,16 @@ pub(crate) fn alone_in(path: &str, variables: impl FnOnce() -> Vec<(String, Stri
     err.lines().filter(|line| line.starts_with("endurance")).for_each(|line| eprintln!("{line}"));
 }
 
+/// An example program, which `cargo test` builds beside the tests; built here when only some targets were.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let built = env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples").join(name);
+    if !built.exists() {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        assert!(Command::new(cargo).args(["build", "--example", name]).status().unwrap().success());
+    }
+    built
+}
+
 /// Sends a child process a signal. After STOP, all its threads stand still when this returns: `kill` alone returns before that,
 /// and whatever the child does until then looks as if a stopped process had done it.
 pub(crate) fn signal(child: &Child, signal: Signal) {

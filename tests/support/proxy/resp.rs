@@ -46,12 +46,12 @@ impl Sent {
 /// Scripts are told apart by the first line of their comment.
 fn script(text: &str) -> Sent {
     let scripts = [
-        (include_str!("../../../../scripts/acquire.lua"), Sent::Acquire),
-        (include_str!("../../../../scripts/poll.lua"), Sent::Poll),
-        (include_str!("../../../../scripts/extend.lua"), Sent::Extend),
-        (include_str!("../../../../scripts/release.lua"), Sent::Release),
-        (include_str!("../../../../scripts/probe.lua"), Sent::Probe),
-        (include_str!("../../../../scripts/inspect.lua"), Sent::Inspect),
+        (include_str!("../../../scripts/acquire.lua"), Sent::Acquire),
+        (include_str!("../../../scripts/poll.lua"), Sent::Poll),
+        (include_str!("../../../scripts/extend.lua"), Sent::Extend),
+        (include_str!("../../../scripts/release.lua"), Sent::Release),
+        (include_str!("../../../scripts/probe.lua"), Sent::Probe),
+        (include_str!("../../../scripts/inspect.lua"), Sent::Inspect),
     ];
     let title = text.lines().nth(1);
     scripts.into_iter().find(|(script, _)| script.lines().nth(1) == title).map_or(Sent::Other, |(_, sent)| sent)
@@ -135,7 +135,7 @@ fn frames_end_where_the_protocol_says() {
 
 #[test]
 fn scripts_are_known_by_their_hash_once_their_text_went_by() {
-    let text = include_str!("../../../../scripts/probe.lua");
+    let text = include_str!("../../../scripts/probe.lua");
     let packed = |words: &[&str]| redis::cmd(words[0]).arg(&words[1..]).get_packed_command();
     assert_eq!(Sent::of(&packed(&["EVAL", text, "1", "k", "l"])), Sent::Probe);
     let hash = redis::Script::new(text).get_hash().to_owned();

@@ -1,6 +1,7 @@
-//! Worker processes: this test binary once more, running one test that takes orders on stdin and answers on stdout.
+//! Worker processes: this program once more, taking orders on stdin and answering on stdout. They are real processes: they can be
+//! stopped and killed.
 //!
-//! That test is `#[ignore]`d and named by the test that starts it. They are real processes: they can be stopped and killed.
+//! In a test binary a worker runs one test, which is `#[ignore]`d and named by the test that starts it.
 
 use super::crew::hang;
 use super::process;
@@ -35,8 +36,13 @@ impl Worker {
 
     /// Starts a process with further environment variables.
     pub(crate) fn start_with(path: &str, settings: &str, variables: &[(&str, &str)]) -> Self {
+        Self::launch(&[path, "--exact", "--nocapture", "--ignored"], settings, variables)
+    }
+
+    /// Starts this program with these arguments.
+    pub(crate) fn launch(arguments: &[&str], settings: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args([path, "--exact", "--nocapture", "--ignored"])
+            .args(arguments)
             .env(SETTINGS, settings)
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
@@ -74,6 +80,12 @@ impl Worker {
     #[track_caller]
     pub(crate) fn answer(&mut self) -> String {
         self.heard.pop_front().unwrap_or_else(|| self.next())
+    }
+
+    /// The next answer, however long it takes.
+    #[track_caller]
+    pub(crate) fn answer_at_last(&mut self) -> String {
+        self.heard.pop_front().unwrap_or_else(|| self.answers.recv().expect("the worker is alive"))
     }
 
     /// What follows `words` in the next answer that begins with them; others stay where they are.

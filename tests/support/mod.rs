@@ -1,0 +1,16 @@
+//! One kit for all that starts servers and processes: `tests/it`, `tests/faults` and `benches/report` include this module by its path.
+//! tests/README.md says what it has, and what stays apart from it.
+
+#![allow(dead_code, unused_imports, reason = "each of the binaries uses a part of it")]
+
+pub(crate) mod crew;
+pub(crate) mod dice;
+pub(crate) mod history;
+pub(crate) mod monitor;
+pub(crate) mod process;
+pub(crate) mod proxy;
+mod redis_server;
+pub(crate) mod worker;
+
+pub(crate) use proxy::Proxy;
+pub(crate) use redis_server::RedisServer;
