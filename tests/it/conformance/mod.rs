@@ -43,6 +43,7 @@ macro_rules! conformance {
                     leaves_a_waiter_where_it_was
                     leaves_an_asker_nowhere
                     tells_the_winner_when_the_queue_takes_no_more
+                    leaves_open_what_it_cannot_undo
                     gives_no_key_to_the_locker_that_is_released
                 }
                 gap {
@@ -86,7 +87,7 @@ macro_rules! conformance {
                     extension_tells_how_many_wait
                 }
                 model {
-                    random_requests_agree_with_the_model
+                    random_requests_are_answered_as_by_the_embedded_store
                 }
                 names {
                     of_all_kinds_are_kept_apart

@@ -10,8 +10,8 @@ pub(crate) use store::Store;
 
 use parking_lot::Mutex;
 use redis_dlock::{
-    AcquireOutcome, AcquireRequest, Busy, Error, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox, Inspection,
-    LockProcessor, Message, NotOurs, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
+    AcquireOutcome, AcquireRequest, BackendFailure, Busy, Error, ExtendOutcome, ExtendRequest, Gap, Grant, Inbox,
+    Inspection, LockProcessor, Message, NotOurs, PollOutcome, PollRequest, ProbeOutcome, ProbeRequest, ReleaseOutcome,
     ReleaseRequest,
 };
 use std::sync::Arc;
@@ -51,6 +51,13 @@ impl Suite {
     pub(crate) fn on(store: impl Store + 'static) -> Self {
         let processors = [store.processor(), store.processor()];
         Self { store: Box::new(store), processors, clients: AtomicU64::new(0), tenures: Mutex::default() }
+    }
+
+    /// A suite whose next clients get the same names as those of another.
+    pub(crate) fn beside(other: &Self, store: impl Store + 'static) -> Self {
+        let suite = Self::on(store);
+        suite.clients.store(other.clients.load(Ordering::Relaxed), Ordering::Relaxed);
+        suite
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -162,7 +169,7 @@ impl Ear {
 /// One locker. Its methods ask once; those whose names say an outcome insist on it.
 #[derive(Debug)]
 pub(crate) struct Tenure {
-    processor: Arc<dyn LockProcessor>,
+    pub(crate) processor: Arc<dyn LockProcessor>,
     pub(crate) key: String,
     pub(crate) locker: String,
     pub(crate) lease: Duration,
@@ -234,6 +241,15 @@ impl Tenure {
     pub(crate) fn release_denied(&self, next: Option<&Tenure>) {
         let outcome = self.processor.release(&self.release_request(next), PATIENCE);
         assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
+    }
+
+    /// Is to be released while something is denied, and what would undo the operation, too.
+    pub(crate) fn release_unknown(&self) {
+        let outcome = self.processor.release(&self.release_request(None), PATIENCE);
+        assert!(
+            matches!(outcome, Err(Error::Backend { failure: BackendFailure::Unknown, .. })),
+            "{self:?}: {outcome:?}"
+        );
     }
 
     pub(crate) fn poll(&self) -> PollOutcome {
