@@ -94,6 +94,10 @@ pub use lock::{
     UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;
+// The model of the protocol runs it. No program needs it.
+#[cfg(any(test, feature = "test-util"))]
+#[doc(hidden)]
+pub use store::memory::spec;
 pub use store::processor;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;

@@ -85,6 +85,7 @@ macro_rules! __conformance_cases {
                 leaves_a_waiter_where_it_was [Queue Denials]
                 leaves_an_asker_nowhere [Queue Denials]
                 tells_the_winner_when_the_queue_takes_no_more [Queue Denials]
+                leaves_open_what_it_cannot_undo [Queue Denials]
                 gives_no_key_to_the_locker_that_is_released [Queue]
             }
             gap {

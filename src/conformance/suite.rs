@@ -2,7 +2,7 @@
 
 use super::list::Need;
 use super::store::Store;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, Inspection, LockProcessor,
     Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
@@ -42,6 +42,13 @@ impl Suite {
         let processors = [store.processor(), store.processor()];
         let limits = processors[0].limits();
         Self { store: Box::new(store), processors, limits, clients: AtomicU64::new(0), tenures: Mutex::default() }
+    }
+
+    /// Begins a case whose next clients get the same names as those of another.
+    pub fn beside(other: &Self, store: impl Store + 'static) -> Self {
+        let suite = Self::on(store);
+        suite.clients.store(other.clients.load(Ordering::SeqCst), Ordering::SeqCst);
+        suite
     }
 
     /// A lease whose end a case awaits.
@@ -218,6 +225,11 @@ pub struct Tenure {
 }
 
 impl Tenure {
+    /// The processor that the tenure's client asks.
+    pub fn processor(&self) -> &dyn LockProcessor {
+        &*self.processor
+    }
+
     /// What the tenure tells the store of itself.
     pub fn claim(&self) -> Claim<'_> {
         Claim::new(&self.key, &self.client, &self.locker, self.lease)
@@ -284,6 +296,15 @@ impl Tenure {
     pub fn release_denied(&self, next: Option<&Tenure>) {
         let outcome = self.try_release(next, None);
         assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
+    }
+
+    /// Is to be released while something is denied, and what would undo the operation, too.
+    pub fn release_unknown(&self) {
+        let outcome = self.try_release(None, None);
+        assert!(
+            matches!(outcome, Err(Error::Backend { failure: BackendFailure::Unknown, .. })),
+            "{self:?}: {outcome:?}"
+        );
     }
 
     /// Asks what became of the tenure.

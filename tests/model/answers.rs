@@ -72,8 +72,8 @@ impl Client {
         let alone = len == Reply::Yes || rules.is(Mutant::PlainPassesQueue);
         let throughout = get == Reply::Yes || rules.is(Mutant::PlainWithoutGet);
         if alone && throughout && self.believes_count(rules, number) {
-            server.fell |= !rose;
-            memory.passed |= ahead.is_some_and(|ahead| server.queue.contains(&ahead));
+            server.fence.fell |= !rose;
+            memory.passed |= ahead.is_some_and(|ahead| server.is_queued(ahead));
             return self.obtain(rules, memory, asked, number, set.left);
         }
         self.phase = Phase::Aside { locker: asked, wait, given_up: false };

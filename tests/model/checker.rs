@@ -30,8 +30,8 @@ pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 /// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
 
-/// As many calls as a script makes that passes two dead waiters and puts the third back.
-const MOST_CALLS: u8 = 6;
+/// As many calls as a script makes that passes two dead waiters, gives the third the key, and takes a locker into the queue.
+const MOST_CALLS: u8 = 7;
 
 fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
     settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
@@ -57,13 +57,13 @@ impl Model for Rules {
             actions.push(Action::Flush);
             actions.extend([1, 3].map(|lag| Action::FailOver { lag }));
         }
-        if world.faults > 0 && self.deletes && world.server.key.is_some() {
+        if world.faults > 0 && self.deletes && world.server.holder().is_some() {
             actions.push(Action::Delete);
         }
         if world.server.gaps > 0 && !world.server.gap_due {
             actions.push(Action::GapDue);
         }
-        if self.clock.is_none_or(|clock| world.server.clock < clock.end) {
+        if self.clock.is_none_or(|clock| world.server.fence.clock < clock.end) {
             actions.push(Action::Tick);
         }
     }
@@ -76,7 +76,7 @@ impl Model for Rules {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always(NUMBERS_RISE, |_, world: &World| !world.server.fell),
+            Property::always(NUMBERS_RISE, |_, world: &World| !world.server.fence.fell),
             Property::always(NO_THEFT, |_, world: &World| !world.theft),
         ];
         if self.deletes {

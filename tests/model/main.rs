@@ -1,14 +1,15 @@
 //! An exhaustive model of the protocol between processes: every order in which clients, network and server can act.
 //!
-//! The scripts and the rules of a client are written down once more, small enough that a model checker ([`stateright`])
-//! can visit every state within the bounds below. So the model tests the *protocol*; that the scripts and the crate
-//! follow it, the other tests show.
+//! The server runs the crate's specification of the scripts ([`redis_dlock::spec`]). The embedded store runs it, too, so the
+//! conformance suite holds it against the scripts. The rules of a client are written down once more, small enough that a model checker
+//! ([`stateright`]) can visit every state within the bounds below. So the model tests the *protocol*. The other tests show that the
+//! scripts and the crate follow it.
 //!
 //! # What is modelled
 //!
 //! | part | state | in |
 //! |---|---|---|
-//! | server | the key (locker, ticks left), the queue (lockers, ticks left), the gap for pollers (ticks left), the fence; the scripts acquire, poll, extend, release, probe, hand-over | `server` |
+//! | server | the specification's state of a key: the holder (locker, ticks left), the queue (lockers, ticks left), the gap for pollers (ticks left); the fence; the four commands of a plain attempt | `server` |
 //! | client | what it wants, has or gives back, how much of its lease is left by its own clock, its clean-up list | `client`, `answers` |
 //! | network | for each client a connection with commands and replies in order, dropped connections whose commands are still to come, an inbox with messages under way | `client`, `world` |
 //! | time | ticks, for everybody at once; a lease is 1 to 3 of them. All times are kept as what is left, so time has no end | `world` |
@@ -83,7 +84,7 @@
 //! * `contended`, and lingering, which it ends: a holder may unlock at any moment here, so it may also do so because of a
 //!   message, or without one.
 //! * Leases of different lengths, clocks of different speed (the slack of a deadline is for these), clocks that step back.
-//! * Errors that mean "not executed", foreign types, memory limits. Of refused calls: the queue's PEXPIRE, and the ones that make a
+//! * Errors that mean "not executed", foreign types, memory limits. Of refused calls: the ones that only read, and the ones that make a
 //!   gap (`tests/it/denied` refuses each call of each script to a real server).
 //! * Replies are not lost singly but with their connection; of a dropped connection either all or nothing comes late (what
 //!   comes very late is as good as lost).

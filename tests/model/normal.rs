@@ -29,9 +29,10 @@ impl World {
                 client.drop_dead_letters(&self.server, rules.clock.is_some());
             }
         }
-        if let Some(key) = &mut self.server.key {
-            let client = &self.clients[usize::from(key.holder.client)];
-            key.silent |= client.lives && matches!(client.phase, Phase::Held { locker, .. } if locker == key.holder);
+        if let Some(holder) = self.server.holder() {
+            let client = &self.clients[usize::from(holder.client)];
+            self.server.silent |=
+                client.lives && matches!(client.phase, Phase::Held { locker, .. } if locker == holder);
         }
         self.memory.cleaned.sort_unstable();
         if rules.clock.is_none() {
@@ -54,8 +55,8 @@ impl World {
             .into_iter()
             .map(|mut client| {
                 let id = client.id;
-                let holds = server.key.is_some_and(|key| key.holder.client == id);
-                let place = server.queue.iter().position(|locker| locker.client == id);
+                let holds = server.holder().is_some_and(|holder| holder.client == id);
+                let place = server.queue().position(|locker| locker.client == id);
                 client.rename(0);
                 (client, holds, place, id)
             })
@@ -67,14 +68,15 @@ impl World {
             names[usize::from(old)] = new;
             self.clients.push(client);
         }
-        let everywhere = server.key.iter_mut().map(|key| &mut key.holder);
+        let holder = server.key.holder.iter_mut().map(|holder| &mut holder.locker);
+        let queue = server.key.queue.iter_mut().map(|waiter| &mut waiter.locker);
         let ahead =
             self.clients.iter_mut().flat_map(|client| &mut client.link.replies).filter_map(|reply| match reply {
                 Reply::Took { ahead } => ahead.as_mut(),
                 _ => None,
             });
         ahead.for_each(|locker| locker.client = names[usize::from(locker.client)]);
-        for locker in everywhere.chain(&mut server.queue).chain(&mut self.memory.cleaned) {
+        for locker in holder.chain(queue).chain(&mut self.memory.cleaned) {
             locker.client = names[usize::from(locker.client)];
         }
         self.memory.cleaned.sort_unstable();
@@ -92,8 +94,8 @@ impl World {
             *number = rank.map_or(*number, |(_, rank)| rank);
         });
         let highest = known.iter().zip(0..).map(|(_, rank)| rank).last();
-        self.server.fence = highest.unwrap_or_default();
-        self.server.highest = self.server.fence;
+        self.server.fence.last = highest.unwrap_or_default();
+        self.server.fence.highest = self.server.fence.last;
     }
 
     fn each_number(&mut self, replies: bool, mut see: impl FnMut(&mut Number)) {
@@ -160,7 +162,7 @@ impl Client {
                 _ => None,
             })
             .chain(server.holder())
-            .chain(server.queue.iter().copied())
+            .chain(server.queue())
             .collect();
         for late in &mut self.late {
             late.retain(|command| {

@@ -124,4 +124,9 @@ impl Rules {
     pub(crate) fn is(&self, mutant: Mutant) -> bool {
         self.mutant == mutant
     }
+
+    /// Whether a hand-over is that of version 0.1.0.
+    pub(crate) fn sets_before_pop(&self) -> bool {
+        self.is(Mutant::SetsBeforePop) || self.is(Mutant::ReleasedGrantIgnored)
+    }
 }

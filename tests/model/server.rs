@@ -1,7 +1,9 @@
-//! The server: a key, its queue, the fence; and the scripts, step by step as in `scripts/*.lua`.
+//! The server: one key as the [specification](redis_dlock::spec) has it, the fence, and the mistakes that a script could make.
 
 use crate::rules::{Mutant, Rules};
-use std::cell::Cell;
+use redis_dlock::spec::{
+    Acquire, Context, Extend, Gap, Grant, Holder, KeyState, Message, Poll, Release, Stop, Tenure, Ticks,
+};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -76,6 +78,9 @@ pub(crate) enum Reply {
     Counted { number: Number, rose: bool },
 }
 
+/// Who holds nothing, ever.
+const NOBODY: Locker = Locker { client: u8::MAX, n: 0 };
+
 /// The message `granted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Granted {
@@ -83,33 +88,27 @@ pub(crate) struct Granted {
     pub(crate) number: Number,
 }
 
-/// The lock key while somebody holds it.
+/// The counter of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) holder: Locker,
-    /// Ticks until the lease ends.
-    pub(crate) left: u8,
-    /// For the properties only: no message of this grant is under way or was heard.
-    pub(crate) silent: bool,
+pub(crate) struct Fence {
+    pub(crate) last: Number,
+    pub(crate) clock: Number,
+    /// For the properties only: the highest number ever issued, and whether a later one was not higher.
+    pub(crate) highest: Number,
+    pub(crate) fell: bool,
 }
 
 /// What the server keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
-    pub(crate) key: Option<Key>,
-    pub(crate) queue: Vec<Locker>,
-    /// Ticks until the queue ends.
-    pub(crate) queue_left: u8,
-    /// Ticks until a key that is free for pollers is so for all.
-    pub(crate) gap_left: u8,
+    /// Its clock stands at 0, so each moment in it is the number of ticks that are left.
+    pub(crate) key: KeyState<Locker>,
+    /// For the properties only: somebody holds the key, and no message of this grant is under way or was heard.
+    pub(crate) silent: bool,
     /// Whether the next release that can leaves the key free for pollers; and how many more may.
     pub(crate) gap_due: bool,
     pub(crate) gaps: u8,
-    pub(crate) fence: Number,
-    pub(crate) clock: Number,
-    /// For the properties only: the highest number ever issued, and whether a later one was not higher.
-    pub(crate) highest: Number,
-    pub(crate) fell: bool,
+    pub(crate) fence: Fence,
     /// For the properties only, where keys are deleted: who was given the key, in that order.
     pub(crate) given: Vec<Locker>,
 }
@@ -122,374 +121,288 @@ pub(crate) enum Refusal {
     From(u8),
 }
 
-/// What a script sees of the world around it.
+/// What a command did.
 #[derive(Debug)]
-pub(crate) struct Around<'a> {
-    pub(crate) rules: &'a Rules,
-    /// For each client, whether anybody hears its inbox.
-    pub(crate) hears: [bool; 3],
-    pub(crate) refusal: Refusal,
-    /// How many calls there were, and whether one was refused.
-    pub(crate) calls: Cell<(u8, bool)>,
+pub(crate) struct Done {
+    pub(crate) reply: Reply,
+    /// The message that it published.
+    pub(crate) granted: Option<Granted>,
+    /// Whether a call was refused.
+    pub(crate) refused: bool,
 }
 
-impl Around<'_> {
-    /// Whether the next call is refused.
-    fn refuses(&self) -> bool {
-        let (call, refused) = self.calls.get();
+/// What a script sees of the world around the key.
+struct Around<'a> {
+    rules: &'a Rules,
+    /// For each client, whether anybody hears its inbox.
+    hears: [bool; 3],
+    refusal: Refusal,
+    /// How many calls there were, and whether one was refused.
+    calls: u8,
+    refused: bool,
+    /// Whether the script was told last that somebody hears an inbox.
+    heard: bool,
+    /// Whether a winner was not put back.
+    forgot: bool,
+    fence: Fence,
+    warm: bool,
+    /// The locker that a poll is about.
+    polls: Option<Locker>,
+    granted: Option<Granted>,
+}
+
+impl Context<Locker> for Around<'_> {
+    fn now(&self) -> Ticks {
+        0
+    }
+
+    fn hears(&mut self, locker: &Locker) -> bool {
+        self.heard = self.hears[usize::from(locker.client)] || self.rules.is(Mutant::GrantsToTheDead);
+        self.heard
+    }
+
+    fn call(&mut self, command: &'static str) -> Result<(), Stop> {
+        if command == "LPUSH" && self.rules.sets_before_pop() {
+            // There is nothing to put back.
+            return Ok(());
+        }
         let refuses = match self.refusal {
             Refusal::None => false,
-            Refusal::Only(only) => call == only,
-            Refusal::From(first) => call >= first,
+            Refusal::Only(only) => self.calls == only,
+            Refusal::From(first) => self.calls >= first,
         };
-        self.calls.set((call + 1, refused || refuses));
-        refuses
-    }
-
-    /// A call that nothing was done before for the locker.
-    fn call(&self) -> Result<(), Stopped> {
-        if self.refuses() { Err(Stopped::Refused) } else { Ok(()) }
-    }
-
-    /// A call that takes something back after a refusal.
-    fn take_back(&self, back: impl FnOnce()) -> Stopped {
-        if self.refuses() {
-            return Stopped::Raised;
+        self.calls += 1;
+        self.refused |= refuses;
+        if command == "LPUSH" && self.rules.is(Mutant::PopsAndForgets) {
+            self.forgot = true;
+            return Err(Stop::Raised);
         }
-        back();
-        Stopped::Refused
+        if refuses {
+            return Err(Stop::Refused(command));
+        }
+        let hands_over = self.heard && matches!(command, "SET" | "LPUSH");
+        if hands_over && self.rules.is(Mutant::PublishesFirst) && !self.rules.publish {
+            return Err(Stop::Raised);
+        }
+        Ok(())
     }
-}
 
-/// Why a script ended before its end.
-#[derive(Clone, Copy, Debug)]
-enum Stopped {
-    Refused,
-    Raised,
+    /// With a fine clock, every number costs at least one unit of it.
+    fn issue(&mut self) -> u64 {
+        let fence = &mut self.fence;
+        fence.last += 1;
+        if let Some(clock) = self.rules.clock {
+            fence.clock += 1;
+            let slack = if self.warm || self.rules.is(Mutant::SlackWhenFresh) { clock.slack } else { 0 };
+            if fence.last < fence.clock - slack {
+                fence.last = fence.clock;
+            }
+        }
+        fence.fell |= fence.last <= fence.highest;
+        fence.highest = fence.highest.max(fence.last);
+        fence.last.into()
+    }
+
+    fn tell(&mut self, message: Message<Locker>) {
+        if let Message::Granted { locker, grant } = message {
+            self.granted = Some(Granted { locker, number: number(grant) });
+        }
+    }
 }
 
 impl Server {
     pub(crate) fn new(clock: Number, gaps: u8) -> Self {
-        Self {
-            key: None,
-            queue: Vec::new(),
-            queue_left: 0,
-            gap_left: 0,
-            gap_due: false,
-            gaps,
-            fence: 0,
-            clock,
-            highest: 0,
-            fell: false,
-            given: Vec::new(),
-        }
+        let fence = Fence { last: 0, clock, highest: 0, fell: false };
+        Self { key: KeyState::default(), silent: false, gap_due: false, gaps, fence, given: Vec::new() }
     }
 
     pub(crate) fn holder(&self) -> Option<Locker> {
-        self.key.map(|key| key.holder)
+        self.key.held_by()
     }
 
-    /// Runs a script: its answer, and the message that it publishes.
-    pub(crate) fn run(&mut self, around: &Around<'_>, command: Command) -> (Reply, Option<Granted>) {
-        let result = match command.script {
-            Script::Acquire { wait } => self.acquire(around, command, wait),
-            Script::Poll => self.poll(around, command),
-            Script::Extend => self.extend(around, command.locker).map(|reply| (reply, None)),
-            Script::Release { next } => self.release(around, command, next),
-            Script::Probe => {
-                let ours = self.holder() == Some(command.locker);
-                Ok((if ours { Reply::Kept } else { Reply::NotOurs }, None))
-            }
-            Script::Set if self.key.is_none() => {
-                self.take(around, command.locker);
-                Ok((Reply::Took { ahead: self.queue.first().copied() }, None))
-            }
-            Script::Set => Ok((Reply::No, None)),
-            Script::Len => Ok((yes(self.queue.is_empty() && self.gap_left == 0), None)),
-            Script::Count => Ok((self.count(around), None)),
-            Script::Get => Ok((yes(self.holder() == Some(command.locker)), None)),
+    /// Who waits.
+    pub(crate) fn queue(&self) -> impl Iterator<Item = Locker> {
+        self.key.queue.iter().map(|waiter| waiter.locker)
+    }
+
+    pub(crate) fn is_queued(&self, locker: Locker) -> bool {
+        self.queue().any(|waiting| waiting == locker)
+    }
+
+    /// Does what an administrator's DEL does.
+    pub(crate) fn delete(&mut self) {
+        (self.key.holder, self.silent) = (None, false);
+    }
+
+    /// Runs a command, with some of its calls refused. `hears` says for each client whether anybody hears its inbox.
+    pub(crate) fn run(&mut self, rules: &Rules, hears: [bool; 3], refusal: Refusal, command: Command) -> Done {
+        let before = self.holder();
+        let mut around = Around {
+            rules,
+            hears,
+            refusal,
+            calls: 0,
+            refused: false,
+            heard: false,
+            forgot: false,
+            fence: self.fence,
+            warm: command.warm,
+            polls: (command.script == Script::Poll).then_some(command.locker),
+            granted: None,
         };
-        let (reply, granted) = result.unwrap_or_else(|stopped| match stopped {
-            Stopped::Refused => (Reply::Refused, None),
-            Stopped::Raised => (Reply::Failed, None),
-        });
-        if self.queue.is_empty() {
-            self.queue_left = 0;
+        let reply = match self.execute(&mut around, command) {
+            Ok(reply) => reply,
+            Err(Stop::Refused(command)) => self.refuse(&around, command),
+            Err(Stop::Raised) if around.forgot => Reply::Refused,
+            Err(Stop::Raised) => Reply::Failed,
+        };
+        let Around { fence, granted, refused, .. } = around;
+        self.fence = fence;
+        self.key.expire(0);
+        if granted.is_some() && rules.is(Mutant::GrantsWithoutKey) {
+            self.key.holder = None;
         }
-        (reply, granted.filter(|granted| around.rules.publish && around.hears[usize::from(granted.locker.client)]))
-    }
-
-    fn acquire(
-        &mut self,
-        around: &Around<'_>,
-        command: Command,
-        wait: bool,
-    ) -> Result<(Reply, Option<Granted>), Stopped> {
-        let mut granted = None;
-        if self.key.is_none() && self.gap_left == 0 {
-            if self.queue.is_empty() {
-                around.call()?;
-                self.take(around, command.locker);
-                if around.refuses() {
-                    return Err(around.take_back(|| self.key = None));
-                }
-                return Ok((Reply::Ours(self.issue(around, command.warm)), None));
-            }
-            let (winner, number) = self.hand_over(around, command.warm, None)?;
-            let Some(locker) = winner else {
-                around.call()?;
-                self.take(around, command.locker);
-                return Ok((Reply::Ours(number), None));
+        let holder = self.holder();
+        if rules.deletes && holder != before {
+            self.given.extend(holder);
+        }
+        self.silent = holder.is_some()
+            && match granted {
+                Some(_) => !rules.publish,
+                None => self.silent || holder != before,
             };
-            granted = Some(Granted { locker, number });
-        }
-        if wait && !self.push(around, command.locker) {
-            return Ok((Reply::Refused, granted));
-        }
-        Ok((Reply::Busy, granted))
+        let granted = granted.filter(|granted| rules.publish && hears[usize::from(granted.locker.client)]);
+        Done { reply, granted, refused }
     }
 
-    fn poll(&mut self, around: &Around<'_>, command: Command) -> Result<(Reply, Option<Granted>), Stopped> {
-        let Command { locker, warm, .. } = command;
-        if let Some(key) = self.key.as_mut().filter(|key| key.holder == locker) {
-            around.call()?;
-            key.left = around.rules.lease;
-            return Ok((Reply::Ours(self.issue(around, warm)), None));
-        }
-        if !self.queue.contains(&locker) {
-            if around.rules.is(Mutant::PollQueuesAnew) {
-                return self.acquire(around, command, true).map(|(reply, granted)| match reply {
-                    Reply::Busy => (Reply::Waiting, granted),
-                    other => (other, granted),
-                });
+    fn execute(&mut self, around: &mut Around<'_>, command: Command) -> Result<Reply, Stop> {
+        let (rules, locker) = (around.rules, command.locker);
+        let me = tenure(rules, locker);
+        // What a script acts on that does not compare.
+        let anyone = self.holder().map_or(me, |holder| tenure(rules, holder));
+        Ok(match command.script {
+            Script::Acquire { wait } => self.acquire(around, me, wait)?,
+            Script::Poll => match self.key.poll(around, me)? {
+                Poll::Acquired(grant) => Reply::Ours(number(grant)),
+                Poll::Waiting(_) => Reply::Waiting,
+                Poll::Gone if rules.is(Mutant::PollQueuesAnew) => match self.acquire(around, me, true)? {
+                    Reply::Busy => Reply::Waiting,
+                    other => other,
+                },
+                Poll::Gone => Reply::Gone,
+            },
+            Script::Extend => {
+                let me = if rules.is(Mutant::ExtendsAnything) { anyone } else { me };
+                match self.key.extend(around, me)? {
+                    Extend::Extended { .. } => Reply::Kept,
+                    Extend::NotOurs(_) => Reply::NotOurs,
+                }
             }
-            return Ok((Reply::Gone, None));
-        }
-        if self.key.is_some() || self.gap_left > 0 {
-            around.call()?;
-            self.refresh(around);
-            return Ok((Reply::Waiting, None));
-        }
-        let (winner, number) = self.hand_over(around, warm, Some(locker))?;
-        match winner {
-            Some(winner) if winner != locker => {
-                self.refresh(around);
-                Ok((Reply::Waiting, Some(Granted { locker: winner, number })))
+            Script::Release { next } => {
+                let me = if rules.is(Mutant::ReleasesAnything) { anyone } else { me };
+                self.release(around, me, next)?
             }
-            _ => Ok((Reply::Ours(number), None)),
-        }
+            Script::Probe if self.key.is_held_by(locker) => Reply::Kept,
+            Script::Probe => Reply::NotOurs,
+            Script::Set if self.key.holder.is_none() => {
+                self.key.hold(0, me);
+                Reply::Took { ahead: self.queue().next() }
+            }
+            Script::Set => Reply::No,
+            Script::Len => yes(self.key.queue.is_empty() && self.key.gap_until.is_none()),
+            Script::Count => {
+                // A number that no clock is asked about: whether it was issued, its reader decides.
+                let fence = &mut around.fence;
+                fence.last += 1;
+                fence.clock += Number::from(rules.clock.is_some());
+                let rose = fence.last > fence.highest;
+                fence.highest = fence.highest.max(fence.last);
+                Reply::Counted { number: fence.last, rose }
+            }
+            Script::Get => yes(self.key.is_held_by(locker)),
+        })
     }
 
-    fn extend(&mut self, around: &Around<'_>, locker: Locker) -> Result<Reply, Stopped> {
-        Ok(match &mut self.key {
-            Some(key) if key.holder == locker || around.rules.is(Mutant::ExtendsAnything) => {
-                around.call()?;
-                key.left = around.rules.lease;
-                Reply::Kept
-            }
-            _ => Reply::NotOurs,
+    fn acquire(&mut self, around: &mut Around<'_>, me: Tenure<Locker>, wait: bool) -> Result<Reply, Stop> {
+        Ok(match self.key.acquire(around, me, wait)? {
+            Acquire::Acquired(grant) => Reply::Ours(number(grant)),
+            Acquire::Busy(_) => Reply::Busy,
         })
     }
 
     fn release(
         &mut self,
-        around: &Around<'_>,
-        command: Command,
+        around: &mut Around<'_>,
+        mut me: Tenure<Locker>,
         next: Option<Locker>,
-    ) -> Result<(Reply, Option<Granted>), Stopped> {
-        let anything = around.rules.is(Mutant::ReleasesAnything) && self.key.is_some();
-        if self.holder() != Some(command.locker) && !anything {
-            around.call()?;
-            self.queue.retain(|waiting| *waiting != command.locker);
-            return Ok((Reply::NotOurs, None));
+    ) -> Result<Reply, Stop> {
+        let (rules, locker, held) = (around.rules, me.locker, self.key.holder);
+        if rules.sets_before_pop() && self.key.is_held_by(locker) {
+            // The script of version 0.1.0 does not know whom it must not give the key.
+            me.locker = NOBODY;
+            self.key.holder = held.map(|held| Holder { locker: NOBODY, ..held });
         }
-        if self.gap_due {
-            return self.leave_to_pollers(around, next).map(|reply| (reply, None));
+        // Always long enough ago: the rate of gaps is not looked at.
+        let gap = self.gap_due.then_some(Gap { length: 1, every: 0 });
+        let released = self.key.release(around, me, next.map(|next| tenure(rules, next)), gap);
+        if self.key.is_held_by(NOBODY) {
+            self.key.holder = held;
         }
-        if self.gap_left > 0 {
-            // A plain attempt took the key in a gap.
-            around.call()?;
-            self.key = None;
-            let Some(next) = next else { return Ok((Reply::Released, None)) };
-            self.push(around, next);
-            return Ok((Reply::Queued, None));
-        }
-        if !self.queue.is_empty() {
-            let (winner, number) = self.hand_over_by(around, command.warm, None, Some(command.locker))?;
-            if let Some(locker) = winner {
-                // A next locker that is not taken in is gone, which its poll tells.
-                let pushed = next.is_none_or(|next| self.push(around, next));
-                if !pushed && around.rules.is(Mutant::RefusedAfterHandOver) {
-                    return Ok((Reply::Refused, Some(Granted { locker, number })));
-                }
-                let reply = if next.is_some() { Reply::Queued } else { Reply::Released };
-                return Ok((reply, Some(Granted { locker, number })));
+        if self.key.gapped_until.is_some() {
+            self.gap_due = false;
+            if rules.is(Mutant::GapKeepsKey) {
+                self.key.holder = held;
             }
-            if let Some(next) = next {
-                around.call()?;
-                self.take(around, next);
-                return Ok((Reply::Passed(number), None));
-            }
-        } else if let Some(next) = next {
-            around.call()?;
-            let number = self.issue(around, command.warm);
-            around.call()?;
-            self.take(around, next);
-            return Ok((Reply::Passed(number), None));
-        }
-        around.call()?;
-        self.key = None;
-        Ok((Reply::Released, None))
-    }
-
-    /// Frees the key, and lets nobody take it for a tick.
-    fn leave_to_pollers(&mut self, around: &Around<'_>, next: Option<Locker>) -> Result<Reply, Stopped> {
-        (self.gap_due, self.gap_left) = (false, 1);
-        self.queue_left = self.queue_left.max(self.gap_left);
-        around.call()?;
-        if !around.rules.is(Mutant::GapKeepsKey) {
-            self.key = None;
-        }
-        if around.rules.is(Mutant::GapClearsQueue) {
-            self.queue.clear();
-        }
-        let Some(next) = next else { return Ok(Reply::Released) };
-        self.push(around, next);
-        Ok(Reply::Queued)
-    }
-
-    /// Gives the key to the first waiter that hears its inbox, or to the caller. The number is issued in any case.
-    fn hand_over(
-        &mut self,
-        around: &Around<'_>,
-        warm: bool,
-        caller: Option<Locker>,
-    ) -> Result<(Option<Locker>, Number), Stopped> {
-        self.hand_over_by(around, warm, caller, None)
-    }
-
-    /// The same for a release: the locker that `ended` is not given the key, whoever left it in the queue.
-    fn hand_over_by(
-        &mut self,
-        around: &Around<'_>,
-        warm: bool,
-        caller: Option<Locker>,
-        ended: Option<Locker>,
-    ) -> Result<(Option<Locker>, Number), Stopped> {
-        around.call()?;
-        let number = self.issue(around, warm);
-        let old = around.rules.is(Mutant::SetsBeforePop) || around.rules.is(Mutant::ReleasedGrantIgnored);
-        while let Some(head) = self.queue.first().copied() {
-            let live = caller == Some(head) || around.hears[usize::from(head.client)];
-            if old && live {
-                around.call()?;
-                self.give(around, head, caller == Some(head) || !around.rules.publish);
-                if around.refuses() {
-                    return Err(Stopped::Raised);
-                }
-                self.queue.remove(0);
-                return Ok((Some(head), number));
-            }
-            around.call()?;
-            self.queue.remove(0);
-            if ended == Some(head) {
-                continue;
-            }
-            let heard = around.hears[usize::from(head.client)] || around.rules.is(Mutant::GrantsToTheDead);
-            if (caller == Some(head) || heard) && around.refuses() {
-                if around.rules.is(Mutant::PopsAndForgets) {
-                    return Err(Stopped::Refused);
-                }
-                return Err(around.take_back(|| self.queue.insert(0, head)));
-            }
-            if caller == Some(head) {
-                self.take(around, head);
-                return Ok((Some(head), number));
-            }
-            if heard {
-                if around.rules.is(Mutant::PublishesFirst) && !around.rules.publish {
-                    return Err(Stopped::Raised);
-                }
-                let silent = !around.rules.publish;
-                self.give(around, head, silent);
-                if around.rules.is(Mutant::GrantsWithoutKey) {
-                    self.key = None;
-                }
-                return Ok((Some(head), number));
+            if rules.is(Mutant::GapClearsQueue) {
+                self.key.queue.retain(|waiter| next == Some(waiter.locker));
             }
         }
-        Ok((None, number))
-    }
-
-    /// Sets the key for a locker whose own command asks for it.
-    fn take(&mut self, around: &Around<'_>, locker: Locker) {
-        self.give(around, locker, true);
-    }
-
-    fn give(&mut self, around: &Around<'_>, locker: Locker, silent: bool) {
-        self.key = Some(Key { holder: locker, left: around.rules.lease, silent });
-        if around.rules.deletes {
-            self.given.push(locker);
-        }
-    }
-
-    /// Puts a locker at the queue's end; `false` when the queue does not take it.
-    fn push(&mut self, around: &Around<'_>, locker: Locker) -> bool {
-        let pushes = !around.refuses();
-        if pushes {
-            self.queue.push(locker);
-            self.refresh(around);
-        }
-        pushes
-    }
-
-    fn refresh(&mut self, around: &Around<'_>) {
-        self.queue_left = self.queue_left.max(2 * around.rules.lease);
-    }
-
-    /// Issues a number. With a fine clock, every number costs at least one unit of it.
-    fn issue(&mut self, around: &Around<'_>, warm: bool) -> Number {
-        self.fence += 1;
-        if let Some(clock) = around.rules.clock {
-            self.clock += 1;
-            let slack = if warm || around.rules.is(Mutant::SlackWhenFresh) { clock.slack } else { 0 };
-            if self.fence < self.clock - slack {
-                self.fence = self.clock;
+        Ok(match released? {
+            Release::Released { .. } => Reply::Released,
+            Release::Passed(grant) => Reply::Passed(number(grant)),
+            Release::Queued(_)
+                if rules.is(Mutant::RefusedAfterHandOver) && next.is_some_and(|next| !self.is_queued(next)) =>
+            {
+                Reply::Refused
             }
-        }
-        self.fell |= self.fence <= self.highest;
-        self.highest = self.highest.max(self.fence);
-        self.fence
+            Release::Queued(_) => Reply::Queued,
+            Release::NotOurs(_) => Reply::NotOurs,
+        })
     }
 
-    /// Counts a number that no clock is asked about: whether it was issued, its reader decides.
-    fn count(&mut self, around: &Around<'_>) -> Reply {
-        self.fence += 1;
-        self.clock += Number::from(around.rules.clock.is_some());
-        let rose = self.fence > self.highest;
-        self.highest = self.highest.max(self.fence);
-        Reply::Counted { number: self.fence, rose }
+    /// Answers a refusal of this command.
+    fn refuse(&mut self, around: &Around<'_>, command: &str) -> Reply {
+        let head = self.key.queue.front().copied();
+        if let ("LPOP", Some(head), true) = (command, head, around.rules.sets_before_pop())
+            && (around.heard || around.polls == Some(head.locker))
+        {
+            // In version 0.1.0 it has the key by then.
+            self.key.hold(0, head);
+            return Reply::Failed;
+        }
+        Reply::Refused
     }
 
     /// Lets a tick pass.
     pub(crate) fn tick(&mut self, rules: &Rules) {
         if let Some(clock) = rules.clock {
-            self.clock += clock.tick;
+            self.fence.clock += clock.tick;
         }
-        if let Some(key) = &mut self.key {
-            key.left -= 1;
-            if key.left == 0 {
-                self.key = None;
-            }
-        }
-        if !rules.is(Mutant::GapForEver) {
-            self.gap_left = self.gap_left.saturating_sub(1);
-        }
-        self.queue_left = self.queue_left.saturating_sub(1);
-        if self.queue_left == 0 {
-            self.queue.clear();
-        }
+        let KeyState { holder, queue_until, gap_until, .. } = &mut self.key;
+        let lease = holder.iter_mut().filter_map(|holder| holder.until.as_mut());
+        let gap = gap_until.iter_mut().filter(|_| !rules.is(Mutant::GapForEver));
+        lease.chain(queue_until).chain(gap).for_each(|left| *left = left.saturating_sub(1));
+        self.key.expire(0);
+        self.silent &= self.key.holder.is_some();
     }
+}
+
+fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
+    Tenure { locker, lease: rules.lease.into() }
+}
+
+fn number(grant: Grant) -> Number {
+    Number::try_from(grant.number).unwrap()
 }
 
 fn yes(so: bool) -> Reply {

@@ -13,7 +13,7 @@
 
 use crate::client::Phase;
 use crate::rules::Rules;
-use crate::server::{Key, Script};
+use crate::server::{Locker, Script};
 use crate::world::World;
 
 /// What is wrong with the end of the schedule.
@@ -47,7 +47,8 @@ pub(crate) fn settle(rules: &Rules, world: &mut World, served_only: bool) -> Res
         if *world != before {
             continue;
         }
-        let excused = world.server.key.map_or(world.server.gap_left > 0, |key| is_excused(world, key));
+        let excused =
+            world.server.holder().map_or(world.server.key.gap_until.is_some(), |holder| is_excused(world, holder));
         if waiting && !excused {
             return Err(Stuck::Forgotten);
         }
@@ -104,17 +105,16 @@ fn step(rules: &Rules, world: &mut World, client: usize) {
 }
 
 /// Whether the protocol leaves the key to the end of its lease.
-fn is_excused(world: &World, key: Key) -> bool {
-    let ended = !world.clients[usize::from(key.holder.client)].lives;
-    key.silent && (ended || world.memory.cleaned.contains(&key.holder))
+fn is_excused(world: &World, holder: Locker) -> bool {
+    let ended = !world.clients[usize::from(holder.client)].lives;
+    world.server.silent && (ended || world.memory.cleaned.contains(&holder))
 }
 
 /// Whether the key or the queue has something of a locker whose client lives, though all have ended.
 fn left_behind(world: &World) -> bool {
     let queued = world
         .server
-        .queue
-        .iter()
-        .any(|locker| world.clients[usize::from(locker.client)].lives && !world.memory.cleaned.contains(locker));
-    queued || world.server.key.is_some_and(|key| !is_excused(world, key))
+        .queue()
+        .any(|locker| world.clients[usize::from(locker.client)].lives && !world.memory.cleaned.contains(&locker));
+    queued || world.server.holder().is_some_and(|holder| !is_excused(world, holder))
 }

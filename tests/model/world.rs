@@ -3,8 +3,8 @@
 use crate::answers::Memory;
 use crate::client::{Client, Phase};
 use crate::rules::Rules;
-use crate::server::{Around, Command, Refusal, Reply, Script, Server};
-use std::cell::Cell;
+use crate::server::{Command, Done, Refusal, Reply, Script, Server};
+use redis_dlock::spec::KeyState;
 
 /// The commands of a plain attempt.
 pub(crate) const PLAIN: usize = 4;
@@ -118,29 +118,27 @@ impl World {
 
     /// The same with refused calls; whether there were any.
     fn run_refusing(&mut self, rules: &Rules, command: Command, refusal: Refusal) -> (Reply, bool) {
-        let mut around = Around { rules, hears: [false; 3], refusal, calls: Cell::new((0, false)) };
-        for (hears, client) in around.hears.iter_mut().zip(&self.clients) {
+        let mut hears = [false; 3];
+        for (hears, client) in hears.iter_mut().zip(&self.clients) {
             *hears = client.lives && !client.deaf;
         }
-        let (key, queue) = (self.server.key, self.server.queue.clone());
-        let (reply, granted) = self.server.run(&around, command);
-        let refused = around.calls.get().1;
+        let (held, queue) = (self.server.key.holder, self.server.queue().collect::<Vec<_>>());
+        let Done { reply, granted, refused } = self.server.run(rules, hears, refusal, command);
 
+        let is_own = held.map(|held| held.locker == command.locker);
         if reply == Reply::Refused {
-            let (held, holds) = (key.is_some_and(|key| key.holder == command.locker), self.server.holder());
-            self.misled |= held != (holds == Some(command.locker));
-            self.misled |= queue.contains(&command.locker) != self.server.queue.contains(&command.locker);
+            self.misled |= (is_own == Some(true)) != self.server.key.is_held_by(command.locker);
+            self.misled |= queue.contains(&command.locker) != self.server.is_queued(command.locker);
         }
-        let foreign = key.is_some_and(|key| key.holder != command.locker);
-        self.theft |= foreign && self.server.key != key;
+        self.theft |= is_own == Some(false) && self.server.key.holder != held;
         self.fell_out |= queue.iter().any(|waiting| {
             let released = *waiting == command.locker && matches!(command.script, Script::Release { .. });
-            around.hears[usize::from(waiting.client)]
+            hears[usize::from(waiting.client)]
                 // A winner that could not be put back is gone, which its poll tells.
                 && !(refused && reply == Reply::Failed)
                 && !released
                 && self.server.holder() != Some(*waiting)
-                && !self.server.queue.contains(waiting)
+                && !self.server.is_queued(*waiting)
         });
         if let Some(granted) = granted {
             self.clients[usize::from(granted.locker.client)].inbox.push(granted);
@@ -199,9 +197,7 @@ impl World {
     /// Loses the first messages for a client.
     fn lose(&mut self, client: usize, count: usize) {
         for granted in self.clients[client].inbox.drain(..count) {
-            if let Some(key) = self.server.key.as_mut().filter(|key| key.holder == granted.locker) {
-                key.silent = true;
-            }
+            self.server.silent |= self.server.key.is_held_by(granted.locker);
         }
     }
 
@@ -214,16 +210,13 @@ impl World {
 
     fn crash(&mut self, rules: &Rules, client: usize, lost: bool) {
         self.clients[client].crash(rules, lost);
-        if let Some(key) = self.server.key.as_mut().filter(|key| usize::from(key.holder.client) == client) {
-            key.silent = true;
-        }
+        self.server.silent |= self.server.holder().is_some_and(|holder| usize::from(holder.client) == client);
         self.memory.cleaned.retain(|locker| usize::from(locker.client) != client);
     }
 
     fn lose_data(&mut self, lag: u16) {
-        (self.server.key, self.server.queue_left, self.server.gap_left) = (None, 0, 0);
-        self.server.queue.clear();
-        self.server.fence = self.server.fence.saturating_sub(lag);
+        (self.server.key, self.server.silent) = (KeyState::default(), false);
+        self.server.fence.last = self.server.fence.last.saturating_sub(lag);
     }
 
     fn fail_over(&mut self, rules: &Rules, lag: u16) {
@@ -282,7 +275,7 @@ impl World {
                 self.lose(client, self.clients[client].inbox.len());
                 self.clients[client].deaf = true;
             }
-            A::Delete => self.server.key = None,
+            A::Delete => self.server.delete(),
             A::Flush => self.lose_data(u16::MAX),
             A::FailOver { lag } => self.fail_over(rules, lag),
             A::GapDue => {

@@ -98,6 +98,19 @@ pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
     assert!(c.holds());
 }
 
+pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
+    let client = suite.client();
+    let mut ear = client.listen();
+    let (a, b) = (suite.client().holder("k"), client.waiter("k"));
+    // The first waiter has left the queue when it cannot be given the key, and cannot be put back.
+    suite.store().deny(&["SET", "LPUSH"]);
+    a.release_unknown();
+    suite.store().deny(&[]);
+    b.poll_gone();
+    assert!(a.holds());
+    ear.hear_nothing();
+}
+
 /// Shows: G2, L1.
 pub(crate) fn gives_no_key_to_the_locker_that_is_released(suite: &Suite) {
     let a = suite.client().holder("k");

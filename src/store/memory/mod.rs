@@ -3,19 +3,24 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | the processor: one mutex around everything |
-//! | `state.rs` | one key: its holder, its queue, and the rules of every operation |
+//! | `spec/` | one key: its holder, its queue, and the rules of every operation, as data |
+//! | `state.rs` | one key of this store: the specification in the terms of the port |
 //! | `inbox.rs` | which clients have an inbox, and how a message reaches them |
 //! | `link.rs` | a client's connection to the store, which may be cut |
 //! | `fence.rs` | the fence numbers, one sequence for the whole process |
 //! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
-//! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. One
-//! mutex makes each operation as atomic as a script. Nothing blocks under it: messages go into unbounded channels. They are sent before
-//! the mutex is released, so that they arrive in the order of the events that they report.
+//! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. The model
+//! of the protocol explores the same rules: tests reach them as `redis_dlock::spec`. One mutex makes each operation as atomic as a
+//! script. Nothing blocks under it: messages go into unbounded channels. They are sent before the mutex is released, so that they arrive
+//! in the order of the events that they report.
 
 mod fence;
 mod inbox;
 mod link;
+// Only tests reach it from outside.
+#[cfg_attr(not(any(test, feature = "test-util")), allow(unreachable_pub))]
+pub mod spec;
 mod state;
 #[cfg(any(test, feature = "test-util"))]
 mod test_util;

@@ -20,26 +20,26 @@ redis_dlock::conformance_tests!(redis, RedisStore::start());
 redis_dlock::conformance_tests!(redis_proved, RedisStore::start_proved());
 redis_dlock::conformance_tests!(minimal, MinimalStore::start());
 
-/// Random requests, compared with a model of the rules.
+/// Random requests, answered as by the embedded store.
 mod random {
-    use super::model::random_requests_agree_with_the_model;
+    use super::model::random_requests_are_answered_as_by_the_embedded_store;
     use super::suite::{MemoryStore, RedisStore};
 
     /// Shows: G1, G2, G8, S3, S4, S5.
     #[test]
     fn memory() {
-        random_requests_agree_with_the_model(MemoryStore::start());
+        random_requests_are_answered_as_by_the_embedded_store(MemoryStore::start());
     }
 
     /// Shows: G1, G2, G8, S3, S4, S5.
     #[test]
     fn redis() {
-        random_requests_agree_with_the_model(RedisStore::start());
+        random_requests_are_answered_as_by_the_embedded_store(RedisStore::start());
     }
 
     /// Shows: G1, G2, G8, S3, S4, S5.
     #[test]
     fn redis_proved() {
-        random_requests_agree_with_the_model(RedisStore::start_proved());
+        random_requests_are_answered_as_by_the_embedded_store(RedisStore::start_proved());
     }
 }

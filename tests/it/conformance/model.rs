@@ -1,27 +1,30 @@
-//! Random requests of three clients and a poller for one key, compared with a model of a few lines: a holder, a queue, and
-//! the gap that is left for the poller.
+//! Random requests of three clients and a poller for one key. The store must answer them as the embedded store does, which runs the
+//! specification of the protocol (`src/store/memory/spec`).
 
-use super::suite::{Client, Ear, Store, Suite, Tenure};
+use super::suite::{Client, Ear, MemoryStore, Store, Suite, Tenure};
 use proptest::prelude::*;
-use proptest::sample::Index;
+use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
+use redis_dlock::Error;
 use redis_dlock::processor::{
-    AcquireOutcome, Busy, ExtendOutcome, Gap, Grant, Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
+    AcquireOutcome, ExtendOutcome, Gap, Grant, Message, Outcome, PollOutcome, ReleaseOutcome, Request,
 };
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const CASES: u32 = 150;
+const CASES: u32 = 250;
 const CLIENTS: usize = 3;
 /// The first clients listen; the last one has no inbox, so its waiters are dead.
 const LISTENERS: usize = 2;
-/// What stands in the place of a tenure when a JVM holds the key, or in a gap nobody.
-const JVM: usize = usize::MAX;
-const POLLERS: usize = usize::MAX - 1;
+const JVM: &str = "jvm-1";
 /// Longer than any case takes, and so short that no lease ends in one.
 const LEASE: Duration = Duration::from_secs(100_000);
 const GAP: Gap = Gap::new(Duration::from_secs(100), Duration::from_secs(200));
+/// What may be denied during a step, and what during an acquire. `SET` is not among them: a script also sets the fence, when the clock
+/// has moved on. A Redis store may try an acquire without the script; it takes a free key and gives it back when one of the other
+/// commands is denied.
+const COMMANDS: [&str; 7] = ["INCR", "DEL", "PEXPIRE", "RPUSH", "LPUSH", "LPOP", "LREM"];
+const QUEUEING: [&str; 3] = ["PEXPIRE", "RPUSH", "LREM"];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -45,269 +48,185 @@ enum Step {
     Delete,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+/// A step, and the command that is denied during it.
+type Steps = Vec<(Step, Option<&'static str>)>;
+
+/// Steps with gaps, or steps during which a command is denied. (A gap that is over stays in a Redis queue until the next hand-over, which
+/// can be denied.)
+fn steps() -> impl Strategy<Value = Steps> {
+    let denied = prop::option::weighted(0.3, select(&COMMANDS[..]));
+    prop_oneof![
+        prop::collection::vec((step(true), Just(None)), 1..60),
+        prop::collection::vec((step(false), denied), 1..60),
+    ]
+}
+
+fn step(gaps: bool) -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..CLIENTS, prop::bool::weighted(0.8)).prop_map(|(client, wait)| Step::Acquire { client, wait }),
         3 => any::<Index>().prop_map(Step::Poll),
         1 => any::<Index>().prop_map(Step::Extend),
         1 => any::<Index>().prop_map(Step::Probe),
         4 => (any::<Index>(), any::<bool>(), any::<bool>())
-            .prop_map(|(tenure, next, gap)| Step::Release { tenure, next, gap }),
+            .prop_map(move |(tenure, next, gap)| Step::Release { tenure, next, gap: gap && gaps }),
         1 => Just(Step::Take),
         1 => Just(Step::Pass),
         1 => Just(Step::Delete),
     ]
 }
 
-/// What a step did, as the asker sees it; tenures by their place in the list of all. Both sides answer with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Whether the step is a request during which this command may be denied.
+fn may_be_denied(step: &Step, command: &str) -> bool {
+    match step {
+        Step::Acquire { .. } => QUEUEING.contains(&command),
+        Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } => true,
+        Step::Take | Step::Pass | Step::Delete => false,
+    }
+}
+
+/// What a step did. Numbers and times differ between stores, so they are left out.
+#[derive(Debug, PartialEq)]
 enum Seen {
-    Acquired { waiting: usize },
-    Busy(usize),
-    Waiting(usize),
-    Gone,
-    Extended { waiting: usize },
-    Ours,
-    NotOurs(Option<usize>),
-    Released { waiting: usize },
-    Passed { waiting: usize },
-    Queued(usize),
-    Deleted(bool),
-    Taken(bool),
+    Answered(Outcome),
+    Denied,
+    /// Of a poller and an administrator: whether there was what they wanted.
+    Found(bool),
+    Nothing,
 }
 
-/// A message, and to which tenure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Heard {
-    Granted { tenure: usize, waiting: usize },
-    Contended { tenure: usize },
-}
-
-/// The rules, with the clients of all tenures so far.
-#[derive(Default)]
-struct Model {
-    clients: Vec<usize>,
-    holder: Option<usize>,
-    queue: VecDeque<usize>,
-    /// How many gaps' lengths it takes until the next one is due; two right after the last one was made.
-    gapped: u8,
-    /// What the last step tells, and whom.
-    heard: Option<(usize, Heard)>,
-}
-
-impl Model {
-    fn acquire(&mut self, me: usize, wait: bool) -> Seen {
-        if let Some(busy) = self.closed() {
-            if wait {
-                self.queue.push_back(me);
-            }
-            return Seen::Busy(busy);
-        }
-        let was_held = self.holder.is_some();
-        if !was_held && !self.hand_over(None) {
-            self.holder = Some(me);
-            return Seen::Acquired { waiting: 0 };
-        }
-        if wait {
-            self.queue.push_back(me);
-        }
-        if !was_held {
-            self.tell_granted();
-        } else if wait && self.queue.len() == 1 {
-            self.tell_contended();
-        }
-        Seen::Busy(self.holder.unwrap())
-    }
-
-    fn poll(&mut self, me: usize) -> Seen {
-        if self.holder == Some(me) {
-            return Seen::Acquired { waiting: self.queue.len() };
-        }
-        if !self.queue.contains(&me) {
-            return Seen::Gone;
-        }
-        if let Some(busy) = self.closed() {
-            return Seen::Waiting(busy);
-        }
-        if self.holder.is_some() {
-            if self.queue[0] == me {
-                self.tell_contended();
-            }
-        } else {
-            self.hand_over(Some(me));
-            if self.holder == Some(me) {
-                return Seen::Acquired { waiting: self.queue.len() };
-            }
-            self.tell_granted();
-        }
-        Seen::Waiting(self.holder.unwrap())
-    }
-
-    fn release(&mut self, me: usize, next: Option<usize>, gap: bool) -> Seen {
-        if self.holder != Some(me) {
-            self.queue.retain(|&waiter| waiter != me);
-            return Seen::NotOurs(self.holder);
-        }
-        self.holder = None;
-        if gap && self.gapped == 0 {
-            self.gapped = 2;
-            let waiting = self.queue.len();
-            self.queue.extend(next);
-            return if next.is_some() { Seen::Queued(POLLERS) } else { Seen::Released { waiting } };
-        }
-        if self.hand_over(None) {
-            self.queue.extend(next);
-            self.tell_granted();
-            return match next {
-                Some(_) => Seen::Queued(self.holder.unwrap()),
-                None => Seen::Released { waiting: self.queue.len() },
-            };
-        }
-        self.holder = next;
-        if next.is_some() { Seen::Passed { waiting: 0 } } else { Seen::Released { waiting: 0 } }
-    }
-
-    /// Who is said to hold a key that is free for pollers.
-    fn closed(&self) -> Option<usize> {
-        (self.holder.is_none() && self.gapped == 2).then_some(POLLERS)
-    }
-
-    fn hand_over(&mut self, asker: Option<usize>) -> bool {
-        while let Some(waiter) = self.queue.pop_front() {
-            if asker == Some(waiter) || self.clients[waiter] < LISTENERS {
-                self.holder = Some(waiter);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn tell_granted(&mut self) {
-        let tenure = self.holder.unwrap();
-        self.heard = Some((self.clients[tenure], Heard::Granted { tenure, waiting: self.queue.len() }));
-    }
-
-    fn tell_contended(&mut self) {
-        let tenure = self.holder.unwrap();
-        if tenure != JVM {
-            self.heard = Some((self.clients[tenure], Heard::Contended { tenure }));
-        }
-    }
-}
-
-/// The store under test, spoken to in the same terms.
-struct Real<'s> {
+/// A store that is asked, with everything that asks it.
+struct Side<'s> {
     suite: &'s Suite,
     key: String,
     clients: Vec<Client<'s>>,
     ears: Vec<Ear>,
-    tenures: Vec<Tenure>,
+    /// With the place of its client.
+    tenures: Vec<(usize, Tenure)>,
     last_number: u64,
 }
 
-impl Real<'_> {
-    /// A new tenure in both worlds; answers its place.
-    fn tenure(&mut self, model: &mut Model, client: usize) -> usize {
-        self.tenures.push(self.clients[client].tenure_with(&self.key, LEASE));
-        model.clients.push(client);
+impl<'s> Side<'s> {
+    fn new(suite: &'s Suite, key: &str) -> Self {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| suite.client()).collect();
+        let ears = clients[..LISTENERS].iter().map(Client::listen).collect();
+        Self { suite, key: key.to_owned(), clients, ears, tenures: Vec::new(), last_number: 0 }
+    }
+
+    /// Makes a new tenure, and returns its place.
+    fn tenure(&mut self, client: usize) -> usize {
+        self.tenures.push((client, self.clients[client].tenure_with(&self.key, LEASE)));
         self.tenures.len() - 1
     }
 
-    fn place(&self, locker: &str) -> usize {
-        if locker == "jvm-1" {
-            return JVM;
-        }
-        self.tenures.iter().position(|tenure| tenure.locker == locker).unwrap()
-    }
-
-    fn busy(&self, busy: &Busy) -> usize {
-        busy.holder.as_deref().map_or(POLLERS, |locker| self.place(locker))
-    }
-
-    fn not_ours(&self, not_ours: &NotOurs) -> Seen {
-        Seen::NotOurs(not_ours.holder.as_deref().map(|locker| self.place(locker)))
-    }
-
-    /// Checks that the number rises; answers how many wait.
-    fn granted(&mut self, grant: Grant) -> usize {
-        assert!(grant.number > self.last_number, "{grant:?} after {}", self.last_number);
-        self.last_number = grant.number;
-        count(grant.waiting)
-    }
-
-    fn acquire(&mut self, me: usize, wait: bool) -> Seen {
-        match self.tenures[me].ask(wait) {
-            AcquireOutcome::Acquired(grant) => Seen::Acquired { waiting: self.granted(grant) },
-            AcquireOutcome::Busy(busy) => Seen::Busy(self.busy(&busy)),
-            other => panic!("there was time enough: {other:?}"),
-        }
-    }
-
-    fn poll(&mut self, me: usize) -> Seen {
-        match self.tenures[me].poll() {
-            PollOutcome::Acquired(grant) => Seen::Acquired { waiting: self.granted(grant) },
-            PollOutcome::Waiting(busy) => Seen::Waiting(self.busy(&busy)),
-            PollOutcome::Gone => Seen::Gone,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn extend(&self, me: usize) -> Seen {
-        match self.tenures[me].extend() {
-            ExtendOutcome::Extended(extension) => Seen::Extended { waiting: count(extension.waiting) },
-            ExtendOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn probe(&self, me: usize) -> Seen {
-        match self.tenures[me].probe() {
-            ProbeOutcome::Ours => Seen::Ours,
-            ProbeOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn release(&mut self, me: usize, next: Option<usize>, gap: bool) -> Seen {
-        let outcome = match next.map(|next| &self.tenures[next]) {
-            next if gap => self.tenures[me].release_with(next, GAP),
-            Some(next) => self.tenures[me].release_to(next),
-            None => self.tenures[me].release(),
-        };
-        match outcome {
-            ReleaseOutcome::Released { waiting } => Seen::Released { waiting: count(waiting) },
-            ReleaseOutcome::Passed(grant) => Seen::Passed { waiting: self.granted(grant) },
-            ReleaseOutcome::Queued(busy) => Seen::Queued(self.busy(&busy)),
-            ReleaseOutcome::NotOurs(not_ours) => self.not_ours(&not_ours),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn hear(&mut self, client: usize) -> Heard {
-        match self.ears[client].hear() {
-            Message::Granted { locker, grant, .. } => {
-                Heard::Granted { tenure: self.place(&locker), waiting: self.granted(grant) }
+    /// The tenure that a step is about. Half of the releases are the holder's, or random ones would hardly ever be.
+    fn chosen(&self, step: &Step) -> Option<usize> {
+        let holder = self.suite.holder(&self.key);
+        let held = || self.tenures.iter().position(|(_, tenure)| Some(&tenure.locker) == holder.as_ref());
+        match step {
+            Step::Release { tenure, .. } if tenure.index(2) == 0 && held().is_some() => held(),
+            Step::Poll(index) | Step::Extend(index) | Step::Probe(index) | Step::Release { tenure: index, .. } => {
+                (!self.tenures.is_empty()).then(|| index.index(self.tenures.len()))
             }
-            Message::Contended { locker, .. } => Heard::Contended { tenure: self.place(&locker) },
-            other => panic!("{other:?}"),
+            Step::Acquire { .. } | Step::Take | Step::Pass | Step::Delete => None,
         }
+    }
+
+    /// Does a step, about the tenure that was chosen for it, while a command is denied.
+    fn play(&mut self, step: &Step, chosen: Option<usize>, denied: Option<&'static str>) -> Seen {
+        let Some(command) = denied else { return self.act(step, chosen) };
+        self.suite.store().deny(&[command]);
+        let seen = self.act(step, chosen);
+        self.suite.store().deny(&[]);
+        seen
+    }
+
+    fn act(&mut self, step: &Step, chosen: Option<usize>) -> Seen {
+        let store = self.suite.store();
+        let me = match (step, chosen) {
+            (Step::Acquire { client, .. }, _) => self.tenure(*client),
+            (Step::Take, _) => return Seen::Found(store.take(&self.key, JVM, LEASE)),
+            (Step::Delete, _) => return Seen::Found(store.delete(&self.key)),
+            (Step::Pass, _) => {
+                store.pass_time_of_gaps(&self.key, GAP.length);
+                return Seen::Nothing;
+            }
+            (_, Some(chosen)) => chosen,
+            (_, None) => return Seen::Nothing,
+        };
+        let next = match step {
+            Step::Release { next: true, .. } => Some(self.tenure(self.tenures[me].0)),
+            _ => None,
+        };
+        let tenure = &self.tenures[me].1;
+        let (claim, next) = (tenure.claim(), next.map(|next| &self.tenures[next].1));
+        let request = match step {
+            Step::Acquire { wait: true, .. } => Request::Join(claim),
+            Step::Acquire { .. } => Request::Acquire(claim),
+            Step::Poll(_) => Request::Poll(claim),
+            Step::Extend(_) => Request::Extend(claim),
+            Step::Probe(_) => Request::Probe(claim),
+            Step::Release { gap, .. } => {
+                let ends = claim.with_poller_gap(gap.then_some(GAP));
+                next.map_or(Request::Release(ends), |next| Request::HandOver(ends, next.claim()))
+            }
+            Step::Take | Step::Pass | Step::Delete => unreachable!("no request"),
+        };
+        let outcome = request.send(tenure.processor(), LEASE);
+        match outcome {
+            Ok(outcome) => Seen::Answered(self.comparable(outcome)),
+            Err(Error::Denied { .. }) => Seen::Denied,
+            Err(error) => panic!("{step:?}: {error}"),
+        }
+    }
+
+    fn comparable(&mut self, mut outcome: Outcome) -> Outcome {
+        match &mut outcome {
+            Outcome::Acquire(AcquireOutcome::Acquired(grant))
+            | Outcome::Poll(PollOutcome::Acquired(grant))
+            | Outcome::Release(ReleaseOutcome::Passed(grant)) => self.granted(grant),
+            Outcome::Acquire(AcquireOutcome::Busy(busy))
+            | Outcome::Poll(PollOutcome::Waiting(busy))
+            | Outcome::Release(ReleaseOutcome::Queued(busy)) => busy.remaining = None,
+            Outcome::Extend(ExtendOutcome::Extended(extension)) => extension.numbers = None,
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Checks that the number rises, and leaves it out.
+    fn granted(&mut self, grant: &mut Grant) {
+        assert!(grant.number > self.last_number, "{grant:?} after {}", self.last_number);
+        self.last_number = std::mem::take(&mut grant.number);
+    }
+
+    /// Hears the next message, if there must be one, or there is.
+    fn hear(&mut self, client: usize, must: bool) -> Option<Message> {
+        let mut message =
+            if must { Some(self.ears[client].hear()) } else { self.ears[client].hear_within(Duration::ZERO) };
+        if let Some(Message::Granted { grant, .. }) = &mut message {
+            self.granted(grant);
+        }
+        message
+    }
+
+    /// Who holds the key, and how many wait.
+    fn look(&self) -> (Option<String>, u64) {
+        let found = self.suite.inspect(&self.key);
+        (found.holder, found.waiting)
     }
 }
 
-fn count(waiting: u64) -> usize {
-    usize::try_from(waiting).unwrap()
-}
-
-pub(crate) fn random_requests_agree_with_the_model(store: impl Store + 'static) {
+pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: impl Store + 'static) {
     let suite = &Suite::on(store);
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let keys = AtomicU64::new(0);
-    let result = TestRunner::new(config).run(&prop::collection::vec(step(), 1..60), |steps| {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| suite.client()).collect();
-        let ears = clients[..LISTENERS].iter().map(Client::listen).collect();
+    let result = TestRunner::new(config).run(&steps(), |steps| {
         let key = format!("k{}", keys.fetch_add(1, Ordering::Relaxed));
-        play(Real { suite, key, clients, ears, tenures: Vec::new(), last_number: 0 }, &steps)?;
+        // Its clients have the same names.
+        let embedded = Suite::beside(suite, MemoryStore::start());
+        play(Side::new(suite, &key), Side::new(&embedded, &key), &steps)?;
         suite.assert_nothing_is_left();
+        embedded.assert_nothing_is_left();
         Ok(())
     });
     if let Err(e) = result {
@@ -315,79 +234,43 @@ pub(crate) fn random_requests_agree_with_the_model(store: impl Store + 'static) 
     }
 }
 
-fn play(mut real: Real<'_>, steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut model = Model::default();
-    for step in steps {
-        let of = |index: &Index, real: &Real<'_>| (!real.tenures.is_empty()).then(|| index.index(real.tenures.len()));
-        let (seen, expected) = match step {
-            Step::Acquire { client, wait } => {
-                let me = real.tenure(&mut model, *client);
-                (real.acquire(me, *wait), model.acquire(me, *wait))
-            }
-            Step::Poll(index) => {
-                let Some(me) = of(index, &real) else { continue };
-                (real.poll(me), model.poll(me))
-            }
-            Step::Extend(index) => {
-                let Some(me) = of(index, &real) else { continue };
-                let ours = Seen::Extended { waiting: model.queue.len() };
-                let expected = if model.holder == Some(me) { ours } else { Seen::NotOurs(model.holder) };
-                (real.extend(me), expected)
-            }
-            Step::Probe(index) => {
-                let Some(me) = of(index, &real) else { continue };
-                let expected = if model.holder == Some(me) { Seen::Ours } else { Seen::NotOurs(model.holder) };
-                (real.probe(me), expected)
-            }
-            Step::Release { tenure, next, gap } => {
-                // Half of the releases are the holder's, or random ones would hardly ever be.
-                let holder = model.holder.filter(|&holder| holder != JVM && tenure.index(2) == 0);
-                let Some(me) = holder.or_else(|| of(tenure, &real)) else { continue };
-                let client = model.clients[me];
-                let next = next.then(|| real.tenure(&mut model, client));
-                (real.release(me, next, *gap), model.release(me, next, *gap))
-            }
-            Step::Take => {
-                let is_free = model.holder.is_none();
-                model.holder = model.holder.or(Some(JVM));
-                (Seen::Taken(real.suite.store().take(&real.key, "jvm-1", LEASE)), Seen::Taken(is_free))
-            }
-            Step::Pass => {
-                real.suite.store().pass_time_of_gaps(&real.key, GAP.length);
-                model.gapped = model.gapped.saturating_sub(1);
-                continue;
-            }
-            Step::Delete => {
-                (Seen::Deleted(real.suite.store().delete(&real.key)), Seen::Deleted(model.holder.take().is_some()))
-            }
-        };
-        prop_assert_eq!(seen, expected, "at {:?}", step);
-        let looked = real.suite.inspect(&real.key);
-        let holder = looked.holder.map(|locker| real.place(&locker));
-        prop_assert_eq!((holder, count(looked.waiting)), (model.holder, model.queue.len()), "after {:?}", step);
-        if let Some((client, heard)) = model.heard.take().filter(|(client, _)| *client < LISTENERS) {
-            let told = real.hear(client);
-            match (step, heard) {
-                // A store may give the key away before it looks at the asker, who then tells of itself if it is the first to.
-                (Step::Acquire { wait: true, .. }, Heard::Granted { tenure, waiting })
-                    if told == Heard::Granted { tenure, waiting: waiting - 1 } =>
-                {
-                    if waiting == 1 {
-                        prop_assert_eq!(real.hear(client), Heard::Contended { tenure }, "at {:?}", step);
-                    }
+fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &Steps) -> Result<(), TestCaseError> {
+    for (step, denied) in steps {
+        let denied = denied.filter(|command| may_be_denied(step, command));
+        let chosen = embedded.chosen(step);
+        let expected = embedded.play(step, chosen, denied);
+        prop_assert_eq!(real.play(step, chosen, denied), expected, "at {:?}, without {:?}", step, denied);
+        prop_assert_eq!(real.look(), embedded.look(), "after {:?}, without {:?}", step, denied);
+        for client in 0..LISTENERS {
+            while let Some(expected) = embedded.hear(client, false) {
+                let heard = real.hear(client, true);
+                if heard == Some(expected.clone()) {
+                    continue;
                 }
-                _ => prop_assert_eq!(told, heard, "at {:?}", step),
+                // A store may give the key away before it looks at the asker, who then tells of itself if it is the first to.
+                let (Step::Acquire { wait: true, .. }, Message::Granted { key, locker, mut grant }) = (step, expected)
+                else {
+                    return Err(TestCaseError::fail(format!("{heard:?} at {step:?}, without {denied:?}")));
+                };
+                grant.waiting -= 1;
+                let contended = Message::Contended { key: key.clone(), locker: locker.clone() };
+                prop_assert_eq!(heard, Some(Message::Granted { key, locker, grant }), "at {:?}", step);
+                if embedded.look().1 == 1 {
+                    prop_assert_eq!(real.hear(client, true), Some(contended), "at {:?}", step);
+                }
             }
         }
     }
     for ear in &mut real.ears {
         prop_assert_eq!(ear.hear_within(Duration::from_millis(1)), None);
     }
-    // What a gap and a JVM leave ends with time, which this spares; a last asker finds the key without a gap.
-    real.suite.store().pass_time_of_gaps(&real.key, GAP.every);
-    if model.holder == Some(JVM) {
-        real.suite.store().delete(&real.key);
+    for side in [&real, &embedded] {
+        // What a gap and a JVM leave ends with time, which this spares; a last asker finds the key without a gap.
+        side.suite.store().pass_time_of_gaps(&side.key, GAP.every);
+        if side.look().0.as_deref() == Some(JVM) {
+            side.suite.store().delete(&side.key);
+        }
+        side.clients[0].tenure(&side.key).ask(false);
     }
-    real.clients[0].tenure(&real.key).ask(false);
     Ok(())
 }

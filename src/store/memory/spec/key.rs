@@ -1,0 +1,383 @@
+//! One lock key: its holder, its queue, and what each operation does to them.
+//!
+//! | holder | queue | means |
+//! |---|---|---|
+//! | none | empty | free; such an entry is not kept |
+//! | some | empty | held |
+//! | some | waiters | held and contended: the holder's client was told |
+//! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
+//! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
+//!
+//! Invariants: a locker is in the queue only because it was sent with `wait` or as a next locker. It leaves the queue by a grant, by a
+//! release, or when the queue ends. The holder changes only by the operations below, by the end of its lease, and by administrators.
+
+use super::{Acquire, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks};
+use std::collections::VecDeque;
+
+/// The state of one key. It is empty when the key is free, nobody waits, and no gap is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyState<L> {
+    /// Who holds the key.
+    pub holder: Option<Holder<L>>,
+    /// Who waits for it, the longest first.
+    pub queue: VecDeque<Tenure<L>>,
+    /// When the queue ends, unless one of its waiters asks again before. A queue without such a moment does not end.
+    pub queue_until: Option<Ticks>,
+    /// Until when the key, if nobody holds it, is reserved for pollers.
+    pub gap_until: Option<Ticks>,
+    /// Until when there is no other gap.
+    pub gapped_until: Option<Ticks>,
+}
+
+impl<L> Default for KeyState<L> {
+    fn default() -> Self {
+        Self { holder: None, queue: VecDeque::new(), queue_until: None, gap_until: None, gapped_until: None }
+    }
+}
+
+impl<L: Clone> KeyState<L> {
+    /// Returns whether there is nothing to keep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty() && self.gap_until.is_none() && self.gapped_until.is_none()
+    }
+
+    /// Forgets everything that has expired. Call it before every operation, so that no operation need check time-outs.
+    pub fn expire(&mut self, now: Ticks) {
+        let over = |until: Option<Ticks>| until.is_some_and(|until| until <= now);
+        if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
+            self.holder = None;
+        }
+        self.gap_until = self.gap_until.filter(|until| *until > now);
+        self.gapped_until = self.gapped_until.filter(|until| *until > now);
+        // Redis keeps a gap in the queue, so the queue lasts at least as long.
+        if over(self.queue_until) && self.gap_until.is_none() {
+            self.queue.clear();
+        }
+        if self.queue.is_empty() {
+            self.queue_until = None;
+            self.queue.shrink_to_fit();
+        }
+    }
+
+    /// Takes the key for a locker if it is free and nobody waits. If it is free and others wait, gives it to the first live waiter.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`]. If the queue did not take the locker, a waiter may have been given the key nevertheless.
+    pub fn acquire<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        asker: Tenure<N>,
+        wait: bool,
+    ) -> Result<Acquire<L>, Stop> {
+        let is_alone = self.queue.is_empty() && self.gap_until.is_none();
+        if is_alone {
+            // `NX GET`: this call also tells who holds the key.
+            context.call("SET")?;
+            if self.holder.is_none() {
+                self.hold(context.now(), asker);
+                let number = number(context).or_else(|refused| {
+                    undo(context, "DEL")?;
+                    self.holder = None;
+                    Err(refused)
+                })?;
+                return Ok(Acquire::Acquired(self.grant(number)));
+            }
+        }
+        let busy = self.held(context.now()).or_else(|| self.gap(context.now()));
+        let (busy, granted) = if let Some(busy) = busy {
+            (busy, None)
+        } else {
+            match self.hand_over(context, None::<Tenure<N>>, None)? {
+                (Some(winner), number) => (winner.busy(), Some((winner.locker, number))),
+                (None, number) => {
+                    context.call("SET")?;
+                    self.hold(context.now(), asker);
+                    return Ok(Acquire::Acquired(self.grant(number)));
+                }
+            }
+        };
+        let waiting = self.waiting() + u64::from(wait);
+        let queued = if wait { self.enqueue(context, asker) } else { Ok(()) };
+        if let Some((locker, number)) = granted {
+            // The winner is told even if the asker's place in the queue is refused, which only makes the count too high.
+            context.tell(Message::Granted { locker, grant: Grant { number, waiting } });
+        } else if wait && is_alone && queued.is_ok() {
+            self.tell_contended(context);
+        }
+        queued.map(|()| Acquire::Busy(busy))
+    }
+
+    /// Finds out what became of a locker. Gives a free key to the first live waiter, which may be this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`].
+    pub fn poll<N: Name<L>>(&mut self, context: &mut impl Context<L>, asker: Tenure<N>) -> Result<Poll<L>, Stop> {
+        if self.is_held_by(asker.locker) {
+            let number = number(context)?;
+            context.call("PEXPIRE")?;
+            self.hold(context.now(), asker);
+            return Ok(Poll::Acquired(self.grant(number)));
+        }
+        let Some(place) = self.queue.iter().position(|waiter| asker.is(waiter)) else {
+            return Ok(Poll::Gone);
+        };
+        if let Some(busy) = self.held(context.now()) {
+            self.prolong_queue(context, &asker)?;
+            if place == 0 && self.gap_until.is_none() {
+                self.tell_contended(context);
+            }
+            return Ok(Poll::Waiting(busy));
+        }
+        let (busy, granted) = if let Some(gap) = self.gap(context.now()) {
+            (gap, None)
+        } else {
+            // The asker itself is in the queue and counts as alive, so somebody wins.
+            match self.hand_over(context, Some(asker), None)? {
+                (Some(winner), number) if asker.locker != winner.locker => {
+                    (winner.busy(), Some((winner.locker, number)))
+                }
+                (_, number) => return Ok(Poll::Acquired(self.grant(number))),
+            }
+        };
+        // If this is refused, the next poll says so: the winner is told first.
+        let _ = self.prolong_queue(context, &asker);
+        if let Some((winner, number)) = granted {
+            self.tell_granted(context, winner, number);
+        }
+        Ok(Poll::Waiting(busy))
+    }
+
+    /// Starts the lease of a locker anew if it holds the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`].
+    pub fn extend<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<Extend<L>, Stop> {
+        if !self.is_held_by(tenure.locker) {
+            return Ok(Extend::NotOurs(self.held_by()));
+        }
+        context.call("PEXPIRE")?;
+        self.hold(context.now(), tenure);
+        Ok(Extend::Extended { waiting: self.waiting() })
+    }
+
+    /// Ends a tenure: gives the key to the first live waiter, or else to the `next` locker, or else frees it. If a `gap` is due, frees
+    /// the key for pollers instead. A locker that does not hold the key leaves the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`]. Once the key has left the locker there is no error: a next locker that the queue did not take is unknown.
+    pub fn release<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        tenure: Tenure<N>,
+        next: Option<Tenure<N>>,
+        gap: Option<Gap>,
+    ) -> Result<Release<L>, Stop> {
+        if !self.is_held_by(tenure.locker) {
+            context.call("LREM")?;
+            self.queue.retain(|waiter| !tenure.is(waiter));
+            return Ok(Release::NotOurs(self.held_by()));
+        }
+        if let Some(gap) = gap
+            && self.gapped_until.is_none()
+        {
+            // The script undoes what it did before a refusal among these.
+            for command in ["SET", "LPUSH", "PEXPIRE"] {
+                context.call(command)?;
+            }
+            self.queue.retain(|waiter| !tenure.is(waiter));
+            self.gapped_until = Some(context.now().saturating_add(gap.every));
+            self.gap_until = Some(context.now().saturating_add(gap.length));
+        }
+        if let Some(gap) = self.gap(context.now()) {
+            let freed = self.free(context)?;
+            let Some(next) = next else { return Ok(freed) };
+            let _ = self.enqueue(context, next);
+            return Ok(Release::Queued(gap));
+        }
+        if self.queue.is_empty() && next.is_none() {
+            return self.free(context);
+        }
+        let (winner, number) = self.hand_over(context, None, Some(tenure.locker))?;
+        match (winner, next) {
+            (Some(winner), next) => {
+                let _ = next.map(|next| self.enqueue(context, next));
+                let busy = winner.busy();
+                self.tell_granted(context, winner.locker, number);
+                let released = Release::Released { waiting: self.waiting() };
+                Ok(next.map_or(released, |_| Release::Queued(busy)))
+            }
+            (None, Some(next)) => {
+                context.call("SET")?;
+                self.hold(context.now(), next);
+                Ok(Release::Passed(self.grant(number)))
+            }
+            (None, None) => self.free(context),
+        }
+    }
+
+    fn free(&mut self, context: &mut impl Context<L>) -> Result<Release<L>, Stop> {
+        context.call("DEL")?;
+        self.holder = None;
+        Ok(Release::Released { waiting: self.waiting() })
+    }
+
+    /// Issues a number, and gives the key to the first waiter that is alive. Drops the dead ones before it. Call it only when the key
+    /// may be given away.
+    ///
+    /// `asker` counts as alive without an inbox, because its reply tells it that it won. Never gives the key to `ended`, the locker that
+    /// is being released, whoever left it in the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop::Refused`]; then only dead waiters have left the queue. [`Stop::Raised`]; then the winner may have left it, too.
+    fn hand_over<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        asker: Option<Tenure<N>>,
+        ended: Option<N>,
+    ) -> Result<(Option<Tenure<L>>, u64), Stop> {
+        let number = number(context)?;
+        while let Some(waiter) = self.queue.front() {
+            let is_live = asker.is_some_and(|asker| asker.is(waiter)) || context.hears(&waiter.locker);
+            let wins = is_live && ended.is_none_or(|ended| ended != waiter.locker);
+            context.call("LPOP")?;
+            let Some(winner) = self.queue.pop_front().filter(|_| wins) else { continue };
+            if let Err(refused) = context.call("SET") {
+                undo(context, "LPUSH")?;
+                let life = life(context.now(), &winner);
+                self.queue.push_front(winner);
+                if self.queue.len() == 1 {
+                    self.queue_until = None;
+                    undo(context, "PEXPIRE")?;
+                    self.queue_until = Some(life);
+                }
+                return Err(refused);
+            }
+            let until = Some(context.now().saturating_add(winner.lease));
+            self.holder = Some(Holder { locker: winner.locker.clone(), until });
+            return Ok((Some(winner), number));
+        }
+        Ok((None, number))
+    }
+
+    /// Makes a locker the holder from now on.
+    pub fn hold<N: Name<L>>(&mut self, now: Ticks, tenure: Tenure<N>) {
+        let until = Some(now.saturating_add(tenure.lease));
+        match &mut self.holder {
+            Some(holder) if tenure.locker == holder.locker => holder.until = until,
+            holder => *holder = Some(Holder { locker: tenure.locker.into(), until }),
+        }
+    }
+
+    /// Puts a locker at the end of the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`]; then the queue is as it was. If the locker cannot be taken out again, that is no error: it waits.
+    fn enqueue<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<(), Stop> {
+        context.call("RPUSH")?;
+        let is_first = self.queue.is_empty();
+        if is_first {
+            self.queue_until = None;
+        }
+        self.queue.push_back(Tenure { locker: tenure.locker.into(), lease: tenure.lease });
+        if let Err(refused) = self.prolong_queue(context, &tenure) {
+            if context.call("LREM").is_ok() {
+                self.queue.pop_back();
+                return Err(refused);
+            }
+        } else if is_first {
+            self.queue_until = Some(life(context.now(), &tenure));
+        }
+        Ok(())
+    }
+
+    /// Lets the queue live long enough for this waiter.
+    fn prolong_queue<N>(&mut self, context: &mut impl Context<L>, waiter: &Tenure<N>) -> Result<(), Stop> {
+        context.call("PEXPIRE")?;
+        let life = life(context.now(), waiter);
+        self.queue_until = self.queue_until.map(|until| until.max(life));
+        Ok(())
+    }
+
+    fn tell_granted(&self, context: &mut impl Context<L>, locker: L, number: u64) {
+        context.tell(Message::Granted { locker, grant: self.grant(number) });
+    }
+
+    fn tell_contended(&self, context: &mut impl Context<L>) {
+        if let Some(locker) = self.held_by() {
+            context.tell(Message::Contended { locker });
+        }
+    }
+
+    /// Returns whether a locker holds the key.
+    #[must_use]
+    pub fn is_held_by<N: Name<L>>(&self, locker: N) -> bool {
+        self.holder.as_ref().is_some_and(|holder| locker == holder.locker)
+    }
+
+    /// Returns the locker that holds the key.
+    #[must_use]
+    pub fn held_by(&self) -> Option<L> {
+        self.holder.as_ref().map(|holder| holder.locker.clone())
+    }
+
+    /// Returns the number of waiters.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.queue.len() as u64
+    }
+
+    /// Returns who holds the key, and for how long.
+    #[must_use]
+    pub fn held(&self, now: Ticks) -> Option<Busy<L>> {
+        let Holder { locker, until } = self.holder.as_ref()?;
+        Some(Busy::Held { by: locker.clone(), left: until.map(|until| until.saturating_sub(now)) })
+    }
+
+    fn gap(&self, now: Ticks) -> Option<Busy<L>> {
+        self.gap_until.map(|until| Busy::Gap { left: until.saturating_sub(now) })
+    }
+
+    fn grant(&self, number: u64) -> Grant {
+        Grant { number, waiting: self.waiting() }
+    }
+}
+
+impl<N> Tenure<N> {
+    /// Compares both, as in Redis, where an entry of the queue is found by its whole text.
+    fn is<L>(&self, waiter: &Tenure<L>) -> bool
+    where
+        N: PartialEq<L>,
+    {
+        self.locker == waiter.locker && self.lease == waiter.lease
+    }
+}
+
+impl<L: Clone> Tenure<L> {
+    /// The key as busy when this waiter was just given it.
+    fn busy(&self) -> Busy<L> {
+        Busy::Held { by: self.locker.clone(), left: Some(self.lease) }
+    }
+}
+
+/// Issues a number.
+fn number<L>(context: &mut impl Context<L>) -> Result<u64, Stop> {
+    context.call("INCR")?;
+    Ok(context.issue())
+}
+
+/// Asks for a call that undoes an earlier one.
+fn undo<L>(context: &mut impl Context<L>, command: &'static str) -> Result<(), Stop> {
+    context.call(command).map_err(|_| Stop::Raised)
+}
+
+/// When a queue ends that lives for twice the lease of this waiter.
+fn life<N>(now: Ticks, waiter: &Tenure<N>) -> Ticks {
+    now.saturating_add(waiter.lease.saturating_mul(2))
+}

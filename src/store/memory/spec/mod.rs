@@ -1,0 +1,174 @@
+//! The protocol between clients and store: one lock key, and what each operation does to it.
+//!
+//! This is the executable specification of the scripts of the Redis store (`scripts/*.lua`). The embedded store runs it, so the
+//! conformance suite holds it against the scripts. The model of the protocol (`tests/model`) explores it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | what an operation needs, what it tells, and its outcomes |
+//! | `key.rs` | [`KeyState`]: the state of one key, and the operations |
+//!
+//! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
+//! the same order, and each may be refused. Everything else comes from the caller, through a [`Context`]: the time, which clients
+//! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
+
+mod key;
+
+pub use key::KeyState;
+
+/// A moment or a length of time, in units of the caller's choice. Moments count from an origin of the caller's choice.
+pub type Ticks = u64;
+
+/// What an operation needs to know in addition to the key's state.
+pub trait Context<L> {
+    /// Returns the time of the operation.
+    fn now(&self) -> Ticks;
+
+    /// Returns whether the client of this locker has an open inbox.
+    fn hears(&mut self, locker: &L) -> bool;
+
+    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
+    ///
+    /// # Errors
+    ///
+    /// Any [`Stop`] if it is not; usually [`Stop::Refused`].
+    fn call(&mut self, command: &'static str) -> Result<(), Stop>;
+
+    /// Issues a fence number, greater than every number before it. The call for it is already allowed.
+    fn issue(&mut self) -> u64;
+
+    /// Sends a message. This is the last thing that an operation does.
+    fn tell(&mut self, message: Message<L>);
+}
+
+/// Why an operation ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// This command was refused. Nothing was done for the locker: it holds, waits or is unknown as before.
+    Refused(&'static str),
+    /// A refused call was to be undone, and that was refused, too. What was done for the locker is unknown.
+    Raised,
+}
+
+/// A locker as an operation gets it. It is compared with what the key keeps, and copied only to be kept.
+pub trait Name<L>: Copy + Into<L> + PartialEq<L> {}
+
+impl<L, N: Copy + Into<L> + PartialEq<L>> Name<L> for N {}
+
+/// A locker with its lease, as it is sent and as it stands in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tenure<L> {
+    /// The locker.
+    pub locker: L,
+    /// The length of its lease.
+    pub lease: Ticks,
+}
+
+/// Who holds a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Holder<L> {
+    /// Its locker.
+    pub locker: L,
+    /// When its lease ends. `None` for a key without a lease: only an administrator leaves such a key.
+    pub until: Option<Ticks>,
+}
+
+/// A period in which a released key is free for clients that only poll.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// How long the key stays free.
+    pub length: Ticks,
+    /// The time from the beginning of this gap to the earliest beginning of the next one.
+    pub every: Ticks,
+}
+
+/// The key belongs to the locker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The fence number of the tenure.
+    pub number: u64,
+    /// How many wait in the queue.
+    pub waiting: u64,
+}
+
+/// Why the key was not given to the locker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Busy<L> {
+    /// Another locker holds it.
+    Held {
+        /// The other locker.
+        by: L,
+        /// What is left of its lease; `None` for a key without a lease.
+        left: Option<Ticks>,
+    },
+    /// The key is free for pollers.
+    Gap {
+        /// What is left of the gap.
+        left: Ticks,
+    },
+}
+
+/// A message to the client of a locker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<L> {
+    /// The locker was given the key.
+    Granted {
+        /// The locker.
+        locker: L,
+        /// Its number, and how many wait behind it.
+        grant: Grant,
+    },
+    /// Others wait for the key, which the locker holds.
+    Contended {
+        /// The locker.
+        locker: L,
+    },
+}
+
+/// The outcome of [`KeyState::acquire`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquire<L> {
+    /// The key belongs to the locker.
+    Acquired(Grant),
+    /// It does not. With `wait`, the locker is in the queue.
+    Busy(Busy<L>),
+}
+
+/// The outcome of [`KeyState::poll`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Poll<L> {
+    /// The key belongs to the locker. Its lease starts anew.
+    Acquired(Grant),
+    /// The locker is in the queue.
+    Waiting(Busy<L>),
+    /// The locker is unknown; nothing was changed.
+    Gone,
+}
+
+/// The outcome of [`KeyState::extend`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extend<L> {
+    /// The lease starts anew.
+    Extended {
+        /// How many wait in the queue.
+        waiting: u64,
+    },
+    /// The key belongs to this locker, or to nobody; nothing was changed.
+    NotOurs(Option<L>),
+}
+
+/// The outcome of [`KeyState::release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release<L> {
+    /// The key is free, or was given to the first live waiter.
+    Released {
+        /// How many wait in the queue.
+        waiting: u64,
+    },
+    /// Nobody waited: the key was given to the next locker.
+    Passed(Grant),
+    /// The key was given to a waiter, or is free for pollers. The next locker is at the end of the queue.
+    Queued(Busy<L>),
+    /// The key belonged to this locker, or to nobody. The released locker is not in the queue any more.
+    NotOurs(Option<L>),
+}
