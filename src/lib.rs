@@ -83,7 +83,7 @@ mod timing;
 #[doc(hidden)]
 pub use check::fuzz::check as fuzz;
 pub use client::SlowWait;
-pub use client::patience::CancelToken;
+pub use client::wait_limit::CancelToken;
 #[cfg(any(test, feature = "test-util"))]
 pub use clock::ManualClock;
 pub use clock::{Clock, Moment, SystemClock};

@@ -13,14 +13,14 @@ mod imp {
     pub(crate) use std::thread_local;
 
     /// Runs a piece of work, and catches its panic so that the calling thread goes on.
-    pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+    pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
     }
 
     /// Runs a step of a connection. Turns a panic into an error.
     #[cfg(feature = "redis")]
     pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
-        contain(step).unwrap_or_else(|panic| {
+        catch_panic(step).unwrap_or_else(|panic| {
             // Leak the panic, because its destructor might panic, too.
             std::mem::forget(panic);
             Err(std::io::Error::other("a panic while the connection was used"))
@@ -44,7 +44,7 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::check::model::twins::{Condvar, Mutex, MutexGuard, contain, die, guarded, now, thread};
+    pub(crate) use crate::check::model::twins::{Condvar, Mutex, MutexGuard, catch_panic, die, guarded, now, thread};
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
 }

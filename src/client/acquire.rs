@@ -8,8 +8,8 @@ use crate::client::ask::Asked;
 use crate::client::core::Core;
 use crate::client::hook::SlowWait;
 use crate::client::linger::Lingering;
-use crate::client::patience::Patience;
 use crate::client::turn::Turn;
+use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
@@ -44,29 +44,29 @@ enum Woken {
     Granted,
     /// It is the calling thread's turn to ask.
     Turn,
-    /// The calling thread's patience is over.
+    /// The calling thread's limit is over.
     GaveUp,
 }
 
 impl Core {
     /// Gets the hold for the calling thread, or increments its count if the thread already has it. Returns the hold's
-    /// token, or `None` if patience ends first.
+    /// token, or `None` if the limit ends first.
     pub(crate) fn lock(
         &self,
         key: &Arc<Key>,
         settings: &Arc<DLockConfig>,
-        patience: &Patience<'_>,
+        wait_limit: &WaitLimit<'_>,
     ) -> Result<Option<u64>, Error> {
         if key.hold.is_owned_by(current_thread()) {
             // As on the JVM, cancellation takes precedence over reentry.
-            return if patience.is_cancelled() { Ok(None) } else { self.reenter(key).map(Some) };
+            return if wait_limit.is_cancelled() { Ok(None) } else { self.reenter(key).map(Some) };
         }
         let lingers = !settings.linger().is_zero();
         if !lingers {
             self.check_process()?;
         }
         let inside = self.enter()?;
-        let token = self.lock_first(key, settings, patience)?;
+        let token = self.lock_first(key, settings, wait_limit)?;
         if let Some(token) = token {
             inside.begin_hold();
             owner::hold_begins();
@@ -79,12 +79,12 @@ impl Core {
         &self,
         key: &Arc<Key>,
         settings: &Arc<DLockConfig>,
-        patience: &Patience<'_>,
+        wait_limit: &WaitLimit<'_>,
     ) -> Result<Option<u64>, Error> {
-        if patience.is_cancelled() {
+        if wait_limit.is_cancelled() {
             return Ok(None);
         }
-        self.prepare(|| patience.limit(self.clock.now(), self.limits.command))?;
+        self.prepare(|| wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
             // A client whose tenures may linger must hear when others wait.
@@ -107,10 +107,10 @@ impl Core {
         let mut asked = if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
-            self.ask(key, settings, patience)?
-        } else if patience.is_one_attempt() {
+            self.ask(key, settings, wait_limit)?
+        } else if wait_limit.is_one_attempt() {
             // Threads of this process hold the key, ask for it or wait for it.
-            return patience.outcome(state.failure.clone()).map(|()| None);
+            return wait_limit.outcome(state.failure.clone()).map(|()| None);
         } else {
             let waiter = Waiter::new(current_thread(), Arc::clone(settings));
             state.queue.push(Arc::clone(&waiter));
@@ -123,33 +123,33 @@ impl Core {
             let got = match asked {
                 Asked::No => return Ok(None),
                 Asked::Got => true,
-                Asked::Queued(waiter) => match self.park(key, &waiter, patience, &mut slow_at)? {
+                Asked::Queued(waiter) => match self.park(key, &waiter, wait_limit, &mut slow_at)? {
                     Woken::Granted => true,
                     Woken::GaveUp => return Ok(None),
                     Woken::Turn => false,
                 },
             };
             let turn = if got {
-                if self.confirm(key, patience) {
+                if self.confirm(key, wait_limit) {
                     return Ok(Some(key.hold.token()));
                 }
                 let late =
                     Error::backend(BackendFailure::Unknown, "the lease ended before the client learned of the grant");
                 let turn = self.discard(key);
-                if patience.is_one_attempt() {
+                if wait_limit.is_one_attempt() {
                     return Err(late);
                 }
                 turn
             } else {
                 Turn::of(self, key)
             };
-            if patience.is_over(self.clock.now()) || self.is_closed() {
+            if wait_limit.is_over(self.clock.now()) || self.is_closed() {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { key.state().failure.clone() };
                 drop(turn);
-                return patience.outcome(failure).map(|()| None);
+                return wait_limit.outcome(failure).map(|()| None);
             }
             turn.end();
-            asked = self.ask(key, settings, patience)?;
+            asked = self.ask(key, settings, wait_limit)?;
         }
     }
 
@@ -197,23 +197,24 @@ impl Core {
         &self,
         key: &Arc<Key>,
         waiter: &Arc<Waiter>,
-        patience: &Patience<'_>,
+        wait_limit: &WaitLimit<'_>,
         slow_at: &mut Option<Moment>,
     ) -> Result<Woken, Error> {
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
         // Register before the first check, so that no wake-up after it is missed.
-        let _registered = (patience.register(sleeper), self.clock.register(sleeper));
+        let _registered = (wait_limit.register(sleeper), self.clock.register(sleeper));
         let mut state = key.state();
         loop {
-            if key.hold.is_owned_by(waiter.thread) && !(mutant!(GivesUpWithHold) && patience.is_over(self.clock.now()))
+            if key.hold.is_owned_by(waiter.thread)
+                && !(mutant!(GivesUpWithHold) && wait_limit.is_over(self.clock.now()))
             {
                 return Ok(Woken::Granted);
             }
-            if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && patience.is_over(self.clock.now())) {
+            if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && wait_limit.is_over(self.clock.now())) {
                 return Ok(Woken::Turn);
             }
             let now = self.clock.now();
-            if self.is_closed() || patience.is_over(now) {
+            if self.is_closed() || wait_limit.is_over(now) {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
                 if was_last && !mutant!(ForgetsRetryLate) {
@@ -230,7 +231,7 @@ impl Core {
                     self.forget_retry(key);
                 }
                 self.abandon(&key.name, unsettled);
-                return patience.outcome(failure).map(|()| Woken::GaveUp);
+                return wait_limit.outcome(failure).map(|()| Woken::GaveUp);
             }
             if let Some(at) = slow_at.take_if(|at| *at <= now) {
                 drop(state);
@@ -238,7 +239,7 @@ impl Core {
                 state = key.state();
                 continue;
             }
-            let until = patience.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
+            let until = wait_limit.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
             waiter.parked.wait_for(&mut state, self.clock.sleep(until, now));
         }
     }
@@ -254,7 +255,7 @@ impl Core {
 
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first.
     /// Returns `false` if the hold turns out to be lost.
-    fn confirm(&self, key: &Arc<Key>, patience: &Patience<'_>) -> bool {
+    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>) -> bool {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return false,
@@ -270,7 +271,7 @@ impl Core {
         };
         let unconfirmed = Unconfirmed { key, core: self };
         log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
-        self.extend_now(key, &worn, false, patience.limit(now, self.limits.command));
+        self.extend_now(key, &worn, false, wait_limit.limit(now, self.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 /// The tenures that the lease thread renews.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Renewals {
     schedule: Schedule<Arc<Key>>,
     /// The deadlines of the live tenures.
     deadlines: Schedule<()>,
 }
 
-impl Held {
+impl Renewals {
     pub(super) fn new() -> Self {
         Self { schedule: Schedule::new(), deadlines: Schedule::new() }
     }
@@ -123,45 +123,45 @@ impl Core {
     }
 
     /// Adds a new tenure to the lease thread's schedule.
-    pub(crate) fn keep(&self, key: &Arc<Key>, tenure: &Tenure) {
-        self.keep_until(key, tenure, tenure.due(self.trip()));
+    pub(crate) fn schedule_renewal(&self, key: &Arc<Key>, tenure: &Tenure) {
+        self.schedule_look(key, tenure, tenure.due(self.trip()));
     }
 
     /// Sets when the lease thread must look at a kept tenure.
-    pub(crate) fn keep_until(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
-        let mut held = self.held.lock();
-        held.schedule.put(key.id, due, Arc::clone(key));
-        held.deadlines.put(key.id, tenure.deadline(), ());
-        drop(held);
+    pub(crate) fn schedule_look(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
+        let mut renewals = self.renewals.lock();
+        renewals.schedule.put(key.id, due, Arc::clone(key));
+        renewals.deadlines.put(key.id, tenure.deadline(), ());
+        drop(renewals);
         self.lease_thread.wake_by(due);
     }
 
     /// Stops renewing a tenure that was lost. Its key stays in the schedule until the hold ends. This keeps the key
     /// alive, so that the thread of the stale hold finds it again, and the lease thread checks from time to time
     /// whether that thread has ended.
-    pub(crate) fn keep_no_more(&self, key: &Arc<Key>, look: Moment) {
-        let mut held = self.held.lock();
-        held.deadlines.remove(key.id);
-        held.schedule.put(key.id, look, Arc::clone(key));
-        drop(held);
+    pub(crate) fn stop_renewing(&self, key: &Arc<Key>, look: Moment) {
+        let mut renewals = self.renewals.lock();
+        renewals.deadlines.remove(key.id);
+        renewals.schedule.put(key.id, look, Arc::clone(key));
+        drop(renewals);
         self.lease_thread.wake_by(look);
     }
 
     /// Removes the tenure of a hold that ends.
-    pub(crate) fn forget_kept(&self, key: &Key) {
-        let mut held = self.held.lock();
-        held.deadlines.remove(key.id);
-        let removed = held.schedule.remove(key.id);
-        drop(held);
+    pub(crate) fn forget_renewal(&self, key: &Key) {
+        let mut renewals = self.renewals.lock();
+        renewals.deadlines.remove(key.id);
+        let removed = renewals.schedule.remove(key.id);
+        drop(renewals);
         drop(removed);
     }
 
     pub(crate) fn take_due_leases(&self, now: Moment) -> Vec<Arc<Key>> {
-        self.held.lock().schedule.take_due(now, usize::MAX)
+        self.renewals.lock().schedule.take_due(now, usize::MAX)
     }
 
     pub(crate) fn next_lease(&self) -> Moment {
-        self.held.lock().schedule.next()
+        self.renewals.lock().schedule.next()
     }
 
     /// Checks, after a request, whether another server has answered than before. If so, makes every wait and every
@@ -179,7 +179,7 @@ impl Core {
             }
         }
         self.hasten_retries(now);
-        self.held.lock().schedule.hasten(now);
+        self.renewals.lock().schedule.hasten(now);
         self.lease_thread.wake_by(now);
     }
 
@@ -199,8 +199,8 @@ impl Core {
 
     /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
     /// attempts, for this tenure and for every other one that the lease thread renews.
-    pub(crate) fn keep_limit(&self, deadline: Moment, now: Moment) -> Duration {
-        let most_urgent = self.held.lock().deadlines.next().min(deadline).since(now);
+    pub(crate) fn renewal_limit(&self, deadline: Moment, now: Moment) -> Duration {
+        let most_urgent = self.renewals.lock().deadlines.next().min(deadline).since(now);
         timing::attempt_limit(most_urgent, self.trip()).min(self.limits.command).max(timing::SHORTEST_COMMAND)
     }
 }

@@ -2,10 +2,10 @@
 //! store.
 
 use crate::client::core::Core;
-use crate::client::patience::Patience;
 use crate::client::question::{Answer, Question};
 use crate::client::recall::Recall;
 use crate::client::turn::{Turn, is_unknown};
+use crate::client::wait_limit::WaitLimit;
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
@@ -33,10 +33,10 @@ impl Core {
         &self,
         key: &Arc<Key>,
         settings: &Arc<DLockConfig>,
-        patience: &Patience<'_>,
+        wait_limit: &WaitLimit<'_>,
     ) -> Result<Asked, Error> {
         let turn = Turn::of(self, key);
-        let mut question = self.first_question(key, settings, patience);
+        let mut question = self.first_question(key, settings, wait_limit);
         // The error of an unanswered acquire. Its outcome is polled once, immediately.
         let mut unanswered = None;
         let mut recall: Option<Recall> = None;
@@ -47,7 +47,7 @@ impl Core {
         loop {
             let sent_at = self.clock.now();
             let wait = question.wait;
-            let limit = patience.limit(sent_at, self.limits.command);
+            let limit = wait_limit.limit(sent_at, self.limits.command);
             let thread = thread::current();
             let result = self.run(&question.request(&key.name, self.id(), thread.name()), limit);
             self.notice_server();
@@ -60,26 +60,26 @@ impl Core {
                     return Ok(Asked::Got);
                 }
                 Answer::Gone { .. } if recall.is_some() => question = self.new_question(key, settings, false),
-                Answer::Gone { .. } if patience.is_one_attempt() || patience.is_over(self.clock.now()) => {
-                    return patience.outcome(unanswered.filter(|_| !is_busy)).map(|()| Asked::No);
+                Answer::Gone { .. } if wait_limit.is_one_attempt() || wait_limit.is_over(self.clock.now()) => {
+                    return wait_limit.outcome(unanswered.filter(|_| !is_busy)).map(|()| Asked::No);
                 }
-                Answer::Gone { .. } => question = self.first_question(key, settings, patience),
+                Answer::Gone { .. } => question = self.first_question(key, settings, wait_limit),
                 Answer::Failed { error, unsettled: Some(unsettled) }
                     if unanswered.is_none()
                         && is_unknown(&error)
                         && !self.is_closed()
-                        && !patience.is_over(self.clock.now()) =>
+                        && !wait_limit.is_over(self.clock.now()) =>
                 {
                     log::debug!(ACQUIRE, "lock {:?}: {error}; asking the store for the outcome", key.name);
                     unanswered = Some(error);
                     question = Question::again(unsettled);
                     if mutant!(AsksAnewWithoutAnswer) {
-                        question = self.first_question(key, settings, patience);
+                        question = self.first_question(key, settings, wait_limit);
                     }
                     key.state().ask_about(question.locker());
                 }
                 Answer::Busy { unsettled: Some(unsettled), .. }
-                    if !unsettled.answered && !is_busy && !patience.is_over(self.clock.now()) =>
+                    if !unsettled.answered && !is_busy && !wait_limit.is_over(self.clock.now()) =>
                 {
                     is_busy = true;
                     question = Question::again(unsettled);
@@ -88,7 +88,7 @@ impl Core {
                 Answer::Failed { error: Error::Backend { .. }, unsettled }
                     if is_busy
                         && !self.is_closed()
-                        && (patience.is_one_attempt() || patience.is_over(self.clock.now())) =>
+                        && (wait_limit.is_one_attempt() || wait_limit.is_over(self.clock.now())) =>
                 {
                     self.abandon(&key.name, unsettled);
                     return Ok(Asked::No);
@@ -98,15 +98,15 @@ impl Core {
                 Answer::Busy { unsettled: None, ref busy }
                     if (wait || busy.remaining.is_none())
                         && !is_busy
-                        && patience.has_time_for_another(self.clock.now(), sent_at) =>
+                        && wait_limit.has_time_for_another(self.clock.now(), sent_at) =>
                 {
                     is_busy = true;
-                    question = self.first_question(key, settings, patience);
+                    question = self.first_question(key, settings, wait_limit);
                 }
                 // The server did not know the script of the preceding release, so this request overtook the release.
                 // The release was sent again before this reply was delivered, so the next request comes after it.
                 Answer::Busy { busy, unsettled: None }
-                    if patience.is_one_attempt()
+                    if wait_limit.is_one_attempt()
                         && !std::mem::replace(&mut was_behind_release, true)
                         && busy.holder.is_some()
                         && key.state().released.as_deref() == busy.holder.as_deref() =>
@@ -115,14 +115,14 @@ impl Core {
                     question = self.new_question(key, settings, false);
                 }
                 Answer::Busy { busy, unsettled: None }
-                    if patience.is_one_attempt() && recall.is_none() && self.may_recall(&busy) =>
+                    if wait_limit.is_one_attempt() && recall.is_none() && self.may_recall(&busy) =>
                 {
                     let now = self.clock.now();
                     recall = Some(Recall::begin(now, now.since(sent_at)));
                     is_busy = true;
                     question = self.new_question(key, settings, true);
                 }
-                Answer::Busy { busy, unsettled: Some(unsettled) } if patience.is_one_attempt() => {
+                Answer::Busy { busy, unsettled: Some(unsettled) } if wait_limit.is_one_attempt() => {
                     let pause = recall.as_mut().and_then(|recall| recall.pause(self.clock.now()));
                     match pause {
                         Some(pause) if self.may_recall(&busy) => {
@@ -136,8 +136,8 @@ impl Core {
                         }
                     }
                 }
-                answer if patience.is_one_attempt() || self.is_closed() || answer.is_refusal(self) => {
-                    return self.refuse(key, answer, patience).map(|()| Asked::No);
+                answer if wait_limit.is_one_attempt() || self.is_closed() || answer.is_refusal(self) => {
+                    return self.refuse(key, answer, wait_limit).map(|()| Asked::No);
                 }
                 answer => {
                     self.listen();
@@ -150,7 +150,7 @@ impl Core {
                     state.queue.push_back_to_head(Arc::clone(&waiter));
                     // If no request can be answered in the time left, none is sent. It is sent when this thread gives
                     // up, if others still wait.
-                    let may_ask = patience.has_time_for_another(self.clock.now(), sent_at);
+                    let may_ask = wait_limit.has_time_for_another(self.clock.now(), sent_at);
                     let settled = self.wait_more(key, &mut state, answer, sent_at, may_ask);
                     turn.end();
                     drop(state);
@@ -163,8 +163,8 @@ impl Core {
 
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would drop a waiter that does not listen, as dead.
-    fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, patience: &Patience<'_>) -> Question {
-        self.new_question(key, settings, !patience.is_one_attempt() && self.is_listening())
+    fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
+        self.new_question(key, settings, !wait_limit.is_one_attempt() && self.is_listening())
     }
 
     /// Returns whether the holder may give the lock up when it hears that somebody wants it.
@@ -179,11 +179,11 @@ impl Core {
     }
 
     /// Fails the caller without queueing it, and leaves the error for the threads that still wait.
-    fn refuse(&self, key: &Key, answer: Answer, patience: &Patience<'_>) -> Result<(), Error> {
+    fn refuse(&self, key: &Key, answer: Answer, wait_limit: &WaitLimit<'_>) -> Result<(), Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
                 // An error that comes from the caller's own short time limit says nothing to the others.
-                if patience.until().is_none() {
+                if wait_limit.until().is_none() {
                     key.state().failure = Some(error.clone());
                 }
                 Err(error.clone())

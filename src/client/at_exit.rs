@@ -11,7 +11,7 @@ use super::core::Core;
 #[cfg(all(unix, not(all(test, dlock_shuttle))))]
 mod imp {
     use super::Core;
-    use crate::sync::contain;
+    use crate::sync::catch_panic;
     use crate::timing::{EXIT_LOOK, exit_wait};
     use std::cell::{Cell, RefCell};
     use std::sync::atomic::Ordering;
@@ -39,9 +39,9 @@ mod imp {
             let clients = self.clients.get_mut().drain(..).filter_map(|core| core.upgrade());
             let clients: Vec<_> = clients.filter(|core| !core.is_forked()).collect();
             // A panic here would abort the program.
-            let _ = contain(|| await_answers(&clients));
+            let _ = catch_panic(|| await_answers(&clients));
             for core in clients {
-                let _ = contain(|| drop(core));
+                let _ = catch_panic(|| drop(core));
             }
         }
     }
@@ -58,7 +58,7 @@ mod imp {
                 return;
             }
             for (core, _) in &waits {
-                let _ = contain(|| core.collect_replies());
+                let _ = catch_panic(|| core.collect_replies());
             }
             thread::sleep(EXIT_LOOK);
         }

@@ -5,7 +5,7 @@
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
 use super::activity::Activity;
-use super::agenda::Held;
+use super::agenda::Renewals;
 use super::cleanup::Cleanup;
 use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
@@ -62,7 +62,7 @@ pub(crate) struct Core {
     // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
     // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
     pub(super) collect_at: AtomicU64,
-    pub(super) held: Mutex<Held>,
+    pub(super) renewals: Mutex<Renewals>,
     pub(super) lease_thread: Worker,
     pub(super) listener: Listener,
     /// The callbacks of the program.
@@ -75,7 +75,7 @@ pub(crate) struct Core {
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
     pub(super) activity: Activity,
-    /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
+    /// Whether the client is shut down. Renewals during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
     pub(super) rounds: Rounds,
 }
@@ -104,7 +104,7 @@ impl Core {
             waiting: Mutex::new(Schedule::new()),
             retry_thread: Worker::new("dlock-retry", clock.clone()),
             collect_at: AtomicU64::new(0),
-            held: Mutex::new(Held::new()),
+            renewals: Mutex::new(Renewals::new()),
             lease_thread: Worker::new("dlock-lease", clock.clone()),
             listener: Listener::new(listen, clock.clone()),
             clock,

@@ -9,31 +9,31 @@
 
 use crate::client::backoff::Backoff;
 use crate::client::core::Core;
-use crate::client::listener::{Desk, Subscribed};
+use crate::client::listener::{InboxControl, Subscribed};
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::store::processor::{Grant, Inbox, Message};
-use crate::sync::{contain, mutant};
+use crate::sync::{catch_panic, mutant};
 use crate::timer::Timer;
 use crate::timing;
 use std::sync::{Arc, Weak};
 
 impl Core {
     /// Handles a message.
-    pub(crate) fn hear(&self, message: &Message) {
+    pub(crate) fn on_message(&self, message: &Message) {
         match message {
             Message::Granted { key, locker, grant } => {
                 let known = self.keys.known(key);
-                if !known.is_some_and(|key| self.hear_granted(&key, locker, *grant)) && self.is_ours(locker) {
+                if !known.is_some_and(|key| self.on_granted(&key, locker, *grant)) && self.is_ours(locker) {
                     // The locker was given up while the grant was on its way, or the grant is long outdated.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
             }
             Message::Contended { key, locker } => {
                 if let Some(key) = self.keys.known(key) {
-                    self.hear_contended(&key, locker);
+                    self.on_contended(&key, locker);
                 }
             }
             Message::Changed { key: Some(key) } => {
@@ -50,7 +50,7 @@ impl Core {
         let mut state = key.state();
         let now = self.clock.now();
         if let Some(tenure) = state.kept() {
-            tenure.others_wait(1, now);
+            tenure.note_waiting(1, now);
         }
         if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
             self.retry_at(key, now);
@@ -63,7 +63,7 @@ impl Core {
         let now = self.clock.now();
         for key in self.keys.all() {
             if let Some(tenure) = key.state().kept() {
-                tenure.others_wait(1, now);
+                tenure.note_waiting(1, now);
             }
         }
         self.hasten_retries(now);
@@ -72,7 +72,7 @@ impl Core {
 
 impl Core {
     /// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
-    pub(crate) fn hear_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
+    pub(crate) fn on_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
         let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
@@ -104,11 +104,11 @@ impl Core {
     }
 
     /// Handles the message that others wait for what this locker holds or is about to hold.
-    pub(crate) fn hear_contended(&self, key: &Arc<Key>, locker: &str) {
+    pub(crate) fn on_contended(&self, key: &Arc<Key>, locker: &str) {
         let mut state = key.state();
         let now = self.clock.now();
         if let Some(tenure) = state.live_tenure(locker) {
-            tenure.others_wait(1, now);
+            tenure.note_waiting(1, now);
         } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
             &mut state.phase
             && *about.locker == *locker
@@ -122,7 +122,7 @@ impl Core {
 }
 
 /// The work of the listener thread: subscribes, receives messages, and subscribes again when the inbox breaks.
-pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
+pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
     let mut failures = 0;
     loop {
         let Some(strong) = core.upgrade() else { return };
@@ -130,20 +130,22 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
         let Some(queue) = strong.processor.queue() else { return };
         let opened = queue.open_inbox(strong.id().as_str(), timing::SUBSCRIBE_LIMIT);
         match opened {
-            Ok(mut inbox) if desk.attend(&*inbox) => {
+            Ok(mut inbox) if control.register(&*inbox) => {
                 failures = 0;
-                let subscribed = Subscribed::on(desk);
+                let subscribed = Subscribed::on(control);
                 // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
                 drop(strong);
-                let broken = contain(|| hear(&mut *inbox, core));
+                let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);
                 // Nobody would tell a lingering tenure that others want it.
                 if let Some(core) = core.upgrade() {
                     core.retry_all_now();
                 }
                 match broken {
-                    Ok(Some(_)) if desk.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
+                    Ok(Some(_)) if control.is_stopped() => {
+                        log::debug!(HAND_OVER, "unsubscribed: the client is closing");
+                    }
                     Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
                     Ok(None) => {}
                     // The panic came from a store or from the log. Missed grants are asked for once the client is
@@ -154,13 +156,13 @@ pub(super) fn listen(desk: &Desk, core: &Weak<Core>, clock: &Timer) {
             Ok(_) => return,
             Err(error) => {
                 failures += 1;
-                if failures == 1 && !desk.is_stopped() {
+                if failures == 1 && !control.is_stopped() {
                     log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
                 }
                 drop(strong);
             }
         }
-        if !desk
+        if !control
             .pause(clock, clock.pause_begins(asked_at) + Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures))
         {
             return;
@@ -175,7 +177,7 @@ fn hear(inbox: &mut dyn Inbox, core: &Weak<Core>) -> Option<Error> {
             Ok(message) => {
                 let strong = core.upgrade()?;
                 if let Some(message) = message {
-                    strong.hear(&message);
+                    strong.on_message(&message);
                 }
             }
             Err(error) => return Some(error),

@@ -18,12 +18,12 @@ impl Core {
             tenure.renewed(now);
         }
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
-            tenure.others_wait(1, now);
+            tenure.note_waiting(1, now);
         }
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
-        self.keep(key, &tenure);
+        self.schedule_renewal(key, &tenure);
         let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         key.hold.begin(thread, token, deadline);
@@ -44,7 +44,7 @@ impl Core {
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
                 state.tenure_ends(&mut tenure, self.clock.now());
-                self.forget_kept(key);
+                self.forget_renewal(key);
                 key.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }

@@ -3,7 +3,7 @@
 
 use crate::error::LeaseLoss;
 use crate::log;
-use crate::sync::{Mutex, contain, thread};
+use crate::sync::{Mutex, catch_panic, thread};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::fmt;
 use std::io;
@@ -138,7 +138,7 @@ impl<E: Event> Hook<E> {
 
 fn tell_all<E: Event>(told: &Told<E>, events: &Receiver<E>) {
     for event in events {
-        if contain(|| told(&event)).is_err() {
+        if catch_panic(|| told(&event)).is_err() {
             E::log_error(format_args!("{} panicked when it was called for lock {:?}", E::HOOK, event.key()));
         }
     }

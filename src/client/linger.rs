@@ -59,14 +59,14 @@ impl Core {
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
-            self.forget_kept(key);
+            self.forget_renewal(key);
             return Lingering::Over(tenure);
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
             // The hold may reach its limit before the lease thread would check.
-            self.keep(key, &tenure);
+            self.schedule_renewal(key, &tenure);
         }
         key.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
@@ -114,7 +114,7 @@ impl Core {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }
-        self.forget_kept(key);
+        self.forget_renewal(key);
         match std::mem::replace(&mut state.phase, next) {
             Phase::Lingering { tenure, .. } => Some(tenure),
             _ => None,

@@ -16,7 +16,7 @@ use crate::timer::{Registration, Sleeper, Timer};
 use std::sync::{Arc, Weak};
 
 /// The work of the thread: it listens for its subject until it is told to end or the subject is gone.
-pub(crate) type Listen<S> = fn(&Desk, &Weak<S>, &Timer);
+pub(crate) type Listen<S> = fn(&InboxControl, &Weak<S>, &Timer);
 
 /// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Listener {
     enabled: bool,
     clock: Timer,
     /// What the thread shares with the others.
-    desk: Arc<Desk>,
+    control: Arc<InboxControl>,
     _woken: Option<Registration>,
     // ORDERING: Relaxed would do: it saves taking the mutex of `thread`, under which it is set, and nothing is read
     // through it.
@@ -33,34 +33,34 @@ pub(crate) struct Listener {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct InboxControl {
     // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_subscribed` loads
     // it with Acquire. So a thread that sees `true` asks for a place in the store's queue after the inbox was opened.
     subscribed: AtomicBool,
-    state: Mutex<DeskState>,
+    state: Mutex<ControlState>,
     stopped: Condvar,
 }
 
 #[derive(Default)]
-struct DeskState {
+struct ControlState {
     stop: bool,
     breaker: Option<Box<dyn InboxBreaker>>,
 }
 
-impl std::fmt::Debug for DeskState {
+impl std::fmt::Debug for ControlState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeskState").field("stop", &self.stop).finish_non_exhaustive()
+        f.debug_struct("ControlState").field("stop", &self.stop).finish_non_exhaustive()
     }
 }
 
 impl Listener {
     pub(crate) fn new(enabled: bool, clock: Timer) -> Self {
-        let desk = Arc::<Desk>::default();
+        let control = Arc::<InboxControl>::default();
         Self {
             enabled,
-            _woken: clock.register(|| Arc::clone(&desk) as Arc<dyn Sleeper>),
+            _woken: clock.register(|| Arc::clone(&control) as Arc<dyn Sleeper>),
             clock,
-            desk,
+            control,
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
         }
@@ -73,7 +73,7 @@ impl Listener {
 
     /// Returns whether messages of grants are received. Threads may then wait in the store's queue.
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.desk.subscribed.load(Ordering::Acquire) // ORDERING: pairs with `Subscribed::on`: the inbox is open.
+        self.control.subscribed.load(Ordering::Acquire) // ORDERING: pairs with `Subscribed::on`: the inbox is open.
     }
 
     /// Returns whether there is nothing to start.
@@ -92,11 +92,11 @@ impl Listener {
             return Ok(());
         }
         let mut thread = self.thread.lock();
-        if thread.is_none() && !self.desk.state.lock().stop {
-            let (desk, subject, clock) = (Arc::clone(&self.desk), Weak::clone(subject), self.clock.clone());
+        if thread.is_none() && !self.control.state.lock().stop {
+            let (control, subject, clock) = (Arc::clone(&self.control), Weak::clone(subject), self.clock.clone());
             let spawned = thread::Builder::new()
                 .name("dlock-listen".to_owned())
-                .spawn(move || listen(&desk, &subject, &clock))
+                .spawn(move || listen(&control, &subject, &clock))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread dlock-listen: {e}");
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
@@ -111,12 +111,12 @@ impl Listener {
     pub(crate) fn stop(&self) {
         let mut thread = self.thread.lock();
         {
-            let mut state = self.desk.state.lock();
+            let mut state = self.control.state.lock();
             state.stop = true;
             if let Some(breaker) = &state.breaker {
                 breaker.cut();
             }
-            self.desk.stopped.notify_all();
+            self.control.stopped.notify_all();
         }
         let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
         drop(thread);
@@ -126,10 +126,10 @@ impl Listener {
     }
 }
 
-impl Desk {
+impl InboxControl {
     /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the listener is
     /// already stopped.
-    pub(super) fn attend(&self, inbox: &dyn Inbox) -> bool {
+    pub(super) fn register(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
         if !state.stop {
             state.breaker = Some(inbox.breaker());
@@ -156,7 +156,7 @@ impl Desk {
     }
 }
 
-impl Sleeper for Desk {
+impl Sleeper for InboxControl {
     fn wake(&self) {
         drop(self.state.lock());
         self.stopped.notify_all();
@@ -164,12 +164,12 @@ impl Sleeper for Desk {
 }
 
 /// The duration of a subscription, which a panic ends, too.
-pub(super) struct Subscribed<'a>(&'a Desk);
+pub(super) struct Subscribed<'a>(&'a InboxControl);
 
 impl<'a> Subscribed<'a> {
-    pub(super) fn on(desk: &'a Desk) -> Self {
-        desk.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Listener::is_subscribed`.
-        Self(desk)
+    pub(super) fn on(control: &'a InboxControl) -> Self {
+        control.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Listener::is_subscribed`.
+        Self(control)
     }
 }
 

@@ -33,7 +33,7 @@ impl Core {
             return;
         }
         key.hold.lose();
-        self.keep_no_more(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
+        self.stop_renewing(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
         let lost = tenure.clone();
         let watchers = std::mem::take(&mut state.watchers);
         drop(state);

@@ -15,7 +15,7 @@
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `patience.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -35,7 +35,6 @@ mod hook;
 mod linger;
 mod listener;
 mod loss;
-pub(crate) mod patience;
 mod question;
 mod recall;
 mod release;
@@ -44,6 +43,7 @@ mod retry;
 mod schedule;
 mod ticket;
 mod turn;
+pub(crate) mod wait_limit;
 mod worker;
 
 pub use hook::SlowWait;

@@ -43,7 +43,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     chores.sort_by_key(|chore| chore.deadline);
     if let Some(first) = chores.first() {
         let sent_at = core.clock.now();
-        let limit = core.keep_limit(first.deadline, sent_at);
+        let limit = core.renewal_limit(first.deadline, sent_at);
         let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
         let results = core.batch(&requests, limit);
         // Note it even if no reply came in time: the limit may have been too short.
@@ -65,7 +65,7 @@ impl Core {
             None => return,
         };
         let sent_at = self.clock.now();
-        let limit = limit.min(self.keep_limit(key.hold.deadline(), sent_at));
+        let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at));
         let claim = self.claim(&key.name, locker, lease);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);
@@ -82,7 +82,7 @@ impl Core {
         let mut state = key.state();
         let tenure = state.kept()?;
         if tenure.is_lost() {
-            self.keep_no_more(&key, now + timing::stale_look_pause(tenure.lease()));
+            self.stop_renewing(&key, now + timing::stale_look_pause(tenure.lease()));
             return None;
         }
         if let Some((cause, at)) = tenure.overdue(now) {
@@ -90,13 +90,13 @@ impl Core {
             return None;
         }
         if now < tenure.due(self.trip()) {
-            self.keep_until(&key, tenure, tenure.due(self.trip()));
+            self.schedule_look(&key, tenure, tenure.due(self.trip()));
             return None;
         }
         let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
         let extend = now >= tenure.extend_at(self.trip());
         // Whatever happens in this round, the passing of the deadline is noticed.
-        self.keep_until(&key, tenure, deadline);
+        self.schedule_look(&key, tenure, deadline);
         drop(state);
         Some(Chore { key, locker, lease, deadline, extend })
     }
@@ -115,19 +115,19 @@ impl Core {
         match result {
             Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
                 tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
-                tenure.others_waited(waiting, sent_at, now);
+                tenure.note_waiting_as_of(waiting, sent_at, now);
                 if let Some(numbers) = numbers {
                     tenure.tokens().refill(numbers);
                 }
                 key.hold.renew(tenure.valid_until());
-                self.keep_until(key, tenure, tenure.due(self.trip()));
+                self.schedule_look(key, tenure, tenure.due(self.trip()));
                 if state.is_recalled() {
                     self.retry_at(key, now);
                 }
             }
             Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
                 tenure.checked(sent_at);
-                self.keep_until(key, tenure, tenure.due(self.trip()));
+                self.schedule_look(key, tenure, tenure.due(self.trip()));
             }
             Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
                 self.notice_loss(key, state, LossCause::from(other), now);
@@ -135,11 +135,13 @@ impl Core {
             Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
                 self.notice_loss(key, state, LossCause::Deleted, now);
             }
-            Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => self.keep_until(key, tenure, tenure.deadline()),
+            Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => {
+                self.schedule_look(key, tenure, tenure.deadline());
+            }
             other => {
                 let from = self.clock.pause_begins(sent_at);
                 let left = tenure.deadline().since(from);
-                self.keep_until(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
+                self.schedule_look(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
                 drop(state);
                 let why = other.map_or_else(
                     |error| error.to_string(),

@@ -128,7 +128,7 @@ impl Core {
 
     /// Enters `Waiting` after a reply that is neither a success nor final, and schedules the next request of the
     /// retry thread: immediately if there is no place in the store's queue and the first waiter `may_ask`. Call
-    /// [`tell`](Settled::tell) on the returned value after the mutex is released.
+    /// [`tell`](AfterUnlock::tell) on the returned value after the mutex is released.
     pub(super) fn wait_more(
         &self,
         key: &Arc<Key>,
@@ -136,7 +136,7 @@ impl Core {
         answer: Answer,
         sent_at: Moment,
         may_ask: bool,
-    ) -> Settled {
+    ) -> AfterUnlock {
         let now = self.clock.pause_begins(sent_at);
         let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
         let mut warning = None;
@@ -179,24 +179,24 @@ impl Core {
             let tenure = unsettled.clone().granted(*grant);
             if let Some(waiter) = state.queue.pop() {
                 self.grant(key, state, tenure, waiter.thread);
-                return Settled { warning, granted: Some(waiter) };
+                return AfterUnlock { warning, granted: Some(waiter) };
             }
         }
         state.phase = Phase::Waiting { unsettled };
         self.retry_at(key, due);
-        Settled { warning, granted: None }
+        AfterUnlock { warning, granted: None }
     }
 }
 
 /// What to do after the mutex is released, when `Waiting` was entered.
 #[must_use]
-pub(super) struct Settled {
+pub(super) struct AfterUnlock {
     warning: Option<String>,
     /// The thread to wake, because the lock was granted at the last moment.
     granted: Option<Arc<Waiter>>,
 }
 
-impl Settled {
+impl AfterUnlock {
     pub(super) fn tell(self) {
         if let Some(waiter) = self.granted {
             waiter.parked.notify_one();

@@ -6,7 +6,7 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, contain, mutant};
+use crate::sync::{Condvar, Mutex, catch_panic, mutant};
 use crate::timer::{Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
@@ -144,7 +144,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
         let Some(strong) = subject.upgrade() else { return };
         // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
         // continues.
-        let next = contain(|| round(&strong, clock.now())).unwrap_or_else(|_| {
+        let next = catch_panic(|| round(&strong, clock.now())).unwrap_or_else(|_| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             clock.now() + PAUSE_AFTER_PANIC
         });

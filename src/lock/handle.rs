@@ -2,7 +2,7 @@
 //! unguarded lock are made of this, so none of them needs to know the others.
 
 use crate::client::Client;
-use crate::client::patience::Patience;
+use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss};
@@ -21,17 +21,17 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn patience(&self, limit: Duration) -> Patience<'static> {
-        if limit.is_zero() { Patience::OneAttempt } else { Patience::Until(self.now() + limit) }
+    pub(crate) fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {
+        if limit.is_zero() { WaitLimit::OneAttempt } else { WaitLimit::Until(self.now() + limit) }
     }
 
-    pub(crate) fn patience_until(&self, deadline: Instant) -> Patience<'static> {
-        self.patience(deadline.saturating_duration_since(Instant::now()))
+    pub(crate) fn limit_until(&self, deadline: Instant) -> WaitLimit<'static> {
+        self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Acquires the hold. Returns its token, or `None` when patience ended first.
-    pub(crate) fn acquire(&self, patience: &Patience<'_>) -> Result<Option<u64>, Error> {
-        self.client.lock(&self.key, &self.settings, patience)
+    /// Acquires the hold. Returns its token, or `None` when the limit ended first.
+    pub(crate) fn acquire(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
+        self.client.lock(&self.key, &self.settings, wait_limit)
     }
 
     /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to

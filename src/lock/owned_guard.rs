@@ -1,6 +1,6 @@
 //! The guard of one hold that owns its handle of the lock.
 
-use crate::client::patience::{CancelToken, Patience};
+use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -62,7 +62,7 @@ impl DistributedReentrantLock {
     /// As [`lock`](Self::lock).
     pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.get_owned(&Patience::Forever)?.ok_or(Error::ShutDown)
+        self.get_owned(&WaitLimit::Forever)?.ok_or(Error::ShutDown)
     }
 
     /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
@@ -71,7 +71,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&Patience::OneAttempt)
+        self.get_owned(&WaitLimit::OneAttempt)
     }
 
     /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
@@ -80,7 +80,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
     pub fn try_lock_owned_for(&self, limit: Duration) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.patience(limit))
+        self.get_owned(&self.handle.wait_limit(limit))
     }
 
     /// As [`try_lock_until`](Self::try_lock_until), with a guard that owns its handle.
@@ -89,7 +89,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock_until`](Self::try_lock_until).
     pub fn try_lock_owned_until(&self, deadline: Instant) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.patience_until(deadline))
+        self.get_owned(&self.handle.limit_until(deadline))
     }
 
     /// As [`lock_cancellable`](Self::lock_cancellable), with a guard that owns its handle.
@@ -98,12 +98,12 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock_cancellable`](Self::lock_cancellable).
     pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&Patience::UntilCancelled(cancel))
+        self.get_owned(&WaitLimit::UntilCancelled(cancel))
     }
 
-    fn get_owned(&self, patience: &Patience<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
+    fn get_owned(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
         let guard = |token| OwnedDLockGuard { lock: self.clone(), token, done: false, _of_this_thread: PhantomData };
-        Ok(self.handle.acquire(patience)?.map(guard))
+        Ok(self.handle.acquire(wait_limit)?.map(guard))
     }
 }
 

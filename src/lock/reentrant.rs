@@ -1,7 +1,7 @@
 //! The lock that a program uses, and its blocking and non-blocking methods.
 
 use crate::client::Client;
-use crate::client::patience::{CancelToken, Patience};
+use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
@@ -89,7 +89,7 @@ impl DistributedReentrantLock {
             return Ok(DLockGuard::new(&self.handle, token));
         }
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.get(&Patience::Forever)?.ok_or(Error::ShutDown)
+        self.get(&WaitLimit::Forever)?.ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
@@ -103,7 +103,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock), and [`Error::Backend`] whenever the store did not answer, or refused.
     pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&Patience::OneAttempt)
+        self.get(&WaitLimit::OneAttempt)
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `None` if it was held all that time. A `limit` of zero means
@@ -113,7 +113,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock), and [`Error::Backend`] if the time ended while the store did not answer, or refused.
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.patience(limit))
+        self.get(&self.handle.wait_limit(limit))
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `None` if it was held all that time. A deadline in
@@ -123,7 +123,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.patience_until(deadline))
+        self.get(&self.handle.limit_until(deadline))
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
@@ -133,7 +133,7 @@ impl DistributedReentrantLock {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&Patience::UntilCancelled(cancel))
+        self.get(&WaitLimit::UntilCancelled(cancel))
     }
 
     /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
@@ -147,7 +147,7 @@ impl DistributedReentrantLock {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.patience(limit).or_cancelled(cancel))
+        self.get(&self.handle.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a deadline.
@@ -160,7 +160,7 @@ impl DistributedReentrantLock {
         deadline: Instant,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.patience_until(deadline).or_cancelled(cancel))
+        self.get(&self.handle.limit_until(deadline).or_cancelled(cancel))
     }
 
     /// Returns how many times the calling thread holds the lock. Does not block.
@@ -241,8 +241,8 @@ impl DistributedReentrantLock {
         &self.handle.settings
     }
 
-    fn get(&self, patience: &Patience<'_>) -> Result<Option<DLockGuard<'_>>, Error> {
-        Ok(self.handle.acquire(patience)?.map(|token| DLockGuard::new(&self.handle, token)))
+    fn get(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<DLockGuard<'_>>, Error> {
+        Ok(self.handle.acquire(wait_limit)?.map(|token| DLockGuard::new(&self.handle, token)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The lock with the JVM's pairs of calls, without guards.
 
-use crate::client::patience::{CancelToken, Patience};
+use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::{Receiver, bounded};
@@ -45,7 +45,7 @@ impl UnguardedLock {
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.lock.handle.acquire(&Patience::Forever)?.map(drop).ok_or(Error::ShutDown)
+        self.lock.handle.acquire(&WaitLimit::Forever)?.map(drop).ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Returns `false` if it is held. Blocks as [`DistributedReentrantLock::try_lock`] does.
@@ -55,7 +55,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock`].
     pub fn try_lock(&self) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&Patience::OneAttempt)?.is_some())
+        Ok(self.lock.handle.acquire(&WaitLimit::OneAttempt)?.is_some())
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `false` if it was held all that time. JVM:
@@ -65,7 +65,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock_for`].
     pub fn try_lock_for(&self, limit: Duration) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&self.lock.handle.patience(limit))?.is_some())
+        Ok(self.lock.handle.acquire(&self.lock.handle.wait_limit(limit))?.is_some())
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `false` if it was held all that time.
@@ -74,7 +74,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock_until`].
     pub fn try_lock_until(&self, deadline: Instant) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&self.lock.handle.patience_until(deadline))?.is_some())
+        Ok(self.lock.handle.acquire(&self.lock.handle.limit_until(deadline))?.is_some())
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `false` if it was cancelled. JVM:
@@ -84,7 +84,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock_cancellable`].
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&Patience::UntilCancelled(cancel))?.is_some())
+        Ok(self.lock.handle.acquire(&WaitLimit::UntilCancelled(cancel))?.is_some())
     }
 
     /// Unlocks once. Blocks for one round trip if the key goes back to the store. JVM: `unlock()`.

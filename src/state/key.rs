@@ -57,7 +57,7 @@ impl Key {
             && self.hold.leave_inner()
     }
 
-    /// Wakes a parked thread so that it checks again whether its patience is over or the client is closed.
+    /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
     pub(crate) fn nudge(&self, waiter: &Waiter) {
         // Take the mutex first: a thread between its check and its parking would miss the notification.
         if !mutant!(NudgesWithoutMutex) {

@@ -70,7 +70,7 @@ impl Tenure {
 
     /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
-        self.others_wait(self.waiting, now);
+        self.note_waiting(self.waiting, now);
     }
 
     /// Notes that a hold begins.
@@ -114,7 +114,7 @@ impl Tenure {
     }
 
     /// Notes how many other tenures wait, as a reply of the store or a message says.
-    pub(crate) fn others_wait(&mut self, waiting: u64, now: Moment) {
+    pub(crate) fn note_waiting(&mut self, waiting: u64, now: Moment) {
         if waiting == 0 {
             self.contended = None;
         } else {
@@ -125,9 +125,9 @@ impl Tenure {
 
     /// Notes how many others wait, as the reply to an extension sent at `sent_at` says. "Nobody" is ignored if a
     /// message reported contention since.
-    pub(crate) fn others_waited(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
+    pub(crate) fn note_waiting_as_of(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
         if waiting > 0 || self.contended.is_none() || self.heard_at < sent_at {
-            self.others_wait(waiting, now);
+            self.note_waiting(waiting, now);
         }
     }
 
@@ -155,7 +155,7 @@ impl Tenure {
     /// nobody would tell this client that others wait, so it assumes that they do.
     pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
         if !listening {
-            self.others_wait(1, now);
+            self.note_waiting(1, now);
         }
         match &mut self.contended {
             _ if mutant!(PassesWithoutEnd) => true,
@@ -322,11 +322,11 @@ mod tests {
     fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
         let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
         let mut t = tenure(1000, at(0));
-        t.others_wait(1, at(10));
-        t.others_wait(1, at(30));
-        t.others_waited(0, at(20), at(40));
+        t.note_waiting(1, at(10));
+        t.note_waiting(1, at(30));
+        t.note_waiting_as_of(0, at(20), at(40));
         assert!(t.is_contended(), "heard again after this was asked");
-        t.others_waited(0, at(31), at(40));
+        t.note_waiting_as_of(0, at(31), at(40));
         assert!(!t.is_contended());
     }
 
@@ -336,11 +336,11 @@ mod tests {
         let now = Moment::from_nanos(1_000_000_000);
         let mut t = tenure(1000, now);
         assert!((0..100).all(|_| t.may_pass(now, true)), "nobody else waits");
-        t.others_wait(3, now);
+        t.note_waiting(3, now);
         assert_eq!((0..100).filter(|_| t.may_pass(now, true)).count(), 16);
-        t.others_wait(0, now);
+        t.note_waiting(0, now);
         assert!(t.may_pass(now, true));
-        t.others_wait(1, now);
+        t.note_waiting(1, now);
         assert!(t.may_pass(now + Duration::from_millis(9), true));
         assert!(!t.may_pass(now + Duration::from_millis(10), true));
         let mut deaf = tenure(1000, now);

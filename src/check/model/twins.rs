@@ -106,7 +106,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Runs `work`. Here a panic fails the test, wherever it comes from.
-pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
     Ok(work())
 }
 

@@ -6,7 +6,7 @@ use super::time::{self, ClientClock, FOR_GOOD, Pace};
 use super::twins::{Condvar, Mutex, thread};
 use super::visitor::{Act, Visitor};
 use crate::client::core::Core;
-use crate::client::patience::CancelToken;
+use crate::client::wait_limit::CancelToken;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::lock::DLockGenerator;

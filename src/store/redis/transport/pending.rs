@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
 use crate::store::redis::net::resp::{Packed, Stamp};
-use crate::sync::{Condvar, Mutex, contain, mutant, now};
+use crate::sync::{Condvar, Mutex, catch_panic, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -288,7 +288,7 @@ impl Pending {
                 self.changed.notify_one();
             }
             // Contain a panic: it would keep the answers of other callers from them.
-            if contain(|| callback(answer)).is_err() {
+            if catch_panic(|| callback(answer)).is_err() {
                 log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
             }
         } else {

@@ -17,7 +17,7 @@ use super::{Guard, Mux, State};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
-use crate::sync::{contain, mutant, now, thread};
+use crate::sync::{catch_panic, mutant, now, thread};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -104,7 +104,7 @@ impl<C: Connector> Mux<C> {
         let deadline = start + settings.connect_timeout;
         let connect = move || {
             // The log may panic, for example in TLS. Even then the mux must learn that this connect has ended.
-            let opened = contain(|| settings.connector.open(deadline)).unwrap_or_else(|_| Err(panicked()));
+            let opened = catch_panic(|| settings.connector.open(deadline)).unwrap_or_else(|_| Err(panicked()));
             if let Some(mux) = mux.upgrade() {
                 mux.end_connect(opened, start);
             }
@@ -155,7 +155,8 @@ impl<C: Connector> Mux<C> {
         let start = now();
         let patience = start + self.settings.connect_timeout;
         let deadline_of_connect = patience.min(deadline);
-        let opened = contain(|| self.settings.connector.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
+        let opened =
+            catch_panic(|| self.settings.connector.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
         // The caller's own time was too short for a connect, so this failure says nothing to the other callers.
         let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
         let mut state = self.state.lock();
@@ -184,7 +185,7 @@ impl<C: Connector> Mux<C> {
             self.connected.notify_all();
         }
         // Callbacks and the log may panic.
-        let told = contain(|| {
+        let told = catch_panic(|| {
             let state = self.take_up(state, opened, start);
             if !state.writing && state.has_work() {
                 drop(self.write_left_over(state));

@@ -89,7 +89,7 @@ impl CancelToken {
 
 /// How long a thread is willing to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience<'a> {
+pub(crate) enum WaitLimit<'a> {
     /// Makes one attempt and does not wait.
     OneAttempt,
     /// Waits until a moment.
@@ -102,18 +102,18 @@ pub(crate) enum Patience<'a> {
     UntilOrCancelled(Moment, &'a CancelToken),
 }
 
-impl Patience<'static> {
+impl WaitLimit<'static> {
     /// Lets the token end the waiting, too. A single attempt stays as it is, because it does not wait.
-    pub(crate) fn or_cancelled(self, cancel: &CancelToken) -> Patience<'_> {
+    pub(crate) fn or_cancelled(self, cancel: &CancelToken) -> WaitLimit<'_> {
         match self {
-            Self::Until(moment) => Patience::UntilOrCancelled(moment, cancel),
-            Self::Forever => Patience::UntilCancelled(cancel),
+            Self::Until(moment) => WaitLimit::UntilOrCancelled(moment, cancel),
+            Self::Forever => WaitLimit::UntilCancelled(cancel),
             attempt => attempt,
         }
     }
 }
 
-impl<'a> Patience<'a> {
+impl<'a> WaitLimit<'a> {
     pub(crate) fn is_one_attempt(self) -> bool {
         matches!(self, Self::OneAttempt)
     }
@@ -141,7 +141,7 @@ impl<'a> Patience<'a> {
         self.is_cancelled() || self.until().is_some_and(|until| now >= until)
     }
 
-    /// Returns the outcome of a call whose patience has ended: the failure that kept it from a reply, or nothing. A
+    /// Returns the outcome of a call whose limit has ended: the failure that kept it from a reply, or nothing. A
     /// cancelled caller gets no failure.
     pub(crate) fn outcome(self, failure: Option<Error>) -> Result<(), Error> {
         match failure {
