@@ -253,9 +253,10 @@ fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &Steps) -> Result<(),
                     return Err(TestCaseError::fail(format!("{heard:?} at {step:?}, without {denied:?}")));
                 };
                 grant.waiting -= 1;
+                let is_first = grant.waiting == 0 && embedded.look().1 == 1;
                 let contended = Message::Contended { key: key.clone(), locker: locker.clone() };
                 prop_assert_eq!(heard, Some(Message::Granted { key, locker, grant }), "at {:?}", step);
-                if embedded.look().1 == 1 {
+                if is_first {
                     prop_assert_eq!(real.hear(client, true), Some(contended), "at {:?}", step);
                 }
             }
