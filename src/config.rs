@@ -157,10 +157,11 @@ impl DLockConfig {
         self
     }
 
-    /// Sets a text that says what the lock is for. Log lines about the lock include it. It never leaves the process. Defaults
-    /// to none.
+    /// Sets a text that says what the lock is for. Log lines about the lock include it, and it is passed to the store with each
+    /// request for the lock ([`Note::why`](crate::processor::Note::why)). The stores of this crate do not keep it. Characters
+    /// that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into());
+        self.reason = Some(OneLine(reason.into()).to_string());
         self
     }
 
@@ -223,7 +224,7 @@ impl DLockConfig {
         self.reason.as_deref().map(OneLine)
     }
 
-    /// The reason as the program gave it.
+    /// The reason, as a text on one line.
     pub(crate) fn plain_reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }

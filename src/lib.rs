@@ -101,6 +101,7 @@ pub use store::memory::spec;
 pub use store::processor;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
+// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
 #[doc(hidden)]
 pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
@@ -108,7 +109,6 @@ pub use store::processor::{
 };
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisBuilder, RedisLockProcessor};
-// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

@@ -35,7 +35,7 @@ mod imp {
     }
 
     /// Returns a random number for jitter.
-    pub(crate) fn die(salt: u32) -> u32 {
+    pub(crate) fn random_u32(salt: u32) -> u32 {
         use std::hash::{BuildHasher, RandomState};
         // A hash with new random keys is random enough for jitter.
         (RandomState::new().hash_one(salt) >> 32) as u32
@@ -44,7 +44,9 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::check::model::twins::{Condvar, Mutex, MutexGuard, catch_panic, die, guarded, now, thread};
+    pub(crate) use crate::check::model::twins::{
+        Condvar, Mutex, MutexGuard, catch_panic, guarded, now, random_u32, thread,
+    };
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
 }

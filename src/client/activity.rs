@@ -114,6 +114,8 @@ mod tests {
         std::thread::scope(|scope| {
             activity.close();
             let closer = scope.spawn(|| activity.wait_until_left());
+            // Time enough for it to end too early.
+            std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!closer.is_finished());
             activity.leave();
             assert!(closer.join().expect("no panic"));

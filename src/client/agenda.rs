@@ -2,7 +2,6 @@
 //! must renew.
 
 use super::core::Core;
-use crate::client::schedule::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
@@ -13,20 +12,6 @@ use crate::sync::atomic::Ordering;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The tenures that the lease thread renews.
-#[derive(Debug)]
-pub(super) struct Renewals {
-    schedule: Schedule<Arc<Key>>,
-    /// The deadlines of the live tenures.
-    deadlines: Schedule<()>,
-}
-
-impl Renewals {
-    pub(super) fn new() -> Self {
-        Self { schedule: Schedule::new(), deadlines: Schedule::new() }
-    }
-}
 
 /// The retry thread's schedule.
 impl Core {
@@ -164,11 +149,16 @@ impl Core {
         self.renewals.lock().schedule.next()
     }
 
+    /// Returns the number of the last server that is known to have answered.
+    pub(crate) fn server_seen(&self) -> u64 {
+        self.server.load(Ordering::SeqCst)
+    }
+
     /// Checks, after a request, whether another server has answered than before. If so, makes every wait and every
     /// tenure due now: the other server may not know of them.
     pub(crate) fn notice_server(&self) {
         let server = self.processor.status().server;
-        if self.server.load(Ordering::SeqCst) == server || self.server.swap(server, Ordering::SeqCst) == server {
+        if self.server_seen() >= server || self.server.fetch_max(server, Ordering::SeqCst) >= server {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");

@@ -46,6 +46,7 @@ impl Core {
         let mut was_behind_release = false;
         loop {
             let sent_at = self.clock.now();
+            let server = self.server_seen();
             let wait = question.wait;
             let limit = wait_limit.limit(sent_at, self.limits.command);
             let thread = thread::current();
@@ -53,7 +54,11 @@ impl Core {
             self.notice_server();
             let heard = if wait { key.state().heard() } else { None };
             match self.take_in(key, question, result, sent_at, heard) {
-                Answer::Acquired(tenure) => {
+                Answer::Acquired(mut tenure) => {
+                    if self.server_seen() != server {
+                        // The other server may not know of this tenure.
+                        tenure.doubt(self.clock.now());
+                    }
                     self.note_trip(self.clock.now().since(sent_at));
                     self.grant(key, &mut key.state(), tenure, current_thread());
                     turn.end();
@@ -96,7 +101,7 @@ impl Core {
                 // The store has looked at the key only. Asked again, it gives a place in its queue, or says when the
                 // lease ends.
                 Answer::Busy { unsettled: None, ref busy }
-                    if (wait || busy.remaining.is_none())
+                    if (wait || busy.remaining.is_none() && self.limits.remaining_known)
                         && !is_busy
                         && wait_limit.has_time_for_another(self.clock.now(), sent_at) =>
                 {
@@ -164,7 +169,9 @@ impl Core {
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would drop a waiter that does not listen, as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
-        self.new_question(key, settings, !wait_limit.is_one_attempt() && self.is_listening())
+        let limit = || wait_limit.limit(self.clock.now(), self.limits.command);
+        let wait = !wait_limit.is_one_attempt() && self.gets_ready_to_hear(key, limit);
+        self.new_question(key, settings, wait)
     }
 
     /// Returns whether the holder may give the lock up when it hears that somebody wants it.

@@ -1,7 +1,7 @@
 //! Pauses between failed attempts. They double, are capped, and are jittered so that many clients do not retry at the
 //! same moment.
 
-use crate::sync::die;
+use crate::sync::random_u32;
 use crate::timing::{FIRST_RETRY_PAUSE, SHORTEST_RETRY_CAP};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Backoff {
     pub(crate) fn after(self, failures: u32) -> Duration {
         let step = FIRST_RETRY_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.cap);
         let half = step / 2;
-        half + Duration::from_secs_f64(half.as_secs_f64() * (f64::from(die(failures)) / f64::from(u32::MAX)))
+        half + Duration::from_secs_f64(half.as_secs_f64() * (f64::from(random_u32(failures)) / f64::from(u32::MAX)))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::clock::Moment;
 use crate::log;
 use crate::sync::thread;
 use crate::timing::{CLOSING_LOOK, CLOSING_TRIES};
+use std::time::Instant;
 
 impl Core {
     /// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
@@ -81,10 +82,10 @@ impl Core {
             let requests: Vec<_> = leftovers.iter().map(|leftover| leftover.request(client)).collect();
             return self.batch(&requests, self.limits.command).iter().map(Result::is_ok).collect();
         };
-        let mut answers = true;
+        let until = Instant::now() + self.limits.command;
         let settle = |leftover: &Leftover| {
-            answers = answers && settling.settle(&leftover.claim(client), self.limits.command).is_ok();
-            answers
+            let left = until.saturating_duration_since(Instant::now());
+            !left.is_zero() && settling.settle(&leftover.claim(client), left).is_ok()
         };
         leftovers.iter().map(settle).collect()
     }

@@ -5,10 +5,10 @@
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
 use super::activity::Activity;
-use super::agenda::Renewals;
 use super::cleanup::Cleanup;
 use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
+use super::renewals::Renewals;
 use super::schedule::Schedule;
 use super::ticket::Unanswered;
 use super::worker::{Round, Worker};
@@ -75,7 +75,7 @@ pub(crate) struct Core {
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
     pub(super) activity: Activity,
-    /// Whether the client is shut down. Renewals during the shutdown, so that it runs only once.
+    /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
     pub(super) rounds: Rounds,
 }
@@ -191,6 +191,24 @@ impl Core {
     /// Returns whether the client receives messages of grants.
     pub(crate) fn is_listening(&self) -> bool {
         self.listener.is_subscribed()
+    }
+
+    /// Returns whether the client would hear of a grant of this key now. Only then may its threads wait in the store's
+    /// queue.
+    pub(crate) fn hears(&self, key: &Key) -> bool {
+        self.is_listening() && self.processor.queue().is_some_and(|queue| queue.hears(&key.name))
+    }
+
+    /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.
+    pub(crate) fn gets_ready_to_hear(&self, key: &Key, limit: impl FnOnce() -> Duration) -> bool {
+        if self.hears(key) || !self.is_listening() {
+            return self.is_listening();
+        }
+        let ready = self.processor.queue().map(|queue| queue.get_ready_to_hear(&key.name, limit()));
+        if let Some(Err(error)) = ready {
+            log::debug!(HAND_OVER, "lock {:?}: not ready to hear grants, polling: {error}", key.name);
+        }
+        self.hears(key)
     }
 
     /// Starts the listener thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.

@@ -49,9 +49,7 @@ impl Core {
     fn ask_again_now(&self, key: &Arc<Key>) {
         let mut state = key.state();
         let now = self.clock.now();
-        if let Some(tenure) = state.kept() {
-            tenure.note_waiting(1, now);
-        }
+        state.note_change(now);
         if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
             self.retry_at(key, now);
         }
@@ -62,9 +60,7 @@ impl Core {
     pub(crate) fn retry_all_now(&self) {
         let now = self.clock.now();
         for key in self.keys.all() {
-            if let Some(tenure) = key.state().kept() {
-                tenure.note_waiting(1, now);
-            }
+            key.state().note_change(now);
         }
         self.hasten_retries(now);
     }

@@ -26,7 +26,7 @@ impl Core {
     /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
     pub(super) fn linger(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if tenure.may_linger(self.is_listening()) && !tenure.needs_numbers() => {}
+            Phase::Held(tenure) if tenure.may_linger(self.hears(key)) && !tenure.needs_numbers() => {}
             _ => return false,
         }
         if self.start_retry_thread().is_err() {

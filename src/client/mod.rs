@@ -16,7 +16,7 @@
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
 //! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
-//! | `listener.rs`, `worker.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
+//! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
 pub(crate) mod activity;
@@ -39,6 +39,7 @@ mod question;
 mod recall;
 mod release;
 mod renew;
+mod renewals;
 mod retry;
 mod schedule;
 mod ticket;

@@ -42,7 +42,7 @@ impl Core {
     /// for the next one to arrive. Returns `false` if the tenure must be given back.
     pub(crate) fn keep_tenure(&self, key: &Arc<Key>) -> bool {
         let mut state = key.state();
-        if self.needs_numbers(&state) && !self.is_forked() {
+        if self.needs_numbers(key, &state) && !self.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
@@ -64,10 +64,10 @@ impl Core {
 
     /// Returns whether the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten
     /// million.
-    fn needs_numbers(&self, state: &State) -> bool {
+    fn needs_numbers(&self, key: &Key, state: &State) -> bool {
         match &state.phase {
             Phase::Held(tenure) if tenure.needs_numbers() && self.processor.numbers().is_some() => {
-                !state.queue.is_empty() || tenure.may_linger(self.is_listening())
+                !state.queue.is_empty() || tenure.may_linger(self.hears(key))
             }
             _ => false,
         }
@@ -76,7 +76,7 @@ impl Core {
     /// Passes the hold on to the first waiting thread, unless other clients must be let in.
     fn pass_on(&self, key: &Key, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
-        if !tenure.may_pass(now, self.is_listening()) || !tenure.tokens().advance() {
+        if !tenure.may_pass(now, self.hears(key)) || !tenure.tokens().advance() {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
@@ -136,7 +136,7 @@ impl Core {
     /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
     /// would hear of a grant.
     pub(crate) fn next_in_line(&self, key: &Key) -> Option<Unsettled> {
-        if !self.is_listening() || self.is_closed() || self.start_retry_thread().is_err() {
+        if !self.hears(key) || self.is_closed() || self.start_retry_thread().is_err() {
             return None;
         }
         let mut state = key.state();
@@ -193,7 +193,7 @@ impl Core {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                self.settle(key, turn, answer, sent_at);
+                self.end_hand_over(key, turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return self.release(&key.name, tenure, true);
             }
@@ -204,11 +204,11 @@ impl Core {
                 return released;
             }
         };
-        self.settle(key, turn, answer, sent_at);
+        self.end_hand_over(key, turn, answer, sent_at);
         released
     }
 
-    fn settle(&self, key: &Key, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
+    fn end_hand_over(&self, key: &Key, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
         let again = key.state().release_ends();
         if let Some(locker) = again {
             self.give_up_grant(&key.name, &locker);

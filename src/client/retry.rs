@@ -9,10 +9,10 @@ use crate::client::cleanup::{Ending, Leftover};
 use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::state::tenure::Tenure;
 use crate::store::processor::{Outcome, Request};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
@@ -21,10 +21,15 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     for key in core.take_due_retries(now) {
         match core.end_linger(&key, false) {
             Some(lingered) => over.push(lingered),
-            None => turns.extend(core.begin_retry(&key)),
+            None => {
+                // Its threads may have begun to wait before there was an inbox.
+                core.gets_ready_to_hear(&key, || core.limits.command);
+                turns.extend(core.begin_retry(&key));
+            }
         }
     }
-    let leftovers = core.settle_leftovers(core.cleanup.take_due(now));
+    let mut leftovers = core.cleanup.take_due(now);
+    let unsettled = if core.processor.settling().is_some() { std::mem::take(&mut leftovers) } else { Vec::new() };
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name, core.id(), None))
@@ -46,6 +51,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
         core.cleanup.put_back(leftover, &result, false, sent_at);
     }
+    core.settle(unsettled);
     if core.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
         for (turn, tenure) in unwanted {
@@ -59,21 +65,25 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
 }
 
 impl Core {
-    /// Ends lockers for certain where the store can. Returns those that must be released instead.
-    fn settle_leftovers(&self, leftovers: Vec<Leftover>) -> Vec<Leftover> {
-        let Some(settling) = self.processor.settling() else { return leftovers };
-        // Once one has failed, the others are not tried: each could take as long again.
+    /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
+    /// that can.
+    fn settle(&self, leftovers: Vec<Leftover>) {
+        let Some(settling) = self.processor.settling() else { return };
+        let until = Instant::now() + self.limits.command;
+        // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
         for leftover in leftovers {
-            let sent_at = self.clock.now();
+            let (sent_at, left) = (self.clock.now(), until.saturating_duration_since(Instant::now()));
             let result = match &failure {
-                None => settling.settle(&leftover.claim(self.id().as_str()), self.limits.command),
+                None if left.is_zero() => {
+                    Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
+                }
+                None => settling.settle(&leftover.claim(self.id().as_str()), left),
                 Some(error) => Err(Error::clone(error)),
             };
-            failure = result.as_ref().err().cloned();
+            failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
             self.cleanup.put_back(leftover, &result, true, sent_at);
         }
-        Vec::new()
     }
 }
 

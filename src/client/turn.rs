@@ -119,7 +119,7 @@ impl Core {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(self.next_locker(&settings), settings, self.is_listening()),
+            None => Question::fresh(self.next_locker(&settings), settings, self.hears(key)),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
@@ -152,8 +152,9 @@ impl Core {
                 state.failure = None;
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.
-                let late = unsettled.is_none() && self.is_listening() && may_ask;
-                let due = match late {
+                let late = unsettled.is_none() && self.hears(key) && may_ask;
+                let changed = state.about().is_some_and(|about| about.changed);
+                let due = match late || changed {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,
                     true => now,
                     false => now + pause.min(ends),

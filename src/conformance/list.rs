@@ -1,23 +1,9 @@
-//! The list of the cases, and what each needs of a store. It stands once, in a macro: one use of it makes the table below, the other
-//! makes a test of each case in the crate of an implementor.
+//! The list of the cases and their needs. It is written once, as a macro, from which both the table below and the tests of an implementor
+//! are generated.
 
 use crate::conformance::cases;
+use crate::conformance::store::Need;
 use crate::conformance::suite::Suite;
-
-/// What a case needs of a store beyond the required methods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// A queue with an inbox.
-    Queue,
-    /// Ranges of numbers.
-    Numbers,
-    /// Gaps for pollers.
-    Gaps,
-    /// Dead waiters are passed over at once.
-    DeadAtOnce,
-    /// Commands of the Redis scripts can be denied.
-    Denials,
-}
 
 /// One case.
 #[derive(Debug)]

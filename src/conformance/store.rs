@@ -4,7 +4,7 @@ use crate::store::processor::LockProcessor;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A store under test, all its own: nobody else writes to it. Dropping it ends it.
+/// A store under test. Nobody else writes to it; dropping it ends it.
 pub trait Store: Send + Sync {
     /// Returns a processor on this store that shares nothing with those before but the store.
     fn processor(&self) -> Arc<dyn LockProcessor>;
@@ -15,7 +15,7 @@ pub trait Store: Send + Sync {
     /// Gives a lock's key to `holder` whoever holds it, as an administrator does. Without a lease, for ever.
     fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>);
 
-    /// Forgets everything that the store keeps, but open inboxes.
+    /// Deletes everything except open inboxes and what numbers come from.
     fn flush(&self);
 
     /// Returns when this much time has gone by for the store: a lease of just that length has ended.
@@ -24,8 +24,8 @@ pub trait Store: Send + Sync {
     /// Lists what the store keeps, without what may stay for ever (a counter). Empty when no lock is held or waited for.
     fn leftovers(&self) -> Vec<String>;
 
-    /// Gives a lock's key to `holder` if it is free, as a client does that only polls. Returns whether it was free. Nobody else asks
-    /// meanwhile. Needed only for a store that leaves keys free for pollers. The default panics.
+    /// Gives a free key to `holder`, as a polling client would. Returns whether the key was free. Nobody else asks meanwhile. Needed only
+    /// by stores with gaps for pollers; the default panics.
     fn take(&self, _key: &str, _holder: &str, _lease: Duration) -> bool {
         unimplemented!("this store was not told how a poller takes a key")
     }
@@ -50,4 +50,19 @@ pub trait Store: Send + Sync {
     fn name(&self) -> &'static str {
         "store"
     }
+}
+
+/// What a case needs of a store beyond the required methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A queue with an inbox.
+    Queue,
+    /// Ranges of numbers.
+    Numbers,
+    /// Gaps for pollers.
+    Gaps,
+    /// Dead waiters are passed over at once.
+    DeadAtOnce,
+    /// Commands of the Redis scripts can be denied.
+    Denials,
 }

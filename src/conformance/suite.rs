@@ -1,7 +1,6 @@
 //! The words in which conformance cases are written: a suite has clients, a client has tenures, a tenure asks.
 
-use super::list::Need;
-use super::store::Store;
+use super::store::{Need, Store};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, Inspection, LockProcessor,
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The shortest time that a case waits for the end of a lease. On a busy machine, too, nothing that must happen before is late.
+/// The shortest lease that a case lets end. Long enough that on a busy machine everything that must precede its end is in time.
 const SHORT: Duration = Duration::from_millis(600);
 
 /// The shortest lease that must not end in a case.
@@ -25,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to listen for what must not happen.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// One case's store, and all that the case asked it for.
+/// The store of one case, and the tenures that the case created.
 pub struct Suite {
     store: Box<dyn Store>,
-    /// Two, so that clients meet in the store and nowhere else.
+    /// Two processors, so that clients share only the store.
     processors: [Arc<dyn LockProcessor>; 2],
     limits: StoreLimits,
     clients: AtomicU64,
@@ -51,17 +50,17 @@ impl Suite {
         suite
     }
 
-    /// A lease whose end a case awaits.
+    /// Returns a lease whose end a case awaits.
     pub fn short(&self) -> Duration {
         SHORT.max(self.limits.shortest_lease)
     }
 
-    /// A lease that ends during no case.
+    /// Returns a lease longer than any case takes.
     pub fn long(&self) -> Duration {
         LONG.max(self.limits.shortest_lease * 12).min(self.limits.longest_lease)
     }
 
-    /// Whether what a store tells of the rest of a lease is possible: not more than this, and known if the store says that it knows.
+    /// Returns whether a reported remaining time is plausible: at most `at_most`, or unknown if the store's limits say so.
     pub fn is_left(&self, remaining: Option<Duration>, at_most: Duration) -> bool {
         remaining.map_or(!self.limits.remaining_known, |left| left <= at_most)
     }
@@ -78,7 +77,7 @@ impl Suite {
         }
     }
 
-    /// The store, for what somebody else does to it.
+    /// Returns the store, for actions of an administrator.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
@@ -105,7 +104,7 @@ impl Suite {
         self.inspect(key).holder
     }
 
-    /// Releases every locker and looks what the store still keeps.
+    /// Releases every locker, and panics if the store still keeps anything.
     pub fn assert_nothing_is_left(&self) {
         for (key, locker, lease) in self.tenures.lock().drain(..) {
             let client = locker.rsplit_once('-').map_or("", |(client, _)| client);
@@ -163,7 +162,7 @@ impl Client<'_> {
         tenure
     }
 
-    /// Opens the inbox: the client is alive until it is dropped.
+    /// Opens the inbox. The client counts as alive until the returned ear is dropped.
     pub fn listen(&self) -> Ear {
         Ear(self.processor.queue().expect("the case needs a queue").open_inbox(&self.id, PATIENCE).unwrap())
     }
@@ -181,12 +180,18 @@ impl fmt::Debug for Ear {
 impl Ear {
     /// Hears the next message.
     pub fn hear(&mut self) -> Message {
-        self.0.next(PATIENCE).unwrap().expect("a message")
+        self.hear_within(PATIENCE).expect("a message")
     }
 
     /// Hears the next message, if one comes in this time.
     pub fn hear_within(&mut self, limit: Duration) -> Option<Message> {
-        self.0.next(limit).unwrap()
+        loop {
+            match self.0.next(limit).unwrap() {
+                // It asks the client to look, which no case needs to be told.
+                Some(Message::Changed { .. }) => {}
+                other => return other,
+            }
+        }
     }
 
     /// Hears that the tenure was granted its key, and nothing before.
@@ -211,7 +216,7 @@ impl Ear {
     }
 }
 
-/// One locker. Its methods ask once; those whose names say an outcome insist on it.
+/// One locker. Each method sends one request; a method named after an outcome panics on any other.
 #[derive(Debug)]
 pub struct Tenure {
     processor: Arc<dyn LockProcessor>,
@@ -292,13 +297,13 @@ impl Tenure {
         assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
     }
 
-    /// Is to be released while something is denied.
+    /// Releases the tenure while something is denied, which must fail.
     pub fn release_denied(&self, next: Option<&Tenure>) {
         let outcome = self.try_release(next, None);
         assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
     }
 
-    /// Is to be released while something is denied, and what would undo the operation, too.
+    /// Releases the tenure while something is denied, and what would undo the operation, too. The outcome must be unknown.
     pub fn release_unknown(&self) {
         let outcome = self.try_release(None, None);
         assert!(
@@ -312,7 +317,7 @@ impl Tenure {
         self.processor.poll(&self.claim(), PATIENCE).unwrap()
     }
 
-    /// Holds the key, by a poll.
+    /// Polls, and expects to hold the key.
     pub fn poll_acquired(&self) -> Grant {
         match self.poll() {
             PollOutcome::Acquired(grant) => grant,
@@ -320,7 +325,7 @@ impl Tenure {
         }
     }
 
-    /// Waits, by a poll.
+    /// Polls, and expects to wait.
     pub fn poll_waiting(&self) -> Busy {
         match self.poll() {
             PollOutcome::Waiting(busy) => busy,
@@ -328,12 +333,12 @@ impl Tenure {
         }
     }
 
-    /// Is unknown, by a poll.
+    /// Polls, and expects to be unknown.
     pub fn poll_gone(&self) {
         assert_eq!(self.poll(), PollOutcome::Gone, "{self:?}");
     }
 
-    /// Asks for a new lease.
+    /// Renews the lease.
     pub fn extend(&self) -> ExtendOutcome {
         self.processor.extend(&self.claim(), PATIENCE).unwrap()
     }
@@ -346,7 +351,7 @@ impl Tenure {
         }
     }
 
-    /// Asks for a new lease, and for fresh numbers if the store issues ranges of them.
+    /// Renews the lease, and asks for fresh numbers if the store issues ranges of them.
     pub fn extend_fresh(&self) -> ExtendOutcome {
         match self.processor.numbers() {
             Some(numbers) => numbers.extend_with_numbers(&self.claim(), PATIENCE).unwrap(),
@@ -354,12 +359,12 @@ impl Tenure {
         }
     }
 
-    /// Ends.
+    /// Releases the key.
     pub fn release(&self) -> ReleaseOutcome {
         self.try_release(None, None).unwrap()
     }
 
-    /// Ends, for the next tenure.
+    /// Releases the key, and asks for it again for `next`.
     pub fn release_to(&self, next: &Tenure) -> ReleaseOutcome {
         self.try_release(Some(next), None).unwrap()
     }
@@ -374,7 +379,7 @@ impl Tenure {
         self.processor.probe(&self.claim(), PATIENCE).unwrap()
     }
 
-    /// Whether the key still contains the locker.
+    /// Returns whether the key still contains the locker.
     pub fn holds(&self) -> bool {
         self.probe() == ProbeOutcome::Ours
     }

@@ -1,6 +1,6 @@
 //! What a store demands of a lock's settings.
 
-use crate::config::DLockConfig;
+use crate::config::{DLockConfig, MIN_LEASE};
 use crate::error::Error;
 use crate::store::processor::StoreLimits;
 use std::time::Duration;
@@ -11,11 +11,17 @@ use std::time::Duration;
 ///
 /// [`Error::InvalidConfig`], which names the setting and the limit of the store.
 pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockConfig, Error> {
-    let lease = config.lease();
+    let asked = config.lease();
     let (shortest, longest) = (limits.shortest_lease, limits.longest_lease);
-    if !(shortest..=longest).contains(&lease) {
-        let hint = format!("this store keeps leases from {shortest:?} to {longest:?}: give one of these");
-        return Err(Error::invalid_config("lease", format!("{lease:?}"), hint));
+    // Checked as the store counts it.
+    let tick = limits.tick.as_nanos().max(1);
+    let whole = Duration::from_millis(u64::try_from(asked.as_nanos() / tick * tick / 1_000_000).unwrap_or(u64::MAX));
+    if !(shortest.max(MIN_LEASE)..=longest).contains(&whole) {
+        let hint = format!(
+            "this store keeps leases from {shortest:?} to {longest:?}, in units of {:?}: give one of these",
+            limits.tick
+        );
+        return Err(Error::invalid_config("lease", format!("{asked:?}"), hint));
     }
     if let Some(every) = config.poller_gap()
         && !limits.poller_gaps
@@ -23,9 +29,7 @@ pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockC
         let hint = "this store cannot leave a lock free for clients that only poll: leave the setting out";
         return Err(Error::invalid_config("poller_gap", format!("{every:?}"), hint));
     }
-    let tick = limits.tick.as_millis().max(1);
-    let whole = Duration::from_millis(u64::try_from(lease.as_millis() / tick * tick).unwrap_or(u64::MAX));
-    Ok(if whole == lease { config } else { config.with_lease(whole) })
+    Ok(if whole == asked { config } else { config.with_lease(whole) })
 }
 
 #[cfg(test)]
@@ -55,5 +59,9 @@ mod tests {
     fn a_lease_is_truncated_to_the_units_of_the_store() {
         let config = DLockConfig::new("T", "x").with_lease(Duration::from_millis(12_700));
         assert_eq!(within(config, &limits()).expect("within").lease(), Duration::from_secs(12));
+        let coarse = StoreLimits { tick: Duration::from_secs(1), ..StoreLimits::default() };
+        let config = DLockConfig::new("T", "x").with_lease(Duration::from_millis(900));
+        let refused = within(config, &coarse).expect_err("nothing is left of it").to_string();
+        assert!(refused.contains("900ms") && refused.contains("1s"), "{refused}");
     }
 }

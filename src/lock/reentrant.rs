@@ -95,7 +95,7 @@ impl DistributedReentrantLock {
     /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
     /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
     ///
-    /// Blocks for one round trip to the store, or for the few that it takes to find out what became of a lost reply. A lock
+    /// Blocks for one round trip to the store, sometimes two, or for the few that it takes to find out what became of a lost reply. A lock
     /// that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, for up to 5 ms, or
     /// five round trips if they take longer.
     ///

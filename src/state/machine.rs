@@ -63,6 +63,8 @@ pub(crate) struct About {
     /// Whether a message said that others wait for this locker's tenure. The message overtook the grant or the reply,
     /// or those were lost.
     pub(crate) contended: bool,
+    /// Whether a message said that something has changed since the request was sent: the reply may be outdated.
+    pub(crate) changed: bool,
 }
 
 /// A tenure that has ended, kept until its release is answered, or is sent ahead of every later request.
@@ -134,6 +136,18 @@ impl State {
         next
     }
 
+    /// Notes that something may have changed for the key in the store, and nobody knows what. A holder assumes that
+    /// others wait. A reply that is on its way counts as outdated.
+    pub(crate) fn note_change(&mut self, now: Moment) {
+        if let Some(tenure) = self.kept() {
+            tenure.note_waiting(1, now);
+        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+            &mut self.phase
+        {
+            (about.contended, about.changed) = (true, true);
+        }
+    }
+
     /// Returns whether the release of the held tenure must leave the key free for pollers if the hold ends now.
     pub(crate) fn gap_is_due(&self, now: Moment) -> bool {
         match &self.phase {
@@ -178,7 +192,7 @@ impl State {
         if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
             && about.as_ref().is_none_or(|about| about.locker != *locker)
         {
-            *about = Some(About { locker: Arc::clone(locker), heard: None, contended: false });
+            *about = Some(About { locker: Arc::clone(locker), heard: None, contended: false, changed: false });
         }
     }
 

@@ -13,7 +13,7 @@ use redis_dlock::{
     MemoryLockProcessor, SystemClock,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// So long that no time but that of a clock moved by hand ends it.
@@ -30,6 +30,10 @@ struct Switches {
     tells_changes_only: bool,
     /// Whether lockers are ended for certain.
     settles: bool,
+    /// Whether grants of a key are heard only after the client has got ready for it.
+    hears_when_ready: bool,
+    ready: AtomicBool,
+    joins: AtomicUsize,
     probes: AtomicUsize,
     polls: AtomicUsize,
     releases: AtomicUsize,
@@ -108,6 +112,8 @@ impl LockProcessor for Special {
 
 impl WaitQueue for Special {
     fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        assert!(self.hears(claim.key), "whoever joins the queue hears");
+        self.switches.joins.fetch_add(1, Ordering::SeqCst);
         self.answer(self.inner.join(claim, limit))
     }
 
@@ -118,6 +124,15 @@ impl WaitQueue for Special {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         let inbox = self.inner.open_inbox(client, limit)?;
         Ok(if self.switches.tells_changes_only { Box::new(Vague(inbox)) } else { inbox })
+    }
+
+    fn hears(&self, _key: &str) -> bool {
+        !self.switches.hears_when_ready || self.switches.ready.load(Ordering::SeqCst)
+    }
+
+    fn get_ready_to_hear(&self, _key: &str, _limit: Duration) -> Result<(), Error> {
+        self.switches.ready.store(true, Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -266,6 +281,25 @@ fn messages_that_say_only_that_something_changed_are_enough() {
         told.recv_timeout(HANG).expect("it holds the lock");
         waiter.join();
     }
+}
+
+/// Shows: G10.
+#[test]
+fn nobody_stands_in_a_queue_whose_grants_it_would_not_hear() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches { hears_when_ready: true, ..Switches::default() });
+    let clients = [lock_in(&store, &clock), lock_in(&store, &clock)];
+    let guard = clients[0].1.lock().unwrap();
+    let lock = clients[1].1.clone();
+    let waiter = spawn(move || drop(lock.lock().unwrap()));
+    // It polls until its inbox is open, and then gets ready for this key.
+    eventually("it waits in the queue", || {
+        clock.advance(Duration::from_millis(1));
+        clients[0].1.inspect().unwrap().waiting == 1
+    });
+    assert!(store.switches.ready.load(Ordering::SeqCst) && store.switches.joins.load(Ordering::SeqCst) > 0);
+    drop(guard);
+    waiter.join();
 }
 
 /// Leaves a locker on the clean-up list whose acquire had no answer. Returns the store, its clock, and the lock.

@@ -122,6 +122,6 @@ pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::
 }
 
 /// A random number that is the same when a schedule is replayed.
-pub(crate) fn die(_salt: u32) -> u32 {
+pub(crate) fn random_u32(_salt: u32) -> u32 {
     shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng())
 }

@@ -96,7 +96,7 @@ pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
     let a = suite.client().holder("k");
     let b = suite.client().tenure_with("k", suite.short());
     b.wait();
-    suite.store().pass_time(suite.short() * 2);
+    suite.store().pass_time(suite.short() * 3);
     assert_eq!(suite.waiting("k"), 0);
     b.poll_gone();
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -112,7 +112,7 @@ pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
     let behind = suite.client().tenure_with("k", suite.short());
     behind.wait();
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
-    suite.store().pass_time(suite.short() * 2);
+    suite.store().pass_time(suite.short() * 3);
     assert_eq!(suite.waiting("k"), 0);
     behind.poll_gone();
 }

@@ -40,7 +40,6 @@ pub(crate) fn an_unexpiring_key_has_no_remaining_lease(suite: &Suite) {
     a.poll_gone();
 }
 
-/// Shows: S2.
 pub(crate) fn a_poll_tells_a_holder_from_a_stranger(suite: &Suite) {
     let a = suite.client().tenure("k");
     assert_eq!(a.poll(), PollOutcome::Gone);
@@ -50,7 +49,7 @@ pub(crate) fn a_poll_tells_a_holder_from_a_stranger(suite: &Suite) {
     assert_eq!(a.poll(), PollOutcome::Gone);
 }
 
-/// Shows: S1.
+/// Shows: S3.
 pub(crate) fn a_stranger_changes_nothing(suite: &Suite) {
     let (a, b) = (suite.client().holder("k"), suite.client().tenure("k"));
     for _ in 0..2 {
@@ -61,7 +60,7 @@ pub(crate) fn a_stranger_changes_nothing(suite: &Suite) {
     assert!(a.holds());
 }
 
-/// Shows: S1.
+/// Shows: G2, S3.
 pub(crate) fn a_repeated_release_does_no_harm(suite: &Suite) {
     let a = suite.client().holder("k");
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });

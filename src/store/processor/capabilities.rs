@@ -12,7 +12,7 @@ use std::time::Duration;
 /// [`release`](super::LockProcessor::release), which otherwise frees it. A waiter is live while its client has an open inbox
 /// ([`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none), and a tenure that
 /// is given the key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
-/// its holder a [`Message::Contended`](super::Message::Contended).
+/// its holder a [`Message::Contended`](super::Message::Contended), and so does every poll of the tenure that waits first.
 ///
 /// All methods fail as those of [`LockProcessor`](super::LockProcessor) do.
 pub trait WaitQueue: Send + Sync {
@@ -55,13 +55,15 @@ pub trait WaitQueue: Send + Sync {
     }
 
     /// Returns whether the client that has an open inbox would hear a grant of this key now. While it would not, its tenures do not
-    /// join the queue. For a store in which an inbox covers a part of the keys, such as those on one server. The default is `true`.
+    /// join the queue, and the client polls. For a store in which an inbox covers a part of the keys, such as those on one server. Called
+    /// under a mutex, so it must be cheap and must not block. The default is `true`.
     fn hears(&self, _key: &str) -> bool {
         true
     }
 
-    /// Gets ready to hear grants of this key. Called before a tenure first waits for it; must not block for longer than `limit`. Once
-    /// the client hears, the inbox delivers a [`Message::Changed`](super::Message::Changed) for the key. The default does nothing.
+    /// Gets ready to hear grants of this key. Called when a tenure is about to wait for a key that it [would not hear](Self::hears). It
+    /// must not block for longer than `limit`. If the client hears only later, the inbox delivers a
+    /// [`Message::Changed`](super::Message::Changed) for the key then. The default does nothing.
     ///
     /// # Errors
     ///
@@ -94,7 +96,7 @@ pub trait Posting: Send + Sync {
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool;
 
     /// Processes the replies to posted releases that have arrived, without waiting for more. Returns `true` if some are still
-    /// outstanding.
+    /// outstanding. A release whose `post_release` has returned before this is called is seen by it.
     fn collect(&self) -> bool;
 }
 

@@ -12,7 +12,8 @@ pub struct Claim<'a> {
     pub client: &'a str,
     /// The locker of the tenure. No two tenures have the same one, whatever their keys. It begins with the client's id and a `-`.
     pub locker: &'a str,
-    /// How long the store keeps the key without an extension. Every request for one tenure has the same lease.
+    /// How long the store keeps the key without an extension. Every request for one tenure has the same lease, except the release of a
+    /// grant that nobody wants, which may have a shorter one.
     pub lease: Duration,
     /// If set, clients that only poll must be given a chance: the release leaves the key free for this gap, even though others wait,
     /// unless the key had one recently. Until the gap is over, nobody is given the key by a request. Only for stores with
@@ -26,7 +27,7 @@ pub struct Claim<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note<'a> {
-    /// The reason that the program gave, on one line: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
+    /// The reason that the program gave, with unprintable characters escaped, so that it is on one line: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
     pub why: Option<&'a str>,
     /// The name of the thread that asks, as the program gave it.
     pub thread: Option<&'a str>,

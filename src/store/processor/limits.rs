@@ -1,5 +1,6 @@
 //! What a store can keep to, and how it is.
 
+use crate::config::{MAX_LEASE, MIN_LEASE};
 use std::time::Duration;
 
 /// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life.
@@ -17,10 +18,10 @@ pub struct StoreLimits {
     pub tick: Duration,
     /// How long a single command may take if the caller sets no other limit. The default is one second.
     pub command: Duration,
-    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. The
-    /// default is zero.
+    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. For people:
+    /// the client does not use it. The default is zero.
     pub outage: Duration,
-    /// How many leases a key stays taken, at most, after its holder died. The default is 1.
+    /// How many leases a key stays taken, at most, after its holder died. For people: the client does not use it. The default is 1.
     pub dead_holder_leases: u32,
     /// When the store passes over a waiter whose process died. The default is [`DeadWaiters::AtOnce`].
     pub dead_waiters: DeadWaiters,
@@ -37,15 +38,15 @@ pub struct StoreLimits {
 pub enum DeadWaiters {
     /// When the waiter's turn comes, without a delay.
     AtOnce,
-    /// So many leases of the waiter after its death, at most. Until then the key may be given to it.
+    /// At most this many of the waiter's leases after its death. Until then the key may be given to it.
     AfterLeases(u32),
 }
 
 impl Default for StoreLimits {
     fn default() -> Self {
         Self {
-            shortest_lease: Duration::from_millis(20),
-            longest_lease: Duration::from_millis(2_147_483_647),
+            shortest_lease: MIN_LEASE,
+            longest_lease: MAX_LEASE,
             tick: Duration::from_millis(1),
             command: Duration::from_secs(1),
             outage: Duration::ZERO,

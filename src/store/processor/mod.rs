@@ -20,8 +20,8 @@
 //! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
 //! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
 //!
-//! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The conformance suite checks the
-//! contracts below on every store alike.
+//! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The conformance suite (feature
+//! `conformance`) checks on every store alike what the required methods, the queue and the numbers must do.
 
 mod capabilities;
 mod claim;
@@ -102,7 +102,7 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
                 Ok(PollOutcome::Acquired(Grant::new(number, waiting)))
             }
             ExtendOutcome::Extended(_) => {
-                Err(Error::unsupported("an extension in this store tells no number, and it has no poll"))
+                Err(Error::unsupported("the store neither implements poll nor sets Extension::number"))
             }
             ExtendOutcome::NotOurs(_) => Ok(PollOutcome::Gone),
         }
@@ -138,7 +138,7 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         StoreLimits::default()
     }
 
-    /// Returns how the store is. It is asked after each request, so it must be cheap. The default is [`Status::answering`].
+    /// Returns how the store is. It is asked after requests that lock, renew or poll, so it must be cheap. The default is [`Status::answering`].
     fn status(&self) -> Status {
         Status::answering()
     }

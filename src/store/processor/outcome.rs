@@ -75,7 +75,7 @@ pub enum PollOutcome {
     /// the store reported for this tenure before.
     Acquired(Grant),
     /// The locker is in the queue, so it was not granted the key before this reply. The queue is kept for at least twice this
-    /// lease from now. A waiter that stops polling is forgotten: a later poll returns `Gone`.
+    /// lease from now, and for at most three times if nobody polls. A waiter that stops polling is forgotten: a later poll returns `Gone`.
     Waiting(Busy),
     /// The store does not know this locker, and this call changed nothing. Start again with a fresh locker.
     Gone,
@@ -92,7 +92,7 @@ pub enum ExtendOutcome {
     NotOurs(NotOurs),
 }
 
-/// What an extension tells beside its success.
+/// The details of a successful extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extension {
@@ -114,7 +114,7 @@ impl Extension {
         Self { waiting: 0, number: Some(number), numbers: None }
     }
 
-    /// Describes an extension while so many tenures wait.
+    /// Describes an extension while `waiting` tenures wait.
     #[must_use]
     pub const fn while_waiting(waiting: u64) -> Self {
         Self { waiting, number: None, numbers: None }

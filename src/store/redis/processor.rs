@@ -151,7 +151,7 @@ impl RedisLockProcessor {
             if let Request::Poll(claim) = *request
                 && self.given_up.has(claim.locker)
             {
-                *request = Request::Release(claim);
+                *request = Request::Release(claim.with_poller_gap(None));
             }
         }
         let outcomes = self.run_scripts(&sent, limit, or_break);
@@ -280,7 +280,7 @@ impl RedisLockProcessor {
         let (knows_release, contention) = (Arc::clone(&self.knows_release), Arc::clone(&self.contention));
         let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
         let callback = move |answer: Answer| {
-            // ORDERING: Relaxed: `acquire_plainly` swaps the first flag; the second is a guess.
+            // ORDERING: Relaxed: `Attempt::run` swaps the first flag; the second is a guess.
             if answer.values.iter().any(is_no_master) {
                 is_demoted.store(true, Ordering::Relaxed);
             }

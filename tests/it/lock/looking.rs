@@ -93,7 +93,7 @@ fn everything_can_be_printed_at_any_time(lab: &Lab) {
         (format!("{:?}", DLockGenerator::builder()), "GeneratorBuilder"),
         (format!("{lock:?}"), "DistributedReentrantLock { key: \"DLOCK_TEST_x\", lease: 300ms, hold_count: 1"),
         (format!("{:?}", lock.unguarded()), "UnguardedLock"),
-        (format!("{guard:?}"), "DLockGuard"),
+        (format!("{guard:?}"), "DLockGuard { handle: Handle(\"DLOCK_TEST_x\"), token"),
         (format!("{cancel:?}"), "CancelToken"),
         (format!("{:?}", lock.holder()), "Holder"),
         (format!("{:?}", config("x", 300)), "DLockConfig"),

@@ -93,7 +93,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Removes whatever a plain attempt may have left in the store.
     fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
-        let mut result = (self.by_script)(Request::Release(*claim), limit).map(drop);
+        let mut result = (self.by_script)(Request::Release(claim.with_poller_gap(None)), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
             // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);

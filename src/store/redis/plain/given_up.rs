@@ -86,7 +86,6 @@ impl Lockers {
 mod tests {
     use super::*;
 
-    /// Shows: G11.
     #[test]
     fn a_locker_is_given_up_until_its_release_is_answered() {
         let given_up = GivenUp::default();

@@ -70,7 +70,7 @@ fn may_defer(budget: i64) -> bool {
 /// In the model time means nothing: some calls are left, and some are not.
 #[cfg(all(test, dlock_shuttle))]
 fn may_defer(_: i64) -> bool {
-    crate::sync::die(0).is_multiple_of(2)
+    crate::sync::random_u32(0).is_multiple_of(2)
 }
 
 /// Returns `true` if any caller should write a call that was left for this long.
@@ -82,7 +82,7 @@ pub(super) fn is_left_long(time: Duration) -> bool {
 /// In the model time means nothing: some calls are left for long, and some are not.
 #[cfg(all(test, dlock_shuttle))]
 pub(super) fn is_left_long(_: Duration) -> bool {
-    crate::sync::die(0).is_multiple_of(2)
+    crate::sync::random_u32(0).is_multiple_of(2)
 }
 
 /// Returns the time from `since` to `at`, or zero if `since` was not noted.

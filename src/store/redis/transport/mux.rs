@@ -112,7 +112,7 @@ pub(crate) struct Mux<C: Connector> {
     is_connected: AtomicBool,
     /// The current epoch. A connection has one or more, one after another.
     // ORDERING: Relaxed, also for `written`: stored with the mutex of `state` held. `epoch_at` loads without it, and may guess wrong: the
-    // answer says in which epoch the call was written, and a number of another epoch than its proof's is refused.
+    // answer says in which epoch the call was written, and whoever relies on the epoch compares it.
     epoch: AtomicU64,
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
@@ -133,7 +133,7 @@ pub(crate) struct Mux<C: Connector> {
 
 /// How a caller may become the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+enum WriterClaim {
     /// Takes the role if it is free, or from a writer that yields, when no more callers are expected. Yields before it writes.
     Free,
     /// Takes the role if it is free, or from a writer that does not write yet, and writes at once: it has waited long enough.
@@ -237,7 +237,7 @@ impl<C: Connector> Mux<C> {
         }
         state.queue.push_back(Arc::clone(call));
         state.is_back();
-        let state = self.write(state, call, deadline, Claim::Free);
+        let state = self.write(state, call, deadline, WriterClaim::Free);
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads && !mutant!(WritesUnread));
     }
@@ -246,7 +246,7 @@ impl<C: Connector> Mux<C> {
     pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
         let state = self.state.lock();
         call.attend();
-        let state = if state.has_work() { self.write(state, call, deadline, Claim::Free) } else { state };
+        let state = if state.has_work() { self.write(state, call, deadline, WriterClaim::Free) } else { state };
         let reads = !state.will_read(call);
         self.hand_on(state, reads);
     }
@@ -304,8 +304,11 @@ impl<C: Connector> Mux<C> {
                 Wake::Promoted => {
                     let promotion = call.take_promotion();
                     let state = self.state.lock();
-                    let state =
-                        if promotion.to_writer { self.write(state, call, deadline, Claim::Promoted) } else { state };
+                    let state = if promotion.to_writer {
+                        self.write(state, call, deadline, WriterClaim::Promoted)
+                    } else {
+                        state
+                    };
                     if now() >= deadline && !mutant!(AppointsItself) {
                         // Hand nothing on here: while this caller still counts as waiting it could be promoted again and again.
                         return false;

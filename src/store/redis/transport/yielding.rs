@@ -142,7 +142,7 @@ impl Yielding {
 /// In the model most callers do not spin: spinning would hide what happens to those that sleep.
 #[cfg(all(test, dlock_shuttle))]
 fn is_spared() -> bool {
-    !crate::sync::die(0).is_multiple_of(4)
+    !crate::sync::random_u32(0).is_multiple_of(4)
 }
 
 #[cfg(not(all(test, dlock_shuttle)))]

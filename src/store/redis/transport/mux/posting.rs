@@ -4,7 +4,7 @@ use super::super::connector::Connector;
 use super::super::deferring::is_left_long;
 use super::super::pending::{Pending, Wake};
 use super::leaving::fail_all;
-use super::{Claim, Mux};
+use super::{Mux, WriterClaim};
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};
@@ -32,7 +32,7 @@ impl<C: Connector> Mux<C> {
         // A poster usually calls right afterwards, so posting does not count as having called again. The poster does not read for this
         // call, so `hand_on` must promote a reader for the calls that were written with it.
         let at = now();
-        let state = self.write(state, call, deadline, Claim::Free);
+        let state = self.write(state, call, deadline, WriterClaim::Free);
         let is_left = state.is_about_to_write(at) && self.settings.deferring.is_allowed() && call.leave_queued(at);
         // ORDERING: Relaxed: the mutex of the mux is held. Without it, only `write_left` loads this.
         if is_left && self.left_since.load(Ordering::Relaxed) == 0 {
@@ -80,11 +80,11 @@ impl<C: Connector> Mux<C> {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
             let _ = self.settings.yielding.yield_once(at, self.load());
         }
-        let mut claim = Claim::AtOnce;
+        let mut claim = WriterClaim::AtOnce;
         // Even if the call is already sent: a role must be taken on.
-        while claim == Claim::Promoted || !call.is_over() {
+        while claim == WriterClaim::Promoted || !call.is_over() {
             let state = self.state.lock();
-            let writes = claim == Claim::Promoted || call.is_queued();
+            let writes = claim == WriterClaim::Promoted || call.is_queued();
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
                 // Leave first: while this poster still counts as waiting it could be promoted again and again.
@@ -98,7 +98,7 @@ impl<C: Connector> Mux<C> {
                 Wake::Done | Wake::TimedOut => return,
                 Wake::Promoted => {
                     call.take_promotion();
-                    Claim::Promoted
+                    WriterClaim::Promoted
                 }
             };
         }

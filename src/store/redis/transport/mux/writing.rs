@@ -4,7 +4,7 @@ use super::super::connector::{Connector, WriteHalf};
 use super::super::pending::Pending;
 use super::leaving::{fail_all, overdue_by};
 use super::role::Role;
-use super::{Claim, Guard, Mux, QUIET, State};
+use super::{Guard, Mux, QUIET, State, WriterClaim};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -26,15 +26,15 @@ impl<C: Connector> Mux<C> {
         mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
-        claim: Claim,
+        claim: WriterClaim,
     ) -> Guard<'a, C> {
-        let was_promoted = claim == Claim::Promoted && std::mem::take(&mut state.promoted);
-        if claim == Claim::Promoted && !was_promoted && (state.writing || !state.has_work()) {
+        let was_promoted = claim == WriterClaim::Promoted && std::mem::take(&mut state.promoted);
+        if claim == WriterClaim::Promoted && !was_promoted && (state.writing || !state.has_work()) {
             return state;
         }
         if state.writing && !was_promoted {
             let takes_over = match claim {
-                Claim::AtOnce => state.take_idle_role(),
+                WriterClaim::AtOnce => state.take_idle_role(),
                 // All the callers that the writer yields to are here by now.
                 _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
             };
@@ -64,9 +64,9 @@ impl<C: Connector> Mux<C> {
         mut state: Guard<'a, C>,
         own: &Arc<Pending>,
         deadline: Instant,
-        claim: Claim,
+        claim: WriterClaim,
     ) -> Guard<'a, C> {
-        let has_waited = claim == Claim::AtOnce || (own.is_posted && claim == Claim::Promoted);
+        let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
@@ -177,7 +177,7 @@ impl<C: Connector> Mux<C> {
     fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
-        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `numbered` is stored without it: see there.
+        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `stamped` is stored without it: see there.
         let mut epoch = self.epoch.load(Ordering::Relaxed);
         let quiet = since.saturating_duration_since(session.last_write);
         if quiet > QUIET || self.is_deposed(epoch) {
