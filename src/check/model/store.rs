@@ -104,13 +104,15 @@ impl Network {
         &self.shared.store
     }
 
-    /// Ends the faults, and waits until all late commands have been executed.
-    pub(crate) fn calm(&self) {
+    /// Ends the faults, and waits until all late commands have been executed. Returns whether there were any.
+    pub(crate) fn calm(&self) -> bool {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = Faults::default();
         let late = std::mem::take(&mut *self.shared.late.lock().unwrap_or_else(PoisonError::into_inner));
+        let were_any = !late.is_empty();
         for command in late {
             let _ = command.join();
         }
+        were_any
     }
 
     /// Whether a late command may have left something behind that only the end of its lease removes.

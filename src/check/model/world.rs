@@ -183,14 +183,15 @@ impl World {
                 self.journal.object(format!("closed in {:?}", *state));
             }
         }
-        // Late commands may remain from workers that had begun before the first call.
-        self.network.calm();
+        // Late commands may remain from workers that had begun before the first call. One that the closing did not wait
+        // for may have come after the release of its locker.
+        let was_late = self.network.calm();
         let name = parties[0].1.key().to_owned();
         drop(parties);
         if ends.iter().any(|core| core.strong_count() > 0) {
             self.journal.object("a client outlives its handles");
         }
-        if excused || self.network.was_too_late() {
+        if excused || was_late || self.network.was_too_late() {
             thread::sleep(LEASE * 3);
         }
         let store = self.network.store();
