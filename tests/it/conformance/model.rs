@@ -48,12 +48,12 @@ enum Step {
     Delete,
 }
 
-/// A step, and the command that is denied during it.
-type Steps = Vec<(Step, Option<&'static str>)>;
+/// The command that is denied during a step.
+type Denied = Option<&'static str>;
 
 /// Steps with gaps, or steps during which a command is denied. (A gap that is over stays in a Redis queue until the next hand-over, which
 /// can be denied.)
-fn steps() -> impl Strategy<Value = Steps> {
+fn steps() -> impl Strategy<Value = Vec<(Step, Denied)>> {
     let denied = prop::option::weighted(0.3, select(&COMMANDS[..]));
     prop_oneof![
         prop::collection::vec((step(true), Just(None)), 1..60),
@@ -132,7 +132,7 @@ impl<'s> Side<'s> {
     }
 
     /// Does a step, about the tenure that was chosen for it, while a command is denied.
-    fn play(&mut self, step: &Step, chosen: Option<usize>, denied: Option<&'static str>) -> Seen {
+    fn play(&mut self, step: &Step, chosen: Option<usize>, denied: Denied) -> Seen {
         let Some(command) = denied else { return self.act(step, chosen) };
         self.suite.store().deny(&[command]);
         let seen = self.act(step, chosen);
@@ -234,7 +234,7 @@ pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: impl 
     }
 }
 
-fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &Steps) -> Result<(), TestCaseError> {
+fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &[(Step, Denied)]) -> Result<(), TestCaseError> {
     for (step, denied) in steps {
         let denied = denied.filter(|command| may_be_denied(step, command));
         let chosen = embedded.chosen(step);
