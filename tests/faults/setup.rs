@@ -3,6 +3,7 @@
 use crate::checker::holds::Hold;
 use crate::checker::lateness::Lateness;
 use crate::checker::tokens::check_updates;
+use crate::checker::waits::Kept;
 use crate::checker::{self, Property, Verdict, Violation, store, waits};
 use crate::history::Event;
 use crate::report::{Bounds, Report};
@@ -148,7 +149,10 @@ impl Setup {
         if told > bounds.told {
             violations.push(Violation::of(Property::T, format!("a holder knew of its loss only after {told:?}")));
         }
-        let waited = waits::longest_wait(&holds, &scene.absences, &lateness, &scene.kept, scene.fault_at);
+        // Until a lease ended that the machine had let end, nobody could have the key.
+        let excused_until = excused.iter().map(|over| Kept { at: at(over.at), until: at(over.at) });
+        let kept: Vec<_> = scene.kept.iter().copied().chain(excused_until).collect();
+        let waited = waits::longest_wait(&holds, &scene.absences, &lateness, &kept, scene.fault_at);
         if waited > bounds.waited {
             violations.push(Violation::of(Property::V, format!("waiters waited for a free lock for {waited:?}")));
         }
