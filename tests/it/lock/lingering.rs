@@ -133,12 +133,13 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
     let guard = lock.lock().unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    // Its few milliseconds may be over sooner on a busy machine, and it asks less often then; never more often.
+    // On a busy machine its few milliseconds may be over sooner, and it asks less often then. If the first round trip was slow, they are
+    // more, and it asks more often: at most ten times, after the three questions that find out that the lock may linger.
     eventually("an attempt that asks a few times", || {
         let before = seen.count_of(Kind::Question);
         assert!(elsewhere.try_lock().unwrap().is_none());
         let asked = seen.count_of(Kind::Question) - before;
-        assert!(asked <= 7, "{asked} questions");
+        assert!(asked <= 13, "{asked} questions");
         eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
         asked >= 3
     });
