@@ -58,7 +58,6 @@ pub(crate) mod twins;
 
 mod by_hand;
 mod closing;
-mod command;
 mod inbox;
 mod journal;
 pub(crate) mod scenarios;

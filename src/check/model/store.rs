@@ -4,7 +4,6 @@
 //! An operation is one step. Between request and operation, and between operation and reply, all other threads may act and time may
 //! pass.
 
-use super::command::Command;
 use super::inbox::ModelInbox;
 use super::time::{self, StoreClock};
 use super::twins::{Condvar, Mutex, thread};
@@ -13,7 +12,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Extension, Inbox, Inspection, LockProcessor, Message, Numbers, Outcome,
-    PollOutcome, ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
+    OwnedRequest, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
@@ -210,7 +209,7 @@ impl Network {
                 let _ = self.execute(request);
             }
             Fate::Late => {
-                let (network, command, sent_at) = (self.clone(), Command::of(request), time::now());
+                let (network, command, sent_at) = (self.clone(), OwnedRequest::of(request), time::now());
                 let handle = thread::spawn(move || network.execute_late(&command, sent_at));
                 self.shared.late.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
             }
@@ -222,7 +221,7 @@ impl Network {
         Err(Error::backend(BackendFailure::Unknown, "no answer"))
     }
 
-    fn execute_late(&self, command: &Command, sent_at: Moment) {
+    fn execute_late(&self, command: &OwnedRequest, sent_at: Moment) {
         if thread_rng().gen_bool(0.5) {
             thread::sleep(self.shared.lease / thread_rng().gen_range(2..8));
         }

@@ -28,6 +28,8 @@ mod claim;
 mod inbox;
 mod limits;
 mod outcome;
+#[cfg(any(test, feature = "test-util"))]
+mod owned;
 mod pointers;
 mod request;
 
@@ -43,6 +45,10 @@ pub use outcome::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseDone,
     ReleaseOutcome,
 };
+// Stores of tests that execute a request late use it.
+#[cfg(any(test, feature = "test-util"))]
+#[doc(hidden)]
+pub use owned::OwnedRequest;
 pub use request::{Outcome, Request};
 
 /// A store of locks (JVM: `DLockProcessor`).

@@ -5,8 +5,8 @@ use crate::support::dice::Dice;
 use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Gap, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
-    Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers, Outcome,
+    OwnedRequest, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) struct FaultyStore {
     /// How many commands of a hundred fail.
     part: Arc<AtomicU64>,
     tally: Arc<Tally>,
-    late: Option<Sender<(Instant, Owned)>>,
+    late: Option<Sender<(Instant, OwnedRequest)>>,
     later: Option<JoinHandle<()>>,
 }
 
@@ -85,11 +85,11 @@ impl Faults {
 impl FaultyStore {
     /// Lets `part` of a hundred commands fail.
     pub(crate) fn new(inner: Arc<dyn LockProcessor>, part: u64, seed: u64) -> (Self, Faults) {
-        let (late, commands) = unbounded::<(Instant, Owned)>();
+        let (late, commands) = unbounded::<(Instant, OwnedRequest)>();
         let tally = Arc::new(Tally::default());
         let (store, counts) = (Arc::clone(&inner), Arc::clone(&tally));
         let later = thread::spawn(move || {
-            let mut due: Vec<(Instant, Owned)> = Vec::new();
+            let mut due: Vec<(Instant, OwnedRequest)> = Vec::new();
             loop {
                 let next = due.iter().map(|(at, _)| *at).min();
                 let pause = next.map_or(LATEST, |at| at.saturating_duration_since(Instant::now()));
@@ -136,7 +136,7 @@ impl FaultyStore {
         self.tally.late.fetch_add(1, Ordering::SeqCst);
         let micros = self.dice.lock().up_to(LATEST.as_micros().try_into().unwrap());
         let late = self.late.as_ref().expect("there until it is dropped");
-        late.send((Instant::now() + Duration::from_micros(micros), Owned::of(request))).unwrap();
+        late.send((Instant::now() + Duration::from_micros(micros), OwnedRequest::of(request))).unwrap();
     }
 
     fn pass<T>(&self, request: Request<'_>, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -291,76 +291,5 @@ impl Inbox for FaultyInbox {
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {
         self.inner.breaker()
-    }
-}
-
-/// A request that outlives its caller.
-#[derive(Debug)]
-struct Owned {
-    key: String,
-    client: String,
-    tenure: Tenure,
-    what: What,
-}
-
-/// What a request says of a tenure, but for key and client.
-#[derive(Debug)]
-struct Tenure {
-    locker: String,
-    lease: Duration,
-    poller_gap: Option<Gap>,
-}
-
-#[derive(Debug)]
-enum What {
-    Acquire,
-    Join,
-    Poll,
-    Extend,
-    ExtendWithNumbers,
-    Release,
-    HandOver(Tenure),
-    Probe,
-}
-
-impl Tenure {
-    fn of(claim: &Claim<'_>) -> Self {
-        Self { locker: claim.locker.to_owned(), lease: claim.lease, poller_gap: claim.poller_gap }
-    }
-}
-
-impl Owned {
-    fn of(request: &Request<'_>) -> Self {
-        let what = match request {
-            Request::Acquire(_) => What::Acquire,
-            Request::Join(_) => What::Join,
-            Request::Poll(_) => What::Poll,
-            Request::Extend(_) => What::Extend,
-            Request::ExtendWithNumbers(_) => What::ExtendWithNumbers,
-            Request::Release(_) => What::Release,
-            Request::HandOver(_, next) => What::HandOver(Tenure::of(next)),
-            Request::Probe(_) => What::Probe,
-            other => panic!("{other:?}"),
-        };
-        let claim = request.claim();
-        Self { key: claim.key.to_owned(), client: claim.client.to_owned(), tenure: Tenure::of(claim), what }
-    }
-
-    fn request(&self) -> Request<'_> {
-        let claim = self.claim(&self.tenure);
-        match &self.what {
-            What::Acquire => Request::Acquire(claim),
-            What::Join => Request::Join(claim),
-            What::Poll => Request::Poll(claim),
-            What::Extend => Request::Extend(claim),
-            What::ExtendWithNumbers => Request::ExtendWithNumbers(claim),
-            What::Release => Request::Release(claim),
-            What::HandOver(next) => Request::HandOver(claim, self.claim(next)),
-            What::Probe => Request::Probe(claim),
-        }
-    }
-
-    fn claim<'a>(&'a self, tenure: &'a Tenure) -> Claim<'a> {
-        Claim::new(&self.key, &self.client, &tenure.locker, tenure.lease).with_poller_gap(tenure.poller_gap)
     }
 }
