@@ -5,7 +5,7 @@ use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 on_both_stores!(
     a_thread_that_comes_back_again_and_again_asks_the_store_once,
@@ -134,12 +134,15 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     // On a busy machine its few milliseconds may be over sooner, and it asks less often then. If the first round trip was slow, they are
-    // more, and it asks more often: at most ten times, after the three questions that find out that the lock may linger.
+    // more, and it asks more often: at most ten times, after the three questions that find out that the lock may linger. Before each of
+    // the ten it pauses: 200 µs before the first, and twice as long before each further one. The end of its time cuts the last pause short.
     eventually("an attempt that asks a few times", || {
-        let before = seen.count_of(Kind::Question);
+        let (before, began) = (seen.count_of(Kind::Question), Instant::now());
         assert!(elsewhere.try_lock().unwrap().is_none());
-        let asked = seen.count_of(Kind::Question) - before;
+        let (asked, took) = (seen.count_of(Kind::Question) - before, began.elapsed());
         assert!(asked <= 13, "{asked} questions");
+        let whole_pauses = asked.saturating_sub(3 + 1);
+        assert!(took >= Duration::from_micros(200) * ((1 << whole_pauses) - 1), "{asked} questions in {took:?}");
         eventually("it has left the queue", || lab.waiting(lock.key()) == 0);
         asked >= 3
     });
