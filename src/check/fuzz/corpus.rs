@@ -1,7 +1,8 @@
 //! Replays the corpus in `tests/fuzz/corpus`: every file of it, and every beginning of every file, through every target. So each reader
 //! also gets what was written for the others, and whatever it reads is cut at every place.
 
-use super::{Target, targets};
+use super::target::Target;
+use super::targets;
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

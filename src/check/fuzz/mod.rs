@@ -17,15 +17,10 @@
 #[cfg(test)]
 mod corpus;
 mod readers;
+pub(crate) mod target;
 pub(crate) mod trees;
 
-/// One reader and its properties.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) name: &'static str,
-    /// Panics when a property does not hold.
-    pub(crate) check: fn(&[u8]),
-}
+use target::Target;
 
 /// All targets.
 pub(crate) fn targets() -> impl Iterator<Item = &'static Target> {
@@ -41,18 +36,4 @@ pub(crate) fn targets() -> impl Iterator<Item = &'static Target> {
 pub fn check(target: &str, data: &[u8]) {
     let target = targets().find(|t| t.name == target).unwrap_or_else(|| panic!("no target {target:?}"));
     (target.check)(data);
-}
-
-/// Checks that a text may be shown in the log or on an operator's terminal: it is one line, read in one direction.
-pub(crate) fn assert_plain(shown: &str) {
-    let bad = |c: char| {
-        c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    assert!(!shown.contains(bad), "not plain: {shown:?}");
-}
-
-/// Checks that both ways of showing an error are plain.
-pub(crate) fn assert_plain_error(error: &crate::Error) {
-    assert_plain(&error.to_string());
-    assert_plain(&format!("{error:?}"));
 }

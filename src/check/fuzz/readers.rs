@@ -1,6 +1,6 @@
 //! The targets that do not concern Redis: the properties file and lockers.
 
-use super::{Target, assert_plain_error};
+use super::target::{Target, assert_plain_error};
 use crate::config::check_lease;
 use crate::lock::properties::{Leases, parse};
 use crate::state::locker::{ClientId, may_linger};

@@ -8,8 +8,8 @@ use super::net::handshake::check_hello;
 use super::net::resp::{Malformed, NO_TEXT, Reader};
 use super::script::message;
 use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
+use crate::check::fuzz::target::{Target, assert_plain, assert_plain_error};
 use crate::check::fuzz::trees::{encode, grow};
-use crate::check::fuzz::{Target, assert_plain, assert_plain_error};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::store::processor::{
