@@ -158,7 +158,7 @@ impl DLockConfig {
     }
 
     /// Sets a text that says what the lock is for. Log lines about the lock include it, and it is passed to the store with each
-    /// request for the lock ([`Note::why`](crate::processor::Note::why)). The stores of this crate do not keep it. Characters
+    /// request that asks for the lock ([`Note::why`](crate::processor::Note::why)). The stores of this crate do not keep it. Characters
     /// that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(OneLine(reason.into()).to_string());
@@ -219,13 +219,8 @@ impl DLockConfig {
         self.probe
     }
 
-    /// The reason, escaped so that it is safe to log whatever the caller put into it.
-    pub(crate) fn reason(&self) -> Option<OneLine<&str>> {
-        self.reason.as_deref().map(OneLine)
-    }
-
-    /// The reason, as a text on one line.
-    pub(crate) fn plain_reason(&self) -> Option<&str> {
+    /// Returns the reason. It is on one line: [`with_reason`](Self::with_reason) has escaped it, so that it is safe to log.
+    pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 

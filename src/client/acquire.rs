@@ -248,7 +248,7 @@ impl Core {
     fn tell_slow_wait(&self, key: &Key, waiter: &Waiter, since: Duration) {
         if let Some((after, hook)) = &self.hooks.on_slow_wait {
             let thread = std::thread::current().name().map(str::to_owned);
-            let reason = waiter.settings.reason().map(|reason| reason.to_string());
+            let reason = waiter.settings.reason().map(str::to_owned);
             hook.tell(SlowWait { key: key.name.to_string(), waited: after.saturating_add(since), thread, reason });
         }
     }

@@ -52,7 +52,7 @@ impl Question {
     /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
     pub(crate) fn request<'a>(&'a self, key: &'a str, client: &'a ClientId, thread: Option<&'a str>) -> Request<'a> {
         let settings = &self.about.settings;
-        let note = Note::new(settings.plain_reason(), thread, Some(client.host()));
+        let note = Note::new(settings.reason(), thread, Some(client.host()));
         let claim = Claim::new(key, client.as_str(), &self.about.locker, settings.lease()).with_note(note);
         match (self.again, self.wait) {
             (true, _) => Request::Poll(claim),

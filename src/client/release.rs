@@ -159,7 +159,7 @@ impl Core {
         tenure: &Tenure,
         mut next: Unsettled,
     ) -> Result<(), Error> {
-        let note = Note::new(next.settings.plain_reason(), None, Some(self.id().host()));
+        let note = Note::new(next.settings.reason(), None, Some(self.id().host()));
         let wanted = self.claim(&key.name, &next.locker, next.settings.lease()).with_note(note);
         let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
         let sent_at = next.counts_from;

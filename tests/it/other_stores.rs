@@ -6,7 +6,7 @@ use crossbeam_channel::unbounded;
 use parking_lot::Mutex;
 use redis_dlock::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
-    PollOutcome, ProbeOutcome, ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
+    OwnedRequest, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
@@ -14,6 +14,7 @@ use redis_dlock::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// So long that no time but that of a clock moved by hand ends it.
@@ -38,6 +39,8 @@ struct Switches {
     polls: AtomicUsize,
     releases: AtomicUsize,
     settled: Mutex<Vec<String>>,
+    /// The requests that ask for a lock.
+    asked: Mutex<Vec<OwnedRequest>>,
 }
 
 /// The embedded store with some parts replaced.
@@ -52,6 +55,10 @@ impl Special {
         Self { inner: MemoryLockProcessor::with_clock(clock), switches: Arc::new(switches) }
     }
 
+    fn record(&self, request: Request<'_>) {
+        self.switches.asked.lock().push(OwnedRequest::of(&request));
+    }
+
     fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         let unanswered = &self.switches.unanswered;
         if unanswered.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
@@ -63,6 +70,7 @@ impl Special {
 
 impl LockProcessor for Special {
     fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.record(Request::Acquire(*claim));
         self.answer(self.inner.acquire(claim, limit))
     }
 
@@ -114,10 +122,12 @@ impl WaitQueue for Special {
     fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
         assert!(self.hears(claim.key), "whoever joins the queue hears");
         self.switches.joins.fetch_add(1, Ordering::SeqCst);
+        self.record(Request::Join(*claim));
         self.answer(self.inner.join(claim, limit))
     }
 
     fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.record(Request::HandOver(*claim, *next));
         self.inner.hand_over(claim, next, limit)
     }
 
@@ -225,6 +235,56 @@ fn what_a_store_cannot_keep_is_refused_by_name() {
     let refused = generator.generate_with(config().with_poller_gap(LEASE)).unwrap_err();
     assert!(matches!(&refused, Error::InvalidConfig { what: "poller_gap", .. }), "{refused}");
     generator.generate_with(config()).unwrap();
+}
+
+/// Returns the kind of a request, and the reason and the thread in its note. Checks that the note names the machine.
+fn told<'a>(request: &Request<'a>) -> (&'static str, &'a str, Option<&'a str>) {
+    let (what, claim) = match request {
+        Request::HandOver(_, next) => ("hand over", next),
+        Request::Join(claim) => ("join", claim),
+        other => ("acquire", other.claim()),
+    };
+    assert!(claim.note.host.is_some_and(|host| !host.is_empty()), "{request:?}");
+    (what, claim.note.why.expect("a reason"), claim.note.thread)
+}
+
+#[test]
+fn a_store_is_told_who_asks_and_why() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches::default());
+    let lock_of = |reason: &str| {
+        let generator = DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap();
+        let config = DLockConfig::new("OTHER", "x").with_lease(LEASE).with_local_passes(0).with_reason(reason);
+        generator.generate_with(config).unwrap()
+    };
+    let (first, second) = (lock_of("monthly\nbill"), lock_of("yearly\u{1b}bill"));
+    let wait_for = |lock: &DistributedReentrantLock, name: &str| {
+        let lock = lock.clone();
+        let wait = move || lock.lock().unwrap().unlock().unwrap();
+        thread::Builder::new().name(name.to_owned()).spawn(wait).unwrap()
+    };
+    let me = thread::current();
+    let expected = [
+        ("acquire", "monthly\\nbill", me.name()),
+        ("join", "yearly\\u{1b}bill", Some("elsewhere")),
+        ("hand over", "monthly\\nbill", None),
+    ];
+    first.try_lock().unwrap().expect("free").unlock().unwrap();
+    // While the inboxes are still closed, another thread joins the queue for the waiter, and the holder does not know that others wait.
+    eventually("requests of each kind", || {
+        let guard = first.lock().unwrap();
+        let elsewhere = wait_for(&second, "elsewhere");
+        eventually("it waits in the queue", || {
+            clock.advance(Duration::from_millis(1));
+            first.inspect().unwrap().waiting == 1
+        });
+        let beside = wait_for(&first, "beside");
+        eventually("it waits in this process", || first.queue_length() == 1);
+        guard.unlock().unwrap();
+        [elsewhere, beside].into_iter().for_each(|waiter| waiter.join().unwrap());
+        let asked = store.switches.asked.lock();
+        expected.iter().all(|expected| asked.iter().any(|request| told(&request.request()) == *expected))
+    });
 }
 
 /// Shows: G5, L1.
