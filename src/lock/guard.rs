@@ -16,10 +16,6 @@ use std::time::Duration;
 /// process are waiting for the lock: then it waits, because the reply decides who of them is next. It blocks while it writes.
 /// Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
 ///
-/// When many threads use the connection, the release may be left to a thread that is about to write. Over time, at most one of
-/// 500 releases is written more than 200 µs after the drop. If the machine stalls, all releases that were left just then are late:
-/// some 64, at the start of a program and after a long time without a late one.
-///
 /// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
 /// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
 /// outcome.
@@ -33,7 +29,7 @@ use std::time::Duration;
 ///
 /// Where nothing waits, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
 /// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. In the
-/// first three of these cases the release was still written, or left to a thread about to write. It then has no effect only if
+/// first three of these cases the release was still written. It then has no effect only if
 /// the server had forgotten the script or the connection was cut since the lock. Where that matters, call
 /// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
 ///

@@ -10,8 +10,9 @@ use std::time::Duration;
 /// Long against the test.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How many threads work on other locks.
+/// How many threads work on other locks, in a pool and in a crowd.
 const POOL: u32 = 4;
+const CROWD: u32 = 16;
 
 static GENERATOR: OnceLock<DLockGenerator> = OnceLock::new();
 
@@ -36,9 +37,9 @@ fn run() -> Result<(), Box<dyn Error>> {
             &local
         }
         "static" => GENERATOR.get_or_init(|| connect().expect("a server")),
-        "pool" => {
+        "pool" | "crowd" => {
             shared = Arc::new(connect()?);
-            for n in 0..POOL {
+            for n in 0..if place == "pool" { POOL } else { CROWD } {
                 work(Arc::clone(&shared), format!("{target}-{n}"));
             }
             &*shared
@@ -59,6 +60,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     match &**end {
         "return" => Ok(()),
         "exit" => std::process::exit(0),
+        "abort" => std::process::abort(),
         _ => panic!("as it is told"),
     }
 }

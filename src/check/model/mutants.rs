@@ -99,18 +99,12 @@ pub(crate) enum Mutant {
     AppointsItself,
     /// A thread that takes the role of writer over from one that yields does not write.
     TakesOverAndLeaves,
-    /// A thread that takes the role over because a posted call was left for too long does not write.
-    TakesLeftAndLeaves,
     /// A thread that spins in vain for its reply does not give the role of reader back.
     KeepsTheRole,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
     /// A poster leaves its call to the current writer without making sure that it is sent.
     PostsAndLeaves,
-    /// A writer leaves when it has its own reply, although the only calls in the queue are ones that their posters have left.
-    LeavesLeftCalls,
-    /// A poster leaves its call to a writer that writes only once.
-    LeavesToOneWrite,
     /// A posted call in an unknown short form is queued again only after the callers of later replies were woken.
     RepeatsLate,
     /// When a connection panics, the role of writer is kept.

@@ -12,7 +12,6 @@
 //! | `mux.rs`, `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
-//! | `deferring.rs` | when a poster may leave before its call is written |
 //! | `connector.rs` | what a mux needs from a connection |
 //! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
@@ -24,7 +23,6 @@
 
 mod batch;
 mod connector;
-mod deferring;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod mux;
@@ -43,7 +41,6 @@ use crate::timing::end_of;
 use ::redis::Value;
 use batch::Part;
 use connector::Connector;
-use deferring::Deferring;
 use mux::{Mux, Settings};
 use pending::Pending;
 use routes::{RouteGuard, Routes};
@@ -114,7 +111,6 @@ impl<C: Connector> Transport<C> {
             stamp,
             connect_took: AtomicU64::new(0),
             yielding: Yielding::new(),
-            deferring: Deferring::new(),
         });
         let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64);
         Self {
@@ -174,7 +170,6 @@ impl<C: Connector> Transport<C> {
 
     fn exchange(&self, mux: usize, route: RouteGuard, packed: Packed, at: Instant, limit: Duration) -> Answer {
         let deadline = end_of(limit, at);
-        let at = if self.write_left(at) { now() } else { at };
         let call = Arc::new(Pending::new(packed, route));
         self.muxes[mux].begin(&call, at, deadline, true);
         self.finish(mux, &call, deadline, limit, false)
@@ -229,22 +224,13 @@ impl<C: Connector> Transport<C> {
         answer
     }
 
-    /// Sends one command about a key and returns without its answer. Returns `true` if the command is not written yet, but left to a caller
-    /// that is about to write. The callback receives the answer later: with the next one that is read on the connection, when
+    /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read on the connection, when
     /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) -> bool {
+    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let at = now();
-        self.write_left(at);
         let call = Arc::new(Pending::posted(packed, route, callback));
-        let is_left = self.muxes[mux].post(&call, end_of(limit, at));
+        self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
-        is_left
-    }
-
-    /// Writes the posted calls that were left to callers that do not get on. Returns `true` if there were any.
-    fn write_left(&self, at: Instant) -> bool {
-        self.muxes[..CALLERS].iter().filter(|mux| mux.write_left(at)).count() > 0
     }
 
     /// Notes that a call may not have been sent. If its mux has no connection and another mux has one, calls use only open connections

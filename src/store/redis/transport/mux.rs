@@ -41,12 +41,10 @@
 //! 6. *There is one writer.* A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over
 //!    meanwhile. The flags `gathering` and `promoted` mark such a writer. The caller that clears the flag has the role, and the mutex lets
 //!    only one caller clear it.
-//! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends, its connection breaks, or another caller is
-//!    about to write and the budget of late writes lets the poster leave the call to it (`deferring`). A poster that may not leave its
-//!    call, and finds the writer yielding, yields once itself, and then takes the role over if its call is still queued. If the writer is
-//!    in the middle of a write, the poster waits for its end. If a call was left for long, any caller, also of another connection,
-//!    takes the role from a writer that does not write yet. A writer that leaves the role writes posted calls first, once, if there is a
-//!    connection; what is left after that goes with the next caller, or with `collect`.
+//! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends or its connection breaks. A poster that finds
+//!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
+//!    a write, the poster waits for its end. A posted call that must be sent again has no poster any more: it goes with the next caller, or
+//!    with `collect`.
 //! 8. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
 //!    role back (`role.rs`).
 
@@ -60,17 +58,14 @@ mod state;
 mod writing;
 
 use super::connector::Connector;
-use super::deferring::Deferring;
 use super::pending::{Answer, Pending, Wake};
 use super::yielding::Yielding;
 use crate::error::Error;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
-use connecting::Connecting;
 use leaving::{closed_by_us, fail_all};
 use state::State;
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -94,7 +89,6 @@ pub(crate) struct Settings<C> {
     // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
     pub(crate) connect_took: AtomicU64,
     pub(super) yielding: Yielding,
-    pub(super) deferring: Deferring,
 }
 
 /// See the module.
@@ -105,7 +99,7 @@ pub(crate) struct Mux<C: Connector> {
     state: Mutex<State<C>>,
     /// Notified when a connect on a separate thread has ended, and when the mux is closed.
     connected: Condvar,
-    /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish).
+    /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish), or in [`post`](Self::post).
     // ORDERING: Relaxed: a count by which `choose` and the writer estimate. It decides nothing else.
     load: AtomicUsize,
     // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
@@ -117,9 +111,6 @@ pub(crate) struct Mux<C: Connector> {
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
     since: Instant,
-    /// When a posted call was left that is still not written, in nanoseconds after `since`; zero if there is none.
-    // ORDERING: Relaxed: stored with the mutex of `state` held. `write_left` loads it without, as a hint whether to take the mutex.
-    left_since: AtomicU64,
     /// The last epoch that is stamped.
     // ORDERING: Relaxed: stored under the mutex of whoever sets stamps, loaded by `write_once` under that of `state`, under which every
     // call is queued. So the calls that a thread sends after it has ended the stamp are written after that is seen. A stamp that is seen
@@ -150,29 +141,16 @@ type Woken = Vec<Arc<Pending>>;
 impl<C: Connector> Mux<C> {
     /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
     pub(crate) fn new(settings: &Arc<Settings<C>>, first: u64, step: u64) -> Arc<Self> {
-        let state = State {
-            queue: VecDeque::new(),
-            session: None,
-            connecting: Connecting::default(),
-            writing: false,
-            gathering: false,
-            promoted: false,
-            writes_once: false,
-            next_epoch: first,
-            epoch_step: step,
-            closed: false,
-        };
         Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
             this: Weak::clone(this),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(first, step)),
             connected: Condvar::new(),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             written: AtomicU64::new(0),
             since: now(),
-            left_since: AtomicU64::new(0),
             stamped: AtomicU64::new(0),
             deposed: AtomicU64::new(0),
         })
@@ -278,7 +256,6 @@ impl<C: Connector> Mux<C> {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex is held.
         self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
         if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {

@@ -10,9 +10,8 @@
 //! Beside the phase, a call notes whether its caller is promoted: such a caller is woken to become the writer or the reader of its
 //! connection. Lock order: the mux's state, then a call.
 //!
-//! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system, or leaves the call
-//! to a caller that is about to write. While it stays, the poster can be promoted to writer, but never to reader, because it does not
-//! wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
+//! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
+//! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
 
 use super::routes::RouteGuard;
@@ -74,8 +73,6 @@ struct Core {
     is_sent: bool,
     /// Whether a posted call was queued again, in its full form.
     is_repeated: bool,
-    /// When the poster left a call that was not written yet to another caller.
-    left_at: Option<Instant>,
     answer: Answer,
     /// Whether the call failed because no connection could be opened.
     unconnected: bool,
@@ -143,7 +140,6 @@ impl Pending {
             is_attended,
             is_sent: false,
             is_repeated: false,
-            left_at: None,
             answer,
             unconnected: false,
             callback,
@@ -185,30 +181,15 @@ impl Pending {
         core.phase == Phase::Done || core.is_sent
     }
 
-    /// Lets the poster leave the call to the caller that is about to write. Returns `false` if the call is not queued any more, or its
-    /// poster is promoted.
-    pub(crate) fn leave_queued(&self, at: Instant) -> bool {
-        let mut core = self.core.lock();
-        let leaves = core.phase == Phase::Queued && !core.promotion.any();
-        if leaves {
-            core.is_attended = false;
-            core.left_at = Some(at);
-        }
-        leaves
-    }
-
-    /// Notes that all bytes of a posted call were handed to the system. Returns the moment at which the call was left to another caller, if
-    /// it was.
-    pub(crate) fn mark_sent(&self) -> Option<Instant> {
+    /// Notes that all bytes of a posted call were handed to the system.
+    pub(crate) fn mark_sent(&self) {
         let mut core = self.core.lock();
         core.is_sent = true;
-        let left_at = core.left_at.take();
         let is_attended = core.is_attended;
         drop(core);
         if is_attended {
             self.changed.notify_one();
         }
-        left_at
     }
 
     /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.

@@ -26,6 +26,4 @@ pub(super) struct Book {
     pub(super) faults: Vec<String>,
     /// Whether a caller closed the transport or may have broken a connection.
     pub(super) is_closed: bool,
-    /// The posted calls that were left to another caller.
-    pub(super) left: Vec<u16>,
 }

@@ -107,11 +107,6 @@ impl Scenario {
         for caller in callers {
             let _ = caller.join();
         }
-        let is_long =
-            |act: &Act| !matches!(act, Act::Call(_, _, l) | Act::Renew(_, _, l) | Act::Post(_, l) if *l != Limit::Long);
-        if self.callers.iter().all(|script| script.iter().all(is_long)) {
-            execution.check_left_calls();
-        }
         let connects = network.connects();
         if self.faults == NO_FAULTS && connects > MUXES && !execution.with(|book| book.is_closed) {
             execution.object(format!("{connects} connects in vain, but for {MUXES}"));
@@ -213,27 +208,12 @@ impl Execution {
             execution.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
             execution.answered(call);
         };
-        let is_left = self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
+        self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
         self.sent(call);
-        if is_left {
-            self.with(|book| book.left.push(call));
-        } else if limit == Limit::Long && !self.is_given(call) {
+        // Where connections break or refuse, the call may have failed instead.
+        let must_be_given = Faults { unknown: 0, ..self.faults } == NO_FAULTS && limit == Limit::Long;
+        if must_be_given && !self.network.was_given(call) && !self.with(|book| book.is_closed) {
             self.object(format!("call {call} is not sent when its poster goes on"));
-        }
-    }
-
-    /// Returns `true` if a call was handed to a connection, or need not be.
-    fn is_given(&self, call: u16) -> bool {
-        let harmless = Faults { unknown: 0, ..self.faults } == NO_FAULTS;
-        !harmless || self.network.was_given(call) || self.with(|book| book.is_closed)
-    }
-
-    /// Checks the posted calls that were left, after all callers are done and if none of them was short of time.
-    fn check_left_calls(&self) {
-        for call in self.with(|book| std::mem::take(&mut book.left)) {
-            if !self.is_given(call) {
-                self.object(format!("call {call} is left, and never sent"));
-            }
         }
     }
 

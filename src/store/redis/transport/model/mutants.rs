@@ -24,11 +24,8 @@ caught_each! {
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
-    takes_left_and_leaves: TakesLeftAndLeaves, POSTING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
-    leaves_left_calls: LeavesLeftCalls, POSTING_AT_LAST, &["is left, and never sent"];
-    leaves_to_one_write: LeavesToOneWrite, POSTING_UNKNOWN_AT_LAST, &["is left, and never sent"];
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];

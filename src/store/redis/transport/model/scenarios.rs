@@ -224,8 +224,8 @@ holds! {
     some_do_not_wait_and_connections_break: POSTS_FAULTY;
     a_panic_of_a_connection_leaves_no_role_behind: PANICS;
     who_posts_goes_on_when_it_is_sent: POSTING;
-    who_posts_last_leaves_its_call_to_somebody_who_sends_it: POSTING_AT_LAST;
-    who_posts_last_leaves_its_call_also_where_short_forms_are_unknown: POSTING_UNKNOWN_AT_LAST;
+    who_posts_last_goes_on_when_it_is_sent: POSTING_AT_LAST;
+    who_posts_last_is_answered_also_where_short_forms_are_unknown: POSTING_UNKNOWN_AT_LAST;
     a_posted_short_form_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
     a_posted_short_form_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
     who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING_NARROW;

@@ -45,17 +45,18 @@ impl<C: Connector> Drop for Role<'_, C> {
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
             resigns = own.leave().1.to_writer;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
-            self.mux.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         } else if let Some(posted) = self.own {
             resigns = posted.leave_sent();
+        }
+        if self.own.is_some() {
+            self.mux.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         }
         if resigns {
             state.resign();
         }
         if is_writer {
             state.writing = false;
-            state.writes_once = false;
-            state.gathering = false;
+            state.gathering = None;
         }
         if let Some(epoch) = lost {
             let cause = io::Error::other("a thread that used the connection panicked");

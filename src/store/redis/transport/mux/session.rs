@@ -1,7 +1,6 @@
 //! One connection of a mux, and the calls whose replies are due on it.
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
-use super::super::deferring::{Deferring, time_since};
 use super::super::pending::{Pending, Taken};
 use super::IDLE;
 use crate::store::redis::net::resp::Stamp;
@@ -78,18 +77,18 @@ impl<C: Connector> Session<C> {
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
-                // This write ends the wait for callers answered before it. A posted call does not end it: its poster has not called again.
+                // This write ends the wait for callers answered before it.
                 self.away = 0;
             }
             self.due.push_back(Due { left: call.replies, call, since });
         }
     }
 
-    /// Notes that all bytes of the calls queued up so far are written. `at` is when that write began, or its end if it waited for room.
-    pub(super) fn all_sent(&mut self, deferring: &Deferring, at: Instant) {
-        for call in self.unsent.drain(..) {
-            deferring.note_written(time_since(call.mark_sent(), at));
-        }
+    /// Notes that all bytes of the calls queued up so far are written.
+    pub(super) fn all_sent(&mut self) {
+        // Their posters go on, and usually call again.
+        self.away += self.unsent.len();
+        self.unsent.drain(..).for_each(|call| call.mark_sent());
     }
 
     /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to

@@ -1,15 +1,12 @@
 //! What the callers of a mux share, and which follower gets a role next.
 
 use super::super::connector::Connector;
-use super::super::deferring::{LATE, MOST_LEFT};
 use super::super::pending::Pending;
 use super::Woken;
 use super::connecting::Connecting;
 use super::session::Session;
-use crate::sync::mutant;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What the mutex of a mux protects.
 pub(super) struct State<C: Connector> {
@@ -19,12 +16,13 @@ pub(super) struct State<C: Connector> {
     pub(super) connecting: Connecting,
     /// Whether there is a writer: it writes, connects, yields first, or is promoted.
     pub(super) writing: bool,
-    /// Whether the writer yields to others before it writes. A caller that clears this takes the role over.
-    pub(super) gathering: bool,
+    /// The writer that yields to others before it writes, by the number of its yield. A caller that clears this takes the role over. The
+    /// number tells the writer, when it comes back, whether it is still the one that yields: its successor may yield by then.
+    pub(super) gathering: Option<u64>,
+    /// How many writers have yielded before they wrote.
+    pub(super) gatherings: u64,
     /// Whether the writer is promoted and not awake yet. A caller that clears this takes the role over.
     pub(super) promoted: bool,
-    /// Whether the writer writes once and then leaves, whatever was queued meanwhile (`write_left_over`).
-    pub(super) writes_once: bool,
     /// The next epoch. No two epochs of a transport are equal.
     pub(super) next_epoch: u64,
     pub(super) epoch_step: u64,
@@ -32,6 +30,22 @@ pub(super) struct State<C: Connector> {
 }
 
 impl<C: Connector> State<C> {
+    /// The state of a mux without a connection.
+    pub(super) fn new(first_epoch: u64, epoch_step: u64) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            session: None,
+            connecting: Connecting::default(),
+            writing: false,
+            gathering: None,
+            gatherings: 0,
+            promoted: false,
+            next_epoch: first_epoch,
+            epoch_step,
+            closed: false,
+        }
+    }
+
     pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<C>> {
         self.session.as_mut().filter(|session| session.epoch == epoch)
     }
@@ -61,29 +75,10 @@ impl<C: Connector> State<C> {
         !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
     }
 
-    /// Returns `true` if a posted call is queued; its poster may be gone.
-    pub(super) fn has_posted(&self) -> bool {
-        self.queue.iter().any(|call| call.is_posted)
-    }
-
-    /// Returns `true` if a writer writes soon, and stays until the queue is empty or a waiting caller succeeds it: then a poster may leave
-    /// its call. Returns `false` for a writer that connects, which may take seconds, and for one whose write has already taken long.
-    pub(super) fn is_about_to_write(&self, at: Instant) -> bool {
-        let Some(session) = &self.session else { return false };
-        let is_writing = session.outbound.is_none();
-        let is_slow = is_writing && at.saturating_duration_since(session.last_write) > LATE / 2;
-        let left = self.queue.iter().filter(|call| call.is_posted).count();
-        self.writing
-            && (!self.writes_once || mutant!(LeavesToOneWrite))
-            && !session.has_backlog
-            && !is_slow
-            && left <= MOST_LEFT
-    }
-
     /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
     /// one.
     pub(super) fn take_idle_role(&mut self) -> bool {
-        std::mem::take(&mut self.gathering) || std::mem::take(&mut self.promoted)
+        self.gathering.take().is_some() || std::mem::take(&mut self.promoted)
     }
 
     /// Gives back the role of writer for a promoted caller that leaves, unless another caller has taken the role over.
@@ -91,6 +86,18 @@ impl<C: Connector> State<C> {
         if std::mem::take(&mut self.promoted) {
             self.writing = false;
         }
+    }
+
+    /// Notes that a writer yields to others before it writes. Returns the number of its yield.
+    pub(super) fn gather(&mut self) -> u64 {
+        self.gatherings += 1;
+        self.gathering = Some(self.gatherings);
+        self.gatherings
+    }
+
+    /// Returns `true` if the writer has kept the role while it yielded for the time of that number.
+    pub(super) fn has_gathered(&mut self, number: u64) -> bool {
+        self.gathering.take_if(|current| *current == number).is_some()
     }
 
     /// Notes that one of the callers answered recently has called again.
@@ -125,5 +132,22 @@ impl<C: Connector> State<C> {
         {
             successors.push(Arc::clone(successor));
         }
+    }
+}
+
+#[cfg(all(test, not(dlock_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::store::redis::net::endpoint::Endpoint;
+
+    #[test]
+    fn a_writer_that_comes_back_does_not_take_the_role_of_a_successor_that_yields() {
+        let mut state = State::<Endpoint>::new(0, 1);
+        let first = state.gather();
+        assert!(state.take_idle_role());
+        let second = state.gather();
+        assert!(!state.has_gathered(first));
+        assert!(state.has_gathered(second));
+        assert!(!state.has_gathered(second));
     }
 }

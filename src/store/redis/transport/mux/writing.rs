@@ -13,10 +13,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A write that takes longer than this has waited for room in the socket.
-const BLOCKED: Duration = Duration::from_millis(1);
+use std::time::Instant;
 
 impl<C: Connector> Mux<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
@@ -36,7 +33,7 @@ impl<C: Connector> Mux<C> {
             let takes_over = match claim {
                 WriterClaim::AtOnce => state.take_idle_role(),
                 // All the callers that the writer yields to are here by now.
-                _ => !state.lacks_callers() && std::mem::take(&mut state.gathering),
+                _ => !state.lacks_callers() && state.gathering.take().is_some(),
             };
             if !takes_over {
                 return state;
@@ -70,16 +67,15 @@ impl<C: Connector> Mux<C> {
         if !has_waited && self.load() > 1 && state.lacks_callers() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
-            state.gathering = true;
+            let number = state.gather();
             drop(state);
             // Write now, whether the turn came back late or not.
             let _ = self.settings.yielding.yield_once(at, self.load());
             state = self.state.lock();
-            if !std::mem::take(&mut state.gathering) {
+            if !state.has_gathered(number) {
                 return state;
             }
         }
-        let mut is_last = false;
         loop {
             if !state.has_work() {
                 state.writing = false;
@@ -110,36 +106,22 @@ impl<C: Connector> Mux<C> {
                     }
                 },
             };
-            let has_other = state.has_other_writer() || mutant!(LeavesLeftCalls);
-            if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
-                // Possibly nobody waits for the posted calls, and a promoted successor must wake up first: write once more.
-                if !is_last && state.has_posted() && state.session.is_some() && !mutant!(LeavesLeftCalls) {
-                    is_last = true;
-                    continue;
-                }
+            if state.has_work() && (now() >= deadline || (own.is_over() && state.has_other_writer())) {
                 state.writing = false;
                 return state;
             }
         }
     }
 
-    /// Writes the queue, without waiting, for callers that are gone: posted calls that were left, or that must be sent again. If there is
-    /// no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
+    /// Writes the queue, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
+    /// over. If there is no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
         state.writing = true;
-        state.writes_once = true;
         let role = Role::writing(self, None);
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
         let mut state = match idle {
-            Some((_, Ok(()))) => {
-                let state = self.write_once(state, at, at);
-                // Calls that were left, or queued again, meanwhile: their callers relied on this writer.
-                let goes_on = !mutant!(LeavesToOneWrite)
-                    && state.has_posted()
-                    && state.session.as_ref().is_some_and(|session| !session.has_backlog);
-                if goes_on { self.write_once(state, at, at) } else { state }
-            }
+            Some((_, Ok(()))) => self.write_once(state, at, at),
             Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
             None if self.begin_connect(&mut state).is_ok() => state,
             None => {
@@ -154,7 +136,6 @@ impl<C: Connector> Mux<C> {
             }
         };
         state.writing = false;
-        state.writes_once = false;
         role.end();
         self.hand_on(state, true);
         self.state.lock()
@@ -186,20 +167,16 @@ impl<C: Connector> Mux<C> {
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
         let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
-        self.left_since.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held.
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
-        let sent_at = now();
         let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
         if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
             return self.state.lock();
         }
         bytes.clear();
-        let ended = now();
-        let sent_at = if ended.saturating_duration_since(sent_at) > BLOCKED { ended } else { sent_at };
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
         session.outbound = Some(outbound);
@@ -211,7 +188,7 @@ impl<C: Connector> Mux<C> {
             Ok(all) => {
                 session.has_backlog = !all && !mutant!(ForgetsBacklog);
                 if all {
-                    session.all_sent(&self.settings.deferring, sent_at);
+                    session.all_sent();
                 }
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
