@@ -12,9 +12,10 @@ use std::time::Duration;
 /// The guard belongs to the thread that locked. It cannot be sent to another thread, though other threads may use references to
 /// it.
 ///
-/// Dropping the guard writes the release to the connection and does not wait for the store's reply, unless threads of this
-/// process are waiting for the lock: then it waits, because the reply decides who of them is next. It blocks while it writes.
-/// Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
+/// Dropping the guard writes the release to the connection and does not wait for the store's reply. It does wait for it if
+/// threads of this process are waiting for the lock, because the reply decides who of them is next, and until the server is
+/// known to have the release's script, as at a client's first drop. It blocks while it writes, or while another thread writes
+/// for it. Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
 ///
 /// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
 /// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
@@ -28,9 +29,9 @@ use std::time::Duration;
 /// connection was cut. It waits for at most twice the limit of a command.
 ///
 /// Where nothing waits, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
-/// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. In the
-/// first three of these cases the release was still written. It then has no effect only if
-/// the server had forgotten the script or the connection was cut since the lock. Where that matters, call
+/// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. Even
+/// there the release was written when `drop` returned. It has no effect only if the server had forgotten the script, if the
+/// connection was cut since the lock, or if it took no data until the limit. Where that matters, call
 /// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
 ///
 /// The owner is the *thread*, not a task of an async program: do not keep a guard across an `.await`. Where the executor may

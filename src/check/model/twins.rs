@@ -6,7 +6,7 @@
 use super::time;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
@@ -25,14 +25,6 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
-    }
-
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(MutexGuard(Some(guard))),
-            Err(TryLockError::Poisoned(error)) => Some(MutexGuard(Some(error.into_inner()))),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 }
 

@@ -90,9 +90,10 @@ pub trait Numbers: Send + Sync {
 /// for the reply.
 pub trait Posting: Send + Sync {
     /// Ends a tenure as [`release`](super::LockProcessor::release) does, but need not wait for the reply, which goes to `done`, at once or
-    /// later, on whichever thread finds it. When this returns, the request has been sent or is about to be, before whatever the
-    /// same client sends about the key afterwards. It may block until then, for at most `limit`. Returns `true` if the reply is
-    /// still outstanding; the caller must then call [`collect`](Self::collect) periodically.
+    /// later, on whichever thread finds it. When this returns, the request has been sent, unless `limit` has ended or the
+    /// connection broke; it comes before whatever the same client sends about the key afterwards. It may block until then, for at
+    /// most `limit`. Returns `true` if the reply is still outstanding; the caller must then call [`collect`](Self::collect)
+    /// periodically.
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool;
 
     /// Processes the replies to posted releases that have arrived, without waiting for more. Returns `true` if some are still

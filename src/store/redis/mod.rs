@@ -10,7 +10,7 @@
 //!                     net                      one connection: bytes out, values in
 //! ```
 //!
-//! No room and no file names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
+//! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
 //! in `builder.rs`.
 //!
 //! | room | holds |

@@ -15,7 +15,7 @@
 //!
 //! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower: the writer or
 //!    a successor writes its call.
-//! 2. *Gather.* If callers that were answered together have not all called again, the writer first yields once (`yielding`), so that one
+//! 2. *Gather.* If callers that were answered together, or whose posted calls were sent together, have not all called again, the writer first yields once (`yielding`), so that one
 //!    write carries the commands of all. The last of these callers takes the role over and writes in its place.
 //! 3. *Write.* The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the
 //!    queue is empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
@@ -39,12 +39,13 @@
 //! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, unless a caller that is
 //!    awake takes the role first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
 //! 6. *There is one writer.* A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over
-//!    meanwhile. The flags `gathering` and `promoted` mark such a writer. The caller that clears the flag has the role, and the mutex lets
-//!    only one caller clear it.
+//!    meanwhile. The marks `gathering` and `promoted` show such a writer. The caller that takes the mark away has the role, and the mutex
+//!    lets only one caller take it. The mark of a writer that yields has a number, so that a writer that comes back late does not take its
+//!    successor's. (A promoted caller that wakes late may take the mark of a later one, and writes in its place.)
 //! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends or its connection breaks. A poster that finds
 //!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
-//!    a write, the poster waits for its end. A posted call that must be sent again has no poster any more: it goes with the next caller, or
-//!    with `collect`.
+//!    a write, the poster waits for its end. A posted call that must be sent again, or whose poster's time was over, has nobody who waits
+//!    for it: it goes with the reader that has met it if nobody writes, else with the writer, with the next caller, or with `collect`.
 //! 8. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
 //!    role back (`role.rs`).
 

@@ -181,15 +181,16 @@ impl Pending {
         core.phase == Phase::Done || core.is_sent
     }
 
-    /// Notes that all bytes of a posted call were handed to the system.
-    pub(crate) fn mark_sent(&self) {
+    /// Notes that all bytes of a posted call were handed to the system. Returns `true` if its poster has waited for that.
+    pub(crate) fn mark_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_sent = true;
-        let is_attended = core.is_attended;
+        let (is_attended, is_done) = (core.is_attended, core.phase == Phase::Done);
         drop(core);
         if is_attended {
             self.changed.notify_one();
         }
+        is_attended && !is_done
     }
 
     /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.

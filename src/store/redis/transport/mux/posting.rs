@@ -52,7 +52,9 @@ impl<C: Connector> Mux<C> {
         // Even if the call is already sent: a role must be taken on.
         while claim == WriterClaim::Promoted || !call.is_over() {
             let state = self.state.lock();
-            let writes = claim == WriterClaim::Promoted || call.is_queued();
+            // A call that is written in part goes on with the next write, which nobody else may need.
+            let has_backlog = state.session.as_ref().is_some_and(|session| session.has_backlog);
+            let writes = claim == WriterClaim::Promoted || call.is_queued() || has_backlog;
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
                 // Leave first: while this poster still counts as waiting it could be promoted again and again.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose.
 /// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
-/// cut. It also removes the thread's own call: nobody is there any more to take a role on.
+/// cut. It also ends the thread's attendance to its own call: nobody is there any more to take a role on.
 #[must_use]
 pub(super) struct Role<'a, C: Connector> {
     mux: &'a Mux<C>,

@@ -26,7 +26,7 @@ pub(super) struct Session<C: Connector> {
     pub(super) has_backlog: bool,
     pub(super) opened: Instant,
     pub(super) last_use: Instant,
-    /// The number of callers that were answered since the last write and have not called again. Approximate: the next caller may be a new
+    /// The number of callers that were answered, and of posters whose calls were sent, since the last write and that have not called again. Approximate: the next caller may be a new
     /// one.
     pub(super) away: usize,
     /// A buffer for the bytes to write, kept for reuse.
@@ -86,9 +86,8 @@ impl<C: Connector> Session<C> {
 
     /// Notes that all bytes of the calls queued up so far are written.
     pub(super) fn all_sent(&mut self) {
-        // Their posters go on, and usually call again.
-        self.away += self.unsent.len();
-        self.unsent.drain(..).for_each(|call| call.mark_sent());
+        // The posters that are still here go on, and usually call again.
+        self.away += self.unsent.drain(..).filter(|call| call.mark_sent()).count();
     }
 
     /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to

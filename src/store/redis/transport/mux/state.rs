@@ -100,14 +100,14 @@ impl<C: Connector> State<C> {
         self.gathering.take_if(|current| *current == number).is_some()
     }
 
-    /// Notes that one of the callers answered recently has called again.
+    /// Notes that one of the callers that were answered, or whose posted calls were sent, has called again.
     pub(super) fn is_back(&mut self) {
         if let Some(session) = &mut self.session {
             session.away = session.away.saturating_sub(1);
         }
     }
 
-    /// Returns `true` if other callers that were answered recently may be about to call.
+    /// Returns `true` if other such callers may be about to call.
     pub(super) fn lacks_callers(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }

@@ -55,7 +55,7 @@ impl<C: Connector> Mux<C> {
     ///    `gathering`; then this one is not the writer any more.
     /// 2. Connects, or writes all that is queued, until nothing is left.
     /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
-    ///    longer than that. What is left then has a successor, because `hand_on` follows.
+    ///    longer than that. What is left then has a successor, because `hand_on` follows; if nobody waits for it, it is written first, once.
     fn write_all<'a>(
         &'a self,
         mut state: Guard<'a, C>,
@@ -76,6 +76,7 @@ impl<C: Connector> Mux<C> {
                 return state;
             }
         }
+        let mut is_last = false;
         loop {
             if !state.has_work() {
                 state.writing = false;
@@ -106,15 +107,21 @@ impl<C: Connector> Mux<C> {
                     }
                 },
             };
-            if state.has_work() && (now() >= deadline || (own.is_over() && state.has_other_writer())) {
+            let has_other = state.has_other_writer();
+            if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
+                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone.
+                if !has_other && !is_last && state.session.is_some() {
+                    is_last = true;
+                    continue;
+                }
                 state.writing = false;
                 return state;
             }
         }
     }
 
-    /// Writes the queue, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
-    /// over. If there is no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
+    /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
+    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
         state.writing = true;
         let role = Role::writing(self, None);
