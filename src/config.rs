@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::one_line::OneLine;
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 /// The prefix of all lock keys.
 const PREFIX: &str = "DLOCK_";
 
-const DEFAULT_RENEW_AT: f64 = 0.75;
 const DEFAULT_LOCAL_PASSES: u32 = 16;
 const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 
@@ -42,7 +42,8 @@ pub struct DLockConfig {
     unique_key: Arc<str>,
     /// `None`: the lease that the generator has for this type.
     lease: Option<Duration>,
-    renew_at: f64,
+    /// `None`: as late as the store allows.
+    renew_at: Option<f64>,
     probe: bool,
     local_passes: u32,
     linger: Duration,
@@ -64,7 +65,7 @@ impl DLockConfig {
             unique_key: format!("{PREFIX}{lock_type}_{target}").into(),
             type_length: lock_type.len(),
             lease: None,
-            renew_at: DEFAULT_RENEW_AT,
+            renew_at: None,
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
             linger: Duration::ZERO,
@@ -85,9 +86,11 @@ impl DLockConfig {
         self
     }
 
-    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock.
+    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. Where the store
+    /// may be away for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is as much
+    /// earlier as the rest of the lease needs to outlive that, but at least a third.
     pub fn with_renew_at(mut self, part: f64) -> Self {
-        self.renew_at = part;
+        self.renew_at = Some(part);
         self
     }
 
@@ -195,7 +198,12 @@ impl DLockConfig {
     }
 
     pub(crate) fn renew_after(&self) -> Duration {
-        self.lease().mul_f64(self.renew_at)
+        self.lease().mul_f64(self.renew_at.unwrap_or(timing::RENEW_AT))
+    }
+
+    /// Returns `true` if the config says when the lease is extended.
+    pub(crate) fn has_renew_at(&self) -> bool {
+        self.renew_at.is_some()
     }
 
     pub(crate) fn local_passes(&self) -> u32 {
@@ -238,10 +246,12 @@ impl DLockConfig {
         check_type(self.lock_type())?;
         let lease = self.lease();
         check_lease(lease)?;
-        if !RENEW_AT_RANGE.contains(&self.renew_at) {
+        if let Some(part) = self.renew_at
+            && !RENEW_AT_RANGE.contains(&part)
+        {
             return Err(Error::invalid_config(
                 "renew_at",
-                self.renew_at.to_string(),
+                part.to_string(),
                 "give a fraction of the lease from 0.1 to 0.85, so that a failed extension can be tried again in time",
             ));
         }

@@ -7,6 +7,7 @@
 //! | lease/10, then lease/6 | the pauses of a waiter that polls |
 //! | lease/6 | the pause between two probes of a holder |
 //! | max(2 ms, lease/100) | how much earlier than the store a client counts its lease as ended |
+//! | 75 % of the lease, earlier where the store may be away for longer than the rest | when a lease is extended |
 //! | lease/2 | the time that must be left of a lease when a hold begins |
 //! | lease/6 + max(3 ms, lease/60) | how long a key stays free for pollers |
 
@@ -23,6 +24,25 @@ pub(crate) const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
 
 /// The longest pause between two tries to reach a store that does not answer, because it may be back at any time.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+// A holder.
+
+/// The part of a lease after which it is extended, as in JVM DLock.
+pub(crate) const RENEW_AT: f64 = 0.75;
+
+/// The earliest such part. A shorter one would cost more commands than a lease that fits the store.
+pub(crate) const EARLIEST_RENEW_AT: f64 = 1.0 / 3.0;
+
+/// The part of a lease after which it is extended if the lock does not say: as late as possible, and early enough for the rest of the
+/// lease to outlive an outage of the store.
+pub(crate) fn renew_at(lease: Duration, outage: Duration) -> f64 {
+    lease.saturating_sub(outage).div_duration_f64(lease).clamp(EARLIEST_RENEW_AT, RENEW_AT)
+}
+
+/// The shortest lease that outlives an outage of the store when it is extended as early as that.
+pub(crate) fn lease_for(outage: Duration) -> Duration {
+    outage.div_f64(1.0 - EARLIEST_RENEW_AT)
+}
 
 // A waiter.
 

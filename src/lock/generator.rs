@@ -4,7 +4,7 @@ use crate::client::{Client, Hook, Hooks, SlowWait};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::{Error, LeaseLoss};
-use crate::lock::limits;
+use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::store::processor::LockProcessor;
@@ -25,6 +25,7 @@ use std::time::Duration;
 pub struct DLockGenerator {
     client: Arc<Client>,
     leases: Arc<DefaultLeases>,
+    short_leases: Arc<ShortLeases>,
 }
 
 /// The leases of locks whose configs set none.
@@ -129,6 +130,7 @@ impl DLockGenerator {
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
+        self.short_leases.warn_of(&config, &self.client.limits);
         let key = self.client.keys.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
@@ -290,7 +292,7 @@ impl GeneratorBuilder {
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
         let client = Client::new(Box::new(processor), self.clock, self.listener, self.hooks)?;
-        Ok(DLockGenerator { client, leases: Arc::new(self.leases) })
+        Ok(DLockGenerator { client, leases: Arc::new(self.leases), short_leases: Arc::default() })
     }
 }
 

@@ -2,10 +2,18 @@
 
 use crate::config::{DLockConfig, MIN_LEASE};
 use crate::error::Error;
+use crate::log;
 use crate::store::processor::StoreLimits;
+use crate::sync::Mutex;
+use crate::timing;
+use std::collections::HashSet;
 use std::time::Duration;
 
-/// Checks settings against what a store can keep to, and truncates the lease to the units in which the store counts.
+/// The most lock types about whose leases is warned.
+const MOST_WARNED: usize = 1000;
+
+/// Checks settings against what a store can keep to, truncates the lease to the units in which the store counts, and lets it be extended
+/// early enough to outlive an outage of the store, unless the config says when.
 ///
 /// # Errors
 ///
@@ -29,7 +37,38 @@ pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockC
         let hint = "this store cannot leave a lock free for clients that only poll: leave the setting out";
         return Err(Error::invalid_config("poller_gap", format!("{every:?}"), hint));
     }
-    Ok(if whole == asked { config } else { config.with_lease(whole) })
+    let config = if whole == asked { config } else { config.with_lease(whole) };
+    let extends_earlier = !config.has_renew_at() && !limits.outage.is_zero();
+    Ok(if extends_earlier { config.with_renew_at(timing::renew_at(whole, limits.outage)) } else { config })
+}
+
+/// Warns of leases that cannot outlive an outage of the store, once for each lock type.
+#[derive(Debug, Default)]
+pub(super) struct ShortLeases(Mutex<HashSet<String>>);
+
+impl ShortLeases {
+    /// Warns if a hold with these settings may be lost by an outage of the store.
+    pub(super) fn warn_of(&self, config: &DLockConfig, limits: &StoreLimits) {
+        let survives = config.lease().saturating_sub(config.renew_after());
+        // The settings are whole nanoseconds, and fractions of them are not.
+        if survives + Duration::from_micros(1) >= limits.outage {
+            return;
+        }
+        let mut warned = self.0.lock();
+        if warned.len() < MOST_WARNED && warned.insert(config.lock_type().to_owned()) {
+            drop(warned);
+            log::warn!(
+                LEASE,
+                "locks of type {:?} have a lease of {:?}, extended after {:?}: a hold survives {survives:?}, and the store may be away for \
+                 {:?} when it fails over. Give them a lease of at least {:?}",
+                config.lock_type(),
+                config.lease(),
+                config.renew_after(),
+                limits.outage,
+                timing::lease_for(limits.outage)
+            );
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +102,38 @@ mod tests {
         let config = DLockConfig::new("T", "x").with_lease(Duration::from_millis(900));
         let refused = within(config, &coarse).expect_err("nothing is left of it").to_string();
         assert!(refused.contains("900ms") && refused.contains("1s"), "{refused}");
+    }
+
+    #[test]
+    fn a_lease_is_extended_early_enough_to_outlive_an_outage_of_the_store() {
+        let (seconds, limits) = (Duration::from_secs, |outage| StoreLimits { outage, ..StoreLimits::default() });
+        for (lease, outage, expected) in
+            [(30, 0, 22.5), (30, 7, 22.5), (30, 10, 20.0), (30, 20, 10.0), (30, 25, 10.0), (6, 60, 2.0)]
+        {
+            let config = DLockConfig::new("T", "x").with_lease(seconds(lease));
+            let after = within(config.clone(), &limits(seconds(outage))).expect("within").renew_after().as_secs_f64();
+            assert!((after - expected).abs() < 1e-6, "{lease} {outage}: {after}");
+            let set = within(config.with_renew_at(0.5), &limits(seconds(outage))).expect("within").renew_after();
+            assert_eq!(set, seconds(lease) / 2);
+        }
+    }
+
+    #[test]
+    fn one_warning_a_type_tells_of_leases_that_an_outage_may_end() {
+        let limits = StoreLimits { outage: Duration::from_secs(20), ..StoreLimits::default() };
+        let short = ShortLeases::default();
+        let warned_of = |lock_type: &str, lease, renew_at: Option<f64>| {
+            let config = DLockConfig::new(lock_type, "x").with_lease(Duration::from_secs(lease));
+            let config = if let Some(part) = renew_at { config.with_renew_at(part) } else { config };
+            let before = short.0.lock().len();
+            short.warn_of(&within(config, &limits).expect("within"), &limits);
+            short.0.lock().len() > before
+        };
+        assert!(!warned_of("A", 30, None));
+        assert!(warned_of("A", 29, None));
+        assert!(!warned_of("A", 29, None));
+        assert!(warned_of("B", 30, Some(0.75)));
+        assert!(!warned_of("C", 80, Some(0.75)));
+        assert_eq!(timing::lease_for(limits.outage), Duration::from_secs(30));
     }
 }

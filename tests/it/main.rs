@@ -21,6 +21,7 @@ mod log_panics;
 mod manual_clock;
 mod network;
 mod other_stores;
+mod outages;
 mod processes;
 mod quiet;
 mod redis_store;

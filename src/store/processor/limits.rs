@@ -18,8 +18,9 @@ pub struct StoreLimits {
     pub tick: Duration,
     /// How long a single command may take if the caller sets no other limit. The default is one second.
     pub command: Duration,
-    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. For people:
-    /// the client does not use it. The default is zero.
+    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. A lock that
+    /// does not say when its lease is extended extends it early enough for the rest to outlive this, and a lease that is too short for
+    /// it gets a warning in the log. The default is zero.
     pub outage: Duration,
     /// How many leases a key stays taken, at most, after its holder died. For people: the client does not use it. The default is 1.
     pub dead_holder_leases: u32,
