@@ -14,6 +14,10 @@ pub mod fencing_tokens {}
 #[doc = include_str!("manual/failure.md")]
 pub mod failure {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/failover.md")]
+pub mod failover {}
+
 #[doc = include_str!("manual/async_code.md")]
 pub mod async_code {}
 

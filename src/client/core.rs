@@ -91,7 +91,7 @@ impl Core {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
         // Without a queue in the store there is nothing to listen to.
         let listen = listen && processor.queue().is_some();
-        Ok(Arc::new_cyclic(|this| Self {
+        let core = Arc::new_cyclic(|this| Self {
             limits: processor.limits(),
             server: AtomicU64::new(processor.status().server),
             processor,
@@ -114,7 +114,16 @@ impl Core {
             activity: Activity::default(),
             is_down: Mutex::new(false),
             rounds,
-        }))
+        });
+        let this = Arc::downgrade(&core);
+        // The lease thread asks about what is held, and wakes the retry thread.
+        let told = move || {
+            if let Some(core) = this.upgrade() {
+                core.lease_thread.wake_by(core.clock.now());
+            }
+        };
+        core.processor.on_new_server(Box::new(told));
+        Ok(core)
     }
 
     pub(crate) fn id(&self) -> &ClientId {

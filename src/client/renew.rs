@@ -38,6 +38,8 @@ impl Chore {
 
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
+    // It may have been woken because another server answers.
+    core.notice_server();
     let mut chores: Vec<_> =
         core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now)).collect();
     chores.sort_by_key(|chore| chore.deadline);

@@ -26,6 +26,7 @@ mod processes;
 mod quiet;
 mod redis_store;
 mod security;
+mod sentinel;
 mod settings;
 mod support;
 mod tasks;

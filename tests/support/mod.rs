@@ -10,7 +10,8 @@ pub(crate) mod monitor;
 pub(crate) mod process;
 pub(crate) mod proxy;
 mod redis_server;
+pub(crate) mod sentinels;
 pub(crate) mod worker;
 
 pub(crate) use proxy::Proxy;
-pub(crate) use redis_server::RedisServer;
+pub(crate) use redis_server::{RedisServer, free_port};

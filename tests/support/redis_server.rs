@@ -154,7 +154,7 @@ impl Drop for RedisServer {
 
 /// Whether it is our server that answers on this port, and no other one that took it meanwhile. Refusing to serve
 /// without a password is an answer, too.
-fn serves(port: u16, pid: u32) -> bool {
+pub(super) fn serves(port: u16, pid: u32) -> bool {
     let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}/")) else { return false };
     let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else { return false };
     match redis::cmd("PING").query::<String>(&mut connection) {
@@ -166,7 +166,7 @@ fn serves(port: u16, pid: u32) -> bool {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 

@@ -149,6 +149,13 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         Status::answering()
     }
 
+    /// Takes a function to call after each rise of [`Status::server`], so that the client looks at once and not only after its next request.
+    /// The function does not block; the store may call it on any thread, while it holds no mutex. Each client of the store gives one, once.
+    /// The default ignores it.
+    fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+        drop(told);
+    }
+
     /// Returns the queue, if the store has one for each key.
     fn queue(&self) -> Option<&dyn WaitQueue> {
         None

@@ -49,6 +49,10 @@ macro_rules! forward_to_target {
                 (**self).status()
             }
 
+            fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+                (**self).on_new_server(told);
+            }
+
             fn queue(&self) -> Option<&dyn WaitQueue> {
                 (**self).queue()
             }

@@ -3,18 +3,25 @@
 use super::net::address::Address;
 #[cfg(feature = "tls")]
 use super::net::address::Place;
-use super::net::endpoint::Endpoint;
+use super::net::endpoint::{Dialer, Endpoint, Finder};
 #[cfg(feature = "tls")]
 use super::net::tls::{Tls, TlsSettings};
 use super::processor::RedisLockProcessor;
+use super::sentinel::url::{self, Service};
+use super::sentinel::{AddressMap, Outage, Sentinels};
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
 #[derive(Clone, Debug)]
 pub struct RedisBuilder {
     address: Address,
+    /// Who says where the server is, if the URL names Sentinels.
+    service: Option<Service>,
+    address_map: Option<AddressMap>,
+    failover_within: Option<Duration>,
     connect_timeout: Duration,
     io_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -44,8 +51,16 @@ impl RedisLockProcessor {
 
 impl RedisBuilder {
     pub(super) fn new(url: &str) -> Result<Self, Error> {
+        let service = if url::is_sentinel(url) { Some(url::parse(url)?) } else { None };
+        let address = match &service {
+            Some(service) => service.address.clone(),
+            None => Address::parse(url)?,
+        };
         Ok(Self {
-            address: Address::parse(url)?,
+            address,
+            service,
+            address_map: None,
+            failover_within: None,
             connect_timeout: Duration::from_secs(2),
             io_timeout: Duration::from_secs(1),
             #[cfg(feature = "tls")]
@@ -75,6 +90,24 @@ impl RedisBuilder {
         self
     }
 
+    /// Sets a function that maps each address that Sentinels tell to the one by which this machine reaches it: host and port to host and
+    /// port. For networks with address translation, such as containers, where servers announce addresses that nobody else can reach.
+    /// Without Sentinels it is not used. Defaults to none.
+    #[must_use]
+    pub fn address_map(mut self, map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
+        self.address_map = Some(AddressMap(Arc::new(map)));
+        self
+    }
+
+    /// Sets how long the store may be away when its master fails and another one takes over. Leases are then extended early enough to
+    /// outlive that ([`DLockConfig::with_renew_at`](crate::DLockConfig::with_renew_at)). From 1 ms to one day. Defaults to what the Sentinels
+    /// say (`down-after-milliseconds` and two seconds), or to zero without Sentinels: set it where a failover is hidden behind one address.
+    #[must_use]
+    pub fn failover_within(mut self, outage: Duration) -> Self {
+        self.failover_within = Some(outage);
+        self
+    }
+
     /// Sets the root certificates, as PEM text, that a `rediss://` server is checked against. Defaults to the platform's.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -99,14 +132,22 @@ impl RedisBuilder {
     /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, for certificates that cannot be used, and for certificates
     /// together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
-        for (what, timeout) in [("connect_timeout", self.connect_timeout), ("io_timeout", self.io_timeout)] {
-            if !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout) {
+        let times = [
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("io_timeout", Some(self.io_timeout)),
+            ("failover_within", self.failover_within),
+        ];
+        for (what, timeout) in times {
+            if let Some(timeout) = timeout
+                && !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout)
+            {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
         }
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
-            Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, host)?),
+            Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
+            Place::Service { tls: true, .. } => Some(Tls::new(&self.tls, None)?),
             _ if self.tls.is_default() => None,
             _ => {
                 let hint =
@@ -114,13 +155,22 @@ impl RedisBuilder {
                 return Err(Error::invalid_config("TLS certificates", self.address.to_string(), hint));
             }
         };
-        let endpoint = Endpoint {
-            address: self.address,
+        let dialer = Dialer {
             #[cfg(feature = "tls")]
             tls,
-            connect_timeout: self.connect_timeout,
         };
-        Ok(RedisLockProcessor::new(endpoint, self.io_timeout))
+        let mut endpoint = Endpoint {
+            address: self.address,
+            finder: None,
+            dialer,
+            connect_timeout: self.connect_timeout,
+            servers: Arc::default(),
+        };
+        let map = self.address_map;
+        let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
+        endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
+        let outage = Outage { set: self.failover_within, sentinels };
+        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage))
     }
 
     /// Makes a processor and connects at once.

@@ -5,9 +5,11 @@ use super::inbox::payload;
 use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::handshake::check_hello;
+use super::net::identity::Identity;
 use super::net::resp::{Malformed, NO_TEXT, Reader};
 use super::script::message;
 use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
+use super::sentinel;
 use crate::check::fuzz::target::{Target, assert_plain, assert_plain_error};
 use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
@@ -34,6 +36,9 @@ const SECRET: &str = "s3crt";
 /// A URL that can be read can be written down again, and shows no password. Of any other URL only a scheme that means Redis is shown.
 fn url(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    if sentinel::url::is_sentinel(&text) {
+        return service(&text);
+    }
     match Address::parse(&text) {
         Ok(address) => {
             let shown = format!("{address} {address:?} {:?}", RedisBuilder::new(&text).expect("the same URL"));
@@ -44,6 +49,7 @@ fn url(data: &[u8]) {
             let place = match &address.place {
                 Place::Tcp { host, .. } => host.clone(),
                 Place::Unix(path) => path.to_string_lossy().into_owned(),
+                Place::Service { .. } => panic!("{address:?} is read elsewhere"),
             };
             assert!(place.contains(SECRET) || !shown.contains(SECRET), "{shown}");
         }
@@ -54,6 +60,26 @@ fn url(data: &[u8]) {
             let is_known = |known: &&str| scheme.strip_prefix(*known) == Some("://… ") && text.starts_with(*known);
             assert!(scheme.is_empty() || SCHEMES.iter().any(is_known), "{value}");
             assert!(!format!("{error} {error:?}").contains(SECRET), "{error}");
+        }
+    }
+}
+
+/// A URL of Sentinels that can be read has a service and hosts, and shows no password. Of any other one only the scheme is shown.
+fn service(text: &str) {
+    match sentinel::url::parse(text) {
+        Ok(service) => {
+            let builder = RedisBuilder::new(text).expect("the same URL");
+            let shown = format!("{} {service:?} {builder:?}", service.address);
+            assert_plain(&shown);
+            let Place::Service { name, .. } = &service.address.place else { panic!("{:?}", service.address) };
+            assert!(!name.is_empty() && !service.sentinels.is_empty());
+            let hosts: String = service.sentinels.iter().map(|sentinel| sentinel.to_string()).collect();
+            assert!(name.contains(SECRET) || hosts.contains(SECRET) || !shown.contains(SECRET), "{shown}");
+        }
+        Err(error) => {
+            assert_plain_error(&error);
+            let Error::InvalidConfig { what: "URL", value, .. } = &error else { panic!("{error:?}") };
+            assert!(value.ends_with(NOT_SHOWN) && !format!("{error} {error:?}").contains(SECRET), "{error}");
         }
     }
 }
@@ -84,6 +110,7 @@ fn printed(address: &Address) -> String {
             let path = encoded(path.as_os_str().as_encoded_bytes(), b"/");
             format!("unix://{path}?db={db}{}{}", setting("user", user), setting("pass", password))
         }
+        Place::Service { .. } => panic!("{address:?} is read elsewhere"),
     }
 }
 
@@ -276,6 +303,9 @@ fn class(error: &Error) -> (std::mem::Discriminant<Error>, Option<BackendFailure
 fn hello(data: &[u8]) {
     if let Ok(Some((value, _))) = Reader::default().next(data) {
         judged(&value);
+        // What comes next in a handshake, and what a Sentinel says.
+        let _ = Identity::read(&value);
+        sentinel::read(&value);
     }
 }
 

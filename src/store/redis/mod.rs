@@ -16,6 +16,7 @@
 //! | room | holds |
 //! |---|---|
 //! | `net/` | a URL, sockets, TLS, the handshake, RESP, the classes of errors |
+//! | `sentinel/` | who says where the master is, when Sentinels watch it |
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
@@ -33,6 +34,7 @@ mod net;
 mod plain;
 mod processor;
 mod script;
+mod sentinel;
 mod transport;
 
 pub use builder::RedisBuilder;

@@ -5,12 +5,14 @@
 use super::net::address::Address;
 use super::net::classify::{is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
+use super::net::identity::Servers;
 use super::net::resp::Packed;
 use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
 use super::script::keys::queue_key;
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
 use super::script::scripts::{Call, SLACK};
+use super::sentinel::Outage;
 use super::transport::{Answer, KeyHash, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
@@ -21,10 +23,10 @@ use crate::store::processor::{
 use ::redis::Value;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Keeps locks on one Redis server, 7.0 or newer.
+/// Keeps locks on one Redis server, 7.0 or newer, or on the master of a service that Sentinels watch.
 ///
 /// All threads share up to four connections. Commands that gather while a connection is busy go out in one write, while replies to
 /// earlier commands come in. Renewals of leases use a separate connection. A connection is opened when it is first needed, and again
@@ -34,10 +36,14 @@ pub struct RedisLockProcessor {
     /// Knows which words must be hidden when an error of the server is shown.
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
+    outage: Outage,
     /// Whether the server knows the release script, as far as the last replies tell.
     // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
     // after a wrong `false` the release is not posted.
     knows_release: Arc<AtomicBool>,
+    /// The number of the server whose answers `knows_release` and the trust in its fence are from.
+    // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
+    server: AtomicU64,
     /// Whether the reply to a posted release said that the server is no master.
     // ORDERING: Relaxed: nothing is read through it. `Mux::take_in` has marked the connection deposed before the callback stores `true`; the
     // next plain attempt that sees it ends the trust in the other connections.
@@ -48,7 +54,7 @@ pub struct RedisLockProcessor {
 }
 
 impl RedisLockProcessor {
-    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration) -> Self {
+    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration, outage: Outage) -> Self {
         // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
@@ -56,7 +62,9 @@ impl RedisLockProcessor {
             address: Arc::new(endpoint.address.clone()),
             transport: Transport::new(endpoint, io_timeout, SLACK),
             io_timeout,
+            outage,
             knows_release,
+            server: AtomicU64::new(0),
             is_demoted: Arc::new(AtomicBool::new(false)),
             trust: FenceTrust::new(),
             contention: Arc::new(Contention::new()),
@@ -111,6 +119,21 @@ impl RedisLockProcessor {
             batch.push(&self.transport, KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
+    }
+
+    fn servers(&self) -> &Servers {
+        &self.transport.endpoint().servers
+    }
+
+    /// Forgets what is known of the server if another one has answered since.
+    fn forget_earlier_server(&self) {
+        let number = self.servers().number();
+        // ORDERING: Relaxed, here and below: see the fields.
+        if self.server.load(Ordering::Relaxed) != number {
+            self.server.store(number, Ordering::Relaxed);
+            self.knows_release.store(false, Ordering::Relaxed);
+            self.trust.end_all(&self.transport);
+        }
     }
 
     /// Returns a plain attempt whose further requests go by script.
@@ -244,6 +267,7 @@ impl RedisLockProcessor {
     /// Takes a free key; with `wait`, joins the queue of a busy one.
     pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
+        self.forget_earlier_server();
         if let Some(outcome) = self.attempt().run(claim, wait, start, limit)? {
             return Ok(outcome);
         }
@@ -266,6 +290,7 @@ impl RedisLockProcessor {
 
     /// Posts a release: [`Posting::post_release`].
     pub(super) fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        self.forget_earlier_server();
         // ORDERING: Relaxed: a guess.
         if !self.knows_release.load(Ordering::Relaxed) {
             // The server may not know the script. A synchronous release is repeated with the script's text at once.
@@ -330,11 +355,15 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits { command: self.io_timeout, poller_gaps: true, ..StoreLimits::default() }
+        StoreLimits { command: self.io_timeout, outage: self.outage.get(), poller_gaps: true, ..StoreLimits::default() }
     }
 
     fn status(&self) -> Status {
-        Status::answering().with_has_answered(self.transport.has_answered())
+        Status::answering().with_has_answered(self.transport.has_answered()).with_server(self.servers().number())
+    }
+
+    fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+        self.servers().tell(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {

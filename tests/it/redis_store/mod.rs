@@ -4,6 +4,7 @@ mod busy;
 mod demoted;
 mod errors;
 mod gaps;
+mod identity;
 mod outcomes;
 mod plain;
 mod slots;

@@ -142,7 +142,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
             let (mut socket, _) = listener.accept().unwrap();
             let mut buffer = [0u8; 4096];
             let _ = socket.read(&mut buffer).unwrap();
-            socket.write_all(b"*4\r\n+version\r\n+7.0.15\r\n+mode\r\n+standalone\r\n").unwrap();
+            socket.write_all(b"*4\r\n+version\r\n+7.0.15\r\n+mode\r\n+standalone\r\n-NOPERM no INFO\r\n").unwrap();
             let _ = socket.read(&mut buffer).unwrap();
             socket.write_all(tail.as_bytes()).unwrap();
         }

@@ -50,7 +50,7 @@ fn touched(command: &Command) -> Vec<Vec<u8>> {
             let count: usize = String::from_utf8(args[1].clone()).unwrap().parse().unwrap();
             args[2..2 + count].to_vec()
         }
-        "hello" | "ping" | "time" | "subscribe" | "pubsub" | "publish" => Vec::new(),
+        "hello" | "info" | "ping" | "time" | "subscribe" | "pubsub" | "publish" => Vec::new(),
         _ => vec![args[0].clone()],
     }
 }

@@ -218,7 +218,7 @@ fn a_whole_life() {
 fn a_forger() {
     let forger = fake(|told| {
         if told.windows(5).any(|word| word == b"HELLO") {
-            b"*4\r\n+version\r\n+7.0.15\r\n+mode\r\n+standalone\r\n".to_vec()
+            b"*4\r\n+version\r\n+7.0.15\r\n+mode\r\n+standalone\r\n-NOPERM no INFO\r\n".to_vec()
         } else {
             format!("-ERR no\n2026-01-01 WARN {FORGED}\u{1b}[31m\u{202e}\r\n").into_bytes()
         }
@@ -294,7 +294,7 @@ fn rights_that_are_missing() {
         let words = format!("-{}\r\n", words.replace("USER", USER));
         let denying = fake(move |told| {
             if told.windows(5).any(|word| word == b"HELLO") {
-                b"*4\r\n+version\r\n+7.2.0\r\n+mode\r\n+standalone\r\n".to_vec()
+                b"*4\r\n+version\r\n+7.2.0\r\n+mode\r\n+standalone\r\n-NOPERM no INFO\r\n".to_vec()
             } else {
                 words.clone().into_bytes()
             }

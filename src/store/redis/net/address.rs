@@ -35,8 +35,17 @@ const REASONS: &[(&str, &str)] = &[
 /// The place of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Tcp { host: String, port: u16, tls: bool },
+    Tcp {
+        host: String,
+        port: u16,
+        tls: bool,
+    },
     Unix(PathBuf),
+    /// Wherever the Sentinels of a service say that its master is.
+    Service {
+        name: String,
+        tls: bool,
+    },
 }
 
 /// A server, and the login for it.
@@ -201,6 +210,7 @@ impl fmt::Display for Address {
             Place::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Place::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
             Place::Unix(path) => write!(f, "{}", OneLine(path.display())),
+            Place::Service { name, .. } => write!(f, "service {}", OneLine(name)),
         }
     }
 }

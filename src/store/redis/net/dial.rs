@@ -30,6 +30,7 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
         Place::Unix(path) => connect_unix(path.as_ref(), deadline).map(Socket::Unix).map_err(failed),
         #[cfg(not(unix))]
         Place::Unix(_) => Err(failed(ErrorKind::Unsupported.into())),
+        Place::Service { .. } => Err(failed(ErrorKind::NotFound.into())),
         Place::Tcp { host, port, .. } => {
             let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
             socket.set_nodelay(true).map_err(failed)?;

@@ -1,41 +1,71 @@
-//! Where a client connects, and how a link is made: dial, TLS, handshake.
+//! Where a client connects, and how a link is made: find the server, dial, TLS, handshake.
 
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::address::Place;
 use super::dial::dial;
 use super::handshake;
+use super::identity::Servers;
 use super::link::Link;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
 use crate::error::Error;
+use crate::log;
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Everything that is needed to make a link.
-#[derive(Clone)]
-pub(crate) struct Endpoint {
-    pub(crate) address: Address,
+/// Makes links without a handshake.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dialer {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
-    /// Limits connect, TLS and handshake together.
-    pub(crate) connect_timeout: Duration,
 }
 
-impl Endpoint {
-    /// Connects, and does the handshake.
+/// Says where a server is that may move.
+pub(crate) trait Finder: Send + Sync + fmt::Debug {
+    /// Returns the address of the server now. Blocks until the deadline at most.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
-    /// database that does not exist.
-    pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, Error> {
-        let socket = dial(&self.address, deadline)?;
+    /// [`Error::Backend`] (not executed); [`Error::InvalidConfig`] if there never was such a server.
+    fn find(&self, deadline: Instant) -> Result<Address, Error>;
+
+    /// Notes whether a connect to an address that was found has reached a server that takes locks.
+    fn note(&self, found: &Address, is_master: bool);
+
+    /// Ends the finder's thread and connections.
+    fn stop(&self);
+}
+
+/// Everything that is needed to make a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    /// Where the server is, or what to call it if it is to be found.
+    pub(crate) address: Address,
+    /// Finds the server; `None` if it stays at its address.
+    pub(crate) finder: Option<Arc<dyn Finder>>,
+    pub(crate) dialer: Dialer,
+    /// Limits finding, connect, TLS and handshake together.
+    pub(crate) connect_timeout: Duration,
+    /// Which server answers. All connections share it.
+    pub(crate) servers: Arc<Servers>,
+}
+
+impl Dialer {
+    /// Connects a socket, with TLS if it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`], not executed.
+    pub(crate) fn dial(&self, address: &Address, deadline: Instant) -> Result<Link, Error> {
+        let socket = dial(address, deadline)?;
         #[cfg(feature = "tls")]
-        let tls = match (&self.tls, &self.address.place) {
+        let tls = match (&self.tls, &address.place) {
             (Some(tls), Place::Tcp { host, .. }) => {
-                Some(TlsSession::start(tls, host, &socket, deadline).map_err(|e| handshake::failed(&self.address, e))?)
+                Some(TlsSession::start(tls, host, &socket, deadline).map_err(|e| handshake::failed(address, e))?)
             }
             _ => None,
         };
@@ -44,8 +74,50 @@ impl Endpoint {
             #[cfg(feature = "tls")]
             tls,
         );
-        let mut link = link.map_err(|e| handshake::failed(&self.address, e))?;
-        handshake::run(&mut link, &self.address, deadline)?;
+        link.map_err(|e| handshake::failed(address, e))
+    }
+}
+
+impl Endpoint {
+    /// Finds the server, connects, and does the handshake. If another server answers than before, cuts the older connections.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (not executed; also for a replica), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
+    /// database that does not exist.
+    pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, Error> {
+        let Some(finder) = &self.finder else { return self.connect_to(&self.address, deadline) };
+        let mut before: Option<(Address, Error)> = None;
+        loop {
+            let found = match finder.find(deadline) {
+                Ok(found) => found,
+                Err(error) => return Err(before.map_or(error, |(_, error)| error)),
+            };
+            if let Some((address, error)) = before.take_if(|(address, _)| address.place == found.place) {
+                log::debug!(TRANSPORT, "{}: no master is found at {address}", self.address);
+                return Err(error);
+            }
+            let link = self.connect_to(&found, deadline);
+            finder.note(&found, link.is_ok());
+            match link {
+                // The finder may know another address now.
+                Err(error) if error.is_transient() && before.is_none() && Instant::now() < deadline => {
+                    before = Some((found, error));
+                }
+                link => return link,
+            }
+        }
+    }
+
+    /// Does as [`connect`](Self::connect) at a known address.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect).
+    pub(crate) fn connect_to(&self, address: &Address, deadline: Instant) -> Result<Link, Error> {
+        let mut link = self.dialer.dial(address, deadline)?;
+        let identity = handshake::run(&mut link, address, deadline)?;
+        self.servers.meet(identity, address, &link.socket());
         Ok(link)
     }
 }

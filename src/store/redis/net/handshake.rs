@@ -1,7 +1,8 @@
-//! The first commands on a connection: login, client name, database, and a check that the server can carry locks.
+//! The first commands on a connection: login, client name, database, a check that the server can carry locks, and who it is.
 
 use super::address::Address;
 use super::classify::{classify, without_user};
+use super::identity::{self, Identity};
 use super::link::Link;
 use super::resp::{Packed, shape};
 use crate::error::{BackendFailure, Error};
@@ -14,23 +15,18 @@ const CLIENT_NAME: &str = "redis-dlock";
 /// The oldest server whose scripts accept the flags that we need.
 const OLDEST_MAJOR: u64 = 7;
 
-/// Introduces the client, and checks which server answers.
+/// Introduces the client, and checks which server answers. Returns who it is, if it says so.
 ///
 /// # Errors
 ///
 /// See [`Endpoint::connect`](super::endpoint::Endpoint::connect).
-pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<(), Error> {
-    let mut packed = Packed::default();
-    let mut hello = vec!["HELLO", "2"];
-    if let Some(password) = &address.password {
-        hello.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
-    }
-    hello.extend(["SETNAME", CLIENT_NAME]);
-    packed.words(&hello);
+pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<Option<Identity>, Error> {
+    let mut packed = introduction(address);
     let db = address.db.to_string();
     if address.db != 0 {
         packed.words(&["SELECT", &db]);
     }
+    packed.words(identity::QUESTION);
     link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, e))?;
     check_hello(&reply(link, address, deadline)?, address)?;
     if address.db != 0
@@ -44,7 +40,33 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
             other => other,
         });
     }
-    Ok(())
+    Ok(Identity::read(&reply(link, address, deadline)?))
+}
+
+/// Introduces the client to a Sentinel.
+///
+/// # Errors
+///
+/// Those of [`run`]; [`Error::Unsupported`] if it is no Sentinel.
+pub(crate) fn run_with_sentinel(link: &mut Link, address: &Address, deadline: Instant) -> Result<(), Error> {
+    link.outbound.send(&introduction(address).bytes, deadline).map_err(|e| failed(address, e))?;
+    let reply = reply(link, address, deadline)?;
+    match field(hello(&reply, address)?, "mode") {
+        "sentinel" => Ok(()),
+        _ => Err(unsupported(address, "it is no Sentinel: give the addresses of the service's Sentinels")),
+    }
+}
+
+/// The login, and the client's name.
+fn introduction(address: &Address) -> Packed {
+    let mut words = vec!["HELLO", "2"];
+    if let Some(password) = &address.password {
+        words.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
+    }
+    words.extend(["SETNAME", CLIENT_NAME]);
+    let mut packed = Packed::default();
+    packed.words(&words);
+    packed
 }
 
 /// Waits for one reply. Nothing that matters has been executed so far.
@@ -63,14 +85,8 @@ pub(crate) fn failed(address: &Address, cause: io::Error) -> Error {
 
 /// Checks whether a server that answers `HELLO` with this reply can carry locks.
 pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
-    let fields = match reply {
-        Value::Array(fields) => fields,
-        Value::ServerError(e) => return Err(refusal(e, address)),
-        other => return Err(unsupported(address, &format!("it answers HELLO with {}", shape(other)))),
-    };
-    let field = |name: &str| {
-        fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).and_then(|pair| text(&pair[1])).unwrap_or("")
-    };
+    let fields = hello(reply, address)?;
+    let field = |name: &str| field(fields, name);
     let version = field("version");
     let major: Option<u64> = version.split('.').next().and_then(|major| major.parse().ok());
     match field("mode") {
@@ -81,14 +97,33 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error>
             ));
         }
         "sentinel" => {
-            return Err(unsupported(address, "it is a Sentinel: give the address of the Redis server itself"));
+            return Err(unsupported(address, "it is a Sentinel: write redis+sentinel://host:26379/service"));
         }
         _ => {}
+    }
+    // A replica takes no locks. One that is promoted says so to the next connection.
+    if matches!(field("role"), "replica" | "slave") {
+        let message = format!("{address} is a replica, which takes no locks: give the address of the master");
+        return Err(Error::backend(BackendFailure::NotExecuted, message));
     }
     if major.is_none_or(|major| major < OLDEST_MAJOR) {
         return Err(unsupported(address, &format!("its version is {version:?}, 7.0 or newer is needed")));
     }
     Ok(())
+}
+
+/// The fields of the reply to `HELLO`.
+fn hello<'a>(reply: &'a Value, address: &Address) -> Result<&'a [Value], Error> {
+    match reply {
+        Value::Array(fields) => Ok(fields),
+        Value::ServerError(e) => Err(refusal(e, address)),
+        other => Err(unsupported(address, &format!("it answers HELLO with {}", shape(other)))),
+    }
+}
+
+fn field<'a>(fields: &'a [Value], name: &str) -> &'a str {
+    let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name));
+    pair.and_then(|pair| text(&pair[1])).unwrap_or_default()
 }
 
 /// Interprets an error reply to `HELLO`.
@@ -170,6 +205,15 @@ mod tests {
             let shown = check_hello(&reply, &address).expect_err(line).to_string();
             let code = line.split(' ').next().unwrap_or_default();
             assert!(!shown.contains("s3") && !shown.contains("ann") && shown.contains(code), "{shown}");
+        }
+        let of = |role: &str| hello(&format!("*4\r\n+version\r\n+7.0.15\r\n+role\r\n+{role}\r\n"));
+        assert!(of("master").is_ok());
+        for role in ["replica", "slave"] {
+            let refused = of(role);
+            assert!(
+                matches!(&refused, Err(Error::Backend { failure: BackendFailure::NotExecuted, message, .. }) if message.contains("replica")),
+                "{refused:?}"
+            );
         }
         let full = hello("-ERR max number of clients reached\r\n");
         assert!(matches!(full, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{full:?}");

@@ -8,6 +8,7 @@
 //! | `dial.rs`, `socket.rs` | a socket, with a deadline for each connect, read and write |
 //! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
 //! | `handshake.rs` | the first commands, and whether the server can carry locks |
+//! | `identity.rs` | which server answers, and what follows when it is another one than before |
 //! | `link.rs` | the connection, with a half to write and a half to read |
 //! | `resp.rs` | commands as bytes, and bytes as replies |
 //! | `classify.rs` | which error each error reply becomes |
@@ -17,6 +18,7 @@ pub(super) mod classify;
 mod dial;
 pub(super) mod endpoint;
 pub(super) mod handshake;
+pub(super) mod identity;
 pub(super) mod link;
 pub(super) mod resp;
 pub(super) mod socket;

@@ -18,6 +18,9 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Opens a connection. Blocks until the deadline at most.
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
 
+    /// Ends what opens connections. Called when no more connections are needed.
+    fn close(&self) {}
+
     /// Returns `true` if a thread may be started to open a connection. Only the model returns `false`, as if the system refused the thread.
     fn may_spawn(&self) -> bool {
         true
@@ -67,6 +70,12 @@ impl Connector for Endpoint {
         let link = self.connect(deadline)?;
         let cut = link.socket();
         Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
+    }
+
+    fn close(&self) {
+        if let Some(finder) = &self.finder {
+            finder.stop();
+        }
     }
 }
 

@@ -290,6 +290,7 @@ impl<C: Connector> Transport<C> {
             return;
         }
         self.muxes.iter().for_each(|mux| mux.close());
+        self.settings.connector.close();
     }
 
     /// Chooses the mux for a call whose key is on none: the first mux that nobody uses, else the one with the fewest callers. A mux

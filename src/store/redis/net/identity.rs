@@ -1,0 +1,195 @@
+//! Which server answers. Another one may answer behind the same address: the server was restarted, restored from a backup, a replica was
+//! promoted, or the name leads elsewhere.
+//!
+//! A server says who it is in its answer to `INFO`. Each new connection compares that with what the connection before it was told:
+//!
+//! | the last server | the new connection's server | what follows |
+//! |---|---|---|
+//! | none yet | any | nothing: there is nothing to compare |
+//! | known | the same | nothing |
+//! | known | another | the number rises, and all older connections are cut |
+//! | unknown, or known | unknown, or known for the first time | the number rises |
+//!
+//! 1. *The number never falls*, and it rises before the new connection is used. So whoever reads it after an answer on a connection sees at
+//!    least the number of that connection.
+//! 2. *Connections to the earlier server end.* It may be a demoted master that still answers; nothing that it says counts any more. What
+//!    is in flight there has an unknown outcome.
+//! 3. *Where `INFO` is not allowed, every new connection counts as one to a new server*: the client then asks about all that it holds and
+//!    waits for, which costs little. But no connection is cut, because two connections to one server would cut each other for ever.
+
+use super::address::Address;
+use super::socket::Socket;
+use crate::log;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use ::redis::Value;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// The sections of `INFO` that say who a server is.
+pub(crate) const QUESTION: &[&str] = &["INFO", "server", "replication"];
+
+/// What a server says of itself. A restart changes the run id; a promotion, and a replica's new history, change the replication id.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    run_id: String,
+    replication_id: String,
+}
+
+impl Identity {
+    /// Reads the answer to [`QUESTION`]. Returns `None` if the server does not say who it is: the user may not ask, or a proxy answers.
+    pub(crate) fn read(reply: &Value) -> Option<Self> {
+        let text = match reply {
+            Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+            Value::SimpleString(text) => text,
+            Value::VerbatimString { text, .. } => text,
+            _ => return None,
+        };
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim();
+            (!value.is_empty()).then(|| value.to_owned())
+        };
+        Some(Self { run_id: field("run_id")?, replication_id: field("master_replid")? })
+    }
+}
+
+/// Shows the beginnings, as Redis does in its log.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let begin = |text: &str| text.chars().take(8).collect::<String>();
+        write!(f, "run {}, replication {}", begin(&self.run_id), begin(&self.replication_id))
+    }
+}
+
+/// The servers that have answered a store, one after another, as a number. All connections of the store share it.
+#[derive(Default)]
+pub(crate) struct Servers {
+    // ORDERING: Relaxed: stored with the mutex of `last` held, before the connection is used. Whoever has had an answer on that connection
+    // has had a mutex after the store.
+    number: AtomicU64,
+    last: Mutex<Last>,
+    /// Called after each rise of the number.
+    told: Mutex<Vec<Told>>,
+}
+
+/// A function to call after each rise of the number. It does not block.
+pub(crate) type Told = Box<dyn Fn() + Send + Sync>;
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
+/// What the last connection was told.
+#[derive(Debug, Default)]
+struct Last {
+    /// `None` before the first connection; `Some(None)` if the server did not say who it is.
+    identity: Option<Option<Identity>>,
+    /// The connections to that server.
+    connections: Vec<Weak<Socket>>,
+}
+
+impl Servers {
+    /// Returns the number of the server that answered last: how often another one has answered than before.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
+    }
+
+    /// Adds a function to call after each rise of the number.
+    pub(crate) fn tell(&self, told: Told) {
+        self.told.lock().push(told);
+    }
+
+    /// Notes a new connection to a server, before it is used. Cuts the connections to an earlier server.
+    pub(crate) fn meet(&self, identity: Option<Identity>, address: &Address, connection: &Arc<Socket>) {
+        let mut last = self.last.lock();
+        let before = last.identity.clone();
+        let (mut outdated, mut rises) = (Vec::new(), false);
+        if let Some(before) = before
+            && (before != identity || identity.is_none())
+        {
+            self.number.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+            rises = true;
+            if let (Some(before), Some(identity)) = (&before, &identity) {
+                outdated = std::mem::take(&mut last.connections);
+                log::warn!(TRANSPORT, "another server answers at {address} than before: {identity:?}, not {before:?}");
+            }
+        }
+        last.identity = Some(identity);
+        last.connections.retain(|connection| connection.strong_count() > 0);
+        last.connections.push(Arc::downgrade(connection));
+        drop(last);
+        outdated.iter().filter_map(Weak::upgrade).for_each(|connection| connection.cut());
+        if rises {
+            self.told.lock().iter().for_each(|told| told());
+        }
+    }
+}
+
+#[cfg(all(test, unix, not(dlock_shuttle)))]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn identity(run: &str, replication: &str) -> Option<Identity> {
+        let text =
+            format!("# Server\r\nrun_id:{run}\r\n\r\n# Replication\r\nrole:master\r\nmaster_replid:{replication}\r\n");
+        Identity::read(&Value::BulkString(text.into_bytes()))
+    }
+
+    /// A store's servers, and the far ends of its connections.
+    struct Met(Servers, Vec<(Arc<Socket>, UnixStream)>);
+
+    impl Met {
+        fn new() -> Self {
+            Self(Servers::default(), Vec::new())
+        }
+
+        /// Connects once more; returns the number, and which connections are not cut.
+        fn meet(&mut self, identity: Option<Identity>) -> (u64, Vec<usize>) {
+            let (near, far) = UnixStream::pair().expect("a pair of sockets");
+            far.set_nonblocking(true).expect("a socket");
+            let near = Arc::new(Socket::Unix(near));
+            self.0.meet(identity, &Address::parse("redis://host").expect("a URL"), &near);
+            self.1.push((near, far));
+            let is_open = |far: &UnixStream| (&*far).read(&mut [0]).is_err();
+            (self.0.number(), (0..self.1.len()).filter(|n| is_open(&self.1[*n].1)).collect())
+        }
+    }
+
+    #[test]
+    fn another_server_raises_the_number_and_ends_older_connections() {
+        let mut met = Met::new();
+        assert_eq!(met.meet(identity("a", "x")), (0, vec![0]));
+        assert_eq!(met.meet(identity("a", "x")), (0, vec![0, 1]));
+        // A restart; a promotion; back to an earlier one.
+        assert_eq!(met.meet(identity("b", "x")), (1, vec![2]));
+        assert_eq!(met.meet(identity("b", "y")), (2, vec![3]));
+        assert_eq!(met.meet(identity("b", "x")), (3, vec![4]));
+        assert_eq!(met.meet(identity("b", "x")), (3, vec![4, 5]));
+    }
+
+    #[test]
+    fn a_server_that_does_not_say_who_it_is_counts_as_new_each_time_and_ends_nothing() {
+        let mut met = Met::new();
+        assert_eq!(met.meet(None), (0, vec![0]));
+        assert_eq!(met.meet(None), (1, vec![0, 1]));
+        assert_eq!(met.meet(identity("a", "x")), (2, vec![0, 1, 2]));
+        assert_eq!(met.meet(None), (3, vec![0, 1, 2, 3]));
+        assert_eq!(met.meet(identity("a", "x")), (4, vec![0, 1, 2, 3, 4]));
+        assert_eq!(met.meet(identity("b", "x")), (5, vec![5]));
+    }
+
+    #[test]
+    fn what_does_not_name_a_server_is_no_identity() {
+        let read = |text: &str| Identity::read(&Value::BulkString(text.as_bytes().to_vec()));
+        assert!(read("run_id:a\nmaster_replid:b").is_some());
+        for text in ["", "run_id:a", "master_replid:b", "run_id:\r\nmaster_replid:b", "x_run_id:a\nmaster_replid:b"] {
+            assert!(read(text).is_none(), "{text:?}");
+        }
+        assert!(Identity::read(&Value::Nil).is_none());
+        assert!(Identity::read(&Value::BulkString(vec![0xff])).is_none());
+    }
+}

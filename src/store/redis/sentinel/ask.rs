@@ -1,0 +1,221 @@
+//! One Sentinel: its connection, which is kept, and the two questions.
+
+use super::view::Told;
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::address::Address;
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::net::endpoint::Dialer;
+use crate::store::redis::net::handshake;
+use crate::store::redis::net::link::Link;
+use crate::store::redis::net::resp::{Packed, shape};
+use ::redis::Value;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long one Sentinel may take to answer, its connect included: Redis's guide for clients asks for "a few hundred milliseconds", so
+/// that one that hangs does not keep a client from asking the next.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The longest pause before a Sentinel that does not answer is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// One Sentinel.
+#[derive(Debug)]
+pub(super) struct Sentinel {
+    pub(super) address: Address,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    /// The connection, if it is in step.
+    link: Option<Link>,
+    /// How many questions in a row had no answer, and when the last one was asked.
+    failed: Option<(u32, Instant)>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line").field("open", &self.link.is_some()).field("failed", &self.failed).finish()
+    }
+}
+
+/// What a Sentinel knows of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Where the master is, and after how long without an answer from it the Sentinel takes it for dead.
+    Master(Told, Duration),
+    /// It watches no service of that name.
+    Unknown,
+}
+
+impl Sentinel {
+    pub(super) fn new(address: Address) -> Self {
+        Self { address, line: Mutex::default() }
+    }
+
+    /// Returns `true` if it does not answer and was asked just now: then the next question can wait. The pause doubles with each question
+    /// in vain, so that Sentinels that hang do not slow down the asking of the others.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        let pause = |failures: u32| PATIENCE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE);
+        self.line.lock().failed.is_some_and(|(failures, at)| now.saturating_duration_since(at) < pause(failures))
+    }
+
+    /// Asks where the master of a service is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`] if it is no Sentinel.
+    pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<Answer, Error> {
+        match self.ask(dialer, &["SENTINEL", "MASTER", service], deadline)? {
+            Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => {
+                Ok(Answer::Unknown)
+            }
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, service))),
+            reply => read_master(&reply).ok_or_else(|| self.strange("SENTINEL MASTER", &reply)),
+        }
+    }
+
+    /// Asks which other Sentinels watch a service.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`master`](Self::master).
+    pub(super) fn others(
+        &self,
+        dialer: &Dialer,
+        service: &str,
+        deadline: Instant,
+    ) -> Result<Vec<(String, u16)>, Error> {
+        match self.ask(dialer, &["SENTINEL", "SENTINELS", service], deadline)? {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, service))),
+            Value::Array(others) => Ok(others.iter().filter_map(|other| place(&fields(other)?)).collect()),
+            reply => Err(self.strange("SENTINEL SENTINELS", &reply)),
+        }
+    }
+
+    fn strange(&self, question: &str, reply: &Value) -> Error {
+        let message = format!("{} answered {question} with {}", self.address, shape(reply));
+        Error::backend(BackendFailure::NotExecuted, message)
+    }
+
+    /// Asks one question on the kept connection, or on a new one. A connection without an answer is not used again.
+    fn ask(&self, dialer: &Dialer, words: &[&str], deadline: Instant) -> Result<Value, Error> {
+        let start = Instant::now();
+        let deadline = deadline.min(start + PATIENCE);
+        let busy = || {
+            let message = format!("{} did not answer in time", self.address);
+            Error::backend(BackendFailure::NotExecuted, message)
+        };
+        let mut line = self.line.try_lock_until(deadline).ok_or_else(busy)?;
+        let mut packed = Packed::default();
+        packed.words(words);
+        // A kept connection may have been closed since: that is no failure of the Sentinel.
+        let mut answer = None;
+        if let Some(mut link) = line.link.take()
+            && let Ok(Some(reply)) = link.ask(&packed.bytes, deadline)
+        {
+            line.link = Some(link);
+            answer = Some(Ok(reply));
+        }
+        let answer = answer.unwrap_or_else(|| {
+            let mut link = dialer.dial(&self.address, deadline)?;
+            handshake::run_with_sentinel(&mut link, &self.address, deadline)?;
+            let reply = link.ask(&packed.bytes, deadline).map_err(|e| handshake::failed(&self.address, e))?;
+            line.link = Some(link);
+            reply.ok_or_else(busy)
+        });
+        if answer.is_err() {
+            line.link = None;
+        }
+        line.failed = match (&answer, line.failed) {
+            (Ok(_), _) => None,
+            (Err(_), before) => Some((before.map_or(0, |(failures, _)| failures + 1), start)),
+        };
+        answer
+    }
+
+    /// Closes the connection. Does not wait for a question that is under way.
+    pub(super) fn hang_up(&self) {
+        if let Some(mut line) = self.line.try_lock() {
+            line.link = None;
+        }
+    }
+}
+
+/// The fields of an answer, which is a list of names and values.
+fn fields(reply: &Value) -> Option<HashMap<&str, &str>> {
+    let Value::Array(list) = reply else { return None };
+    list.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
+    let host = fields.get("ip").filter(|host| !host.is_empty())?;
+    Some(((*host).to_owned(), fields.get("port")?.parse().ok().filter(|port| *port != 0)?))
+}
+
+/// Both readers, for the fuzz target: a port is never zero, and a name never empty.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read(reply: &Value) {
+    if let Some(Answer::Master(told, _)) = read_master(reply) {
+        assert!(told.port != 0 && !told.host.is_empty());
+    }
+    if let Some((host, port)) = fields(reply).as_ref().and_then(place) {
+        assert!(port != 0 && !host.is_empty());
+    }
+}
+
+fn read_master(reply: &Value) -> Option<Answer> {
+    let fields = fields(reply)?;
+    let (host, port) = place(&fields)?;
+    let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
+    let down_after = Duration::from_millis(number("down-after-milliseconds")?);
+    Some(Answer::Master(Told { epoch: number("config-epoch")?, host, port }, down_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(fields: &[(&str, &str)]) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        Value::Array(fields.iter().flat_map(|(name, value)| [text(name), text(value)]).collect())
+    }
+
+    const WHOLE: [(&str, &str); 5] = [
+        ("name", "dlock"),
+        ("ip", "10.0.0.7"),
+        ("port", "6380"),
+        ("config-epoch", "3"),
+        ("down-after-milliseconds", "5000"),
+    ];
+
+    #[test]
+    fn an_answer_names_the_master_and_its_epoch() {
+        let told = Told { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
+        assert_eq!(read_master(&reply(&WHOLE)), Some(Answer::Master(told, Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn an_answer_that_lacks_something_is_no_answer() {
+        assert_eq!(read_master(&Value::Nil), None);
+        for missing in &WHOLE[1..] {
+            let fields: Vec<_> = WHOLE.into_iter().filter(|field| field != missing).collect();
+            assert_eq!(read_master(&reply(&fields)), None, "without {missing:?}");
+        }
+        for (at, value) in [(1, ""), (2, "0"), (2, "x"), (2, "65536"), (3, "-1"), (4, "")] {
+            let mut fields = WHOLE;
+            fields[at].1 = value;
+            assert_eq!(read_master(&reply(&fields)), None, "{fields:?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Finds the master of a service by its Sentinels.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `url.rs` | the URL of a service |
+//! | `ask.rs` | one Sentinel: its connection, and the questions |
+//! | `view.rs` | which of the answers to believe |
+//! | `watch.rs` | the thread `dlock-watch`, which notices a new master before a command fails |
+//!
+//! Each connect asks where the master is ([`Finder`]). One thread asks at a time; the others take its answer if it is young. The server at
+//! that address must say itself that it is a master (`net/handshake`), so nothing rests on what a Sentinel says alone.
+//!
+//! Redis's guide for clients ("Guidelines for Redis clients with support for Redis Sentinel") asks for these steps.
+
+mod ask;
+pub(crate) mod url;
+mod view;
+mod watch;
+
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::one_line::OneLine;
+use crate::store::redis::net::address::{Address, Place};
+use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
+use ask::{Answer, Sentinel};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use url::Service;
+use view::{Told, View};
+use watch::Watch;
+
+/// How old an answer may be that another thread was given.
+const YOUNG: Duration = Duration::from_millis(100);
+
+/// `down-after-milliseconds` where no Sentinel has said it yet: Sentinel's default.
+const DOWN_AFTER: Duration = Duration::from_secs(30);
+
+/// How long Sentinel needs beyond `down-after-milliseconds`, to agree and to promote a replica (measured: 1 to 2 s).
+const AGREEMENT: Duration = Duration::from_secs(2);
+
+/// Maps the addresses that Sentinels tell to those by which this machine reaches them.
+#[derive(Clone)]
+pub(crate) struct AddressMap(pub(crate) Arc<Mapping>);
+
+pub(crate) type Mapping = dyn Fn(&str, u16) -> (String, u16) + Send + Sync;
+
+impl fmt::Debug for AddressMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressMap")
+    }
+}
+
+/// The Sentinels of a service.
+#[derive(Debug)]
+pub(crate) struct Sentinels {
+    /// The service in the place of an address, with the login for its servers.
+    service: Address,
+    name: String,
+    /// How to reach the servers, without a search.
+    servers: Endpoint,
+    map: Option<AddressMap>,
+    this: Weak<Self>,
+    /// Those of the URL first; those that they name are added, and none is taken away.
+    known: Mutex<Vec<Arc<Sentinel>>>,
+    view: Mutex<View>,
+    /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
+    found: Mutex<Option<(Address, Instant, usize)>>,
+    /// The longest `down-after-milliseconds` that was told, in milliseconds; zero before any.
+    // ORDERING: Relaxed: the value alone matters.
+    down_after: AtomicU64,
+    watch: Watch,
+}
+
+impl Sentinels {
+    /// `servers` says how to reach the servers of the service, wherever they are.
+    pub(crate) fn new(service: Service, servers: Endpoint, map: Option<AddressMap>) -> Arc<Self> {
+        let Service { address, sentinels } = service;
+        let name = match &address.place {
+            Place::Service { name, .. } => name.clone(),
+            other => format!("{other:?}"),
+        };
+        let known = sentinels.into_iter().map(|address| Arc::new(Sentinel::new(address))).collect();
+        Arc::new_cyclic(|this| Self {
+            service: address,
+            name,
+            servers,
+            map,
+            this: Weak::clone(this),
+            known: Mutex::new(known),
+            view: Mutex::default(),
+            found: Mutex::new(None),
+            down_after: AtomicU64::new(0),
+            watch: Watch::default(),
+        })
+    }
+
+    fn dialer(&self) -> &Dialer {
+        &self.servers.dialer
+    }
+
+    /// How long the service may be without a master when one dies, by what its Sentinels say.
+    pub(crate) fn outage(&self) -> Duration {
+        // ORDERING: Relaxed: see the field.
+        match self.down_after.load(Ordering::Relaxed) {
+            0 => DOWN_AFTER + AGREEMENT,
+            millis => Duration::from_millis(millis) + AGREEMENT,
+        }
+    }
+
+    /// Returns the address by which this machine reaches what a Sentinel names.
+    fn mapped(&self, host: String, port: u16) -> (String, u16) {
+        match &self.map {
+            Some(map) => (map.0)(&host, port),
+            None => (host, port),
+        }
+    }
+
+    /// The address of a server of the service.
+    fn server(&self, host: String, port: u16) -> Address {
+        let tls = matches!(self.service.place, Place::Service { tls: true, .. });
+        Address { place: Place::Tcp { host, port, tls }, ..self.service.clone() }
+    }
+
+    fn all(&self) -> Vec<Arc<Sentinel>> {
+        self.known.lock().clone()
+    }
+
+    /// Asks one Sentinel, and takes in what it says.
+    fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<Answer, Error> {
+        let answer = sentinel.master(self.dialer(), &self.name, deadline).map(|answer| match answer {
+            Answer::Master(Told { epoch, host, port }, down_after) => {
+                let (host, port) = self.mapped(host, port);
+                Answer::Master(Told { epoch, host, port }, down_after)
+            }
+            Answer::Unknown => Answer::Unknown,
+        });
+        let told = match &answer {
+            Ok(Answer::Master(told, down_after)) => {
+                let millis = u64::try_from(down_after.as_millis()).unwrap_or(u64::MAX);
+                self.down_after.fetch_max(millis, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+                Some(told.clone())
+            }
+            _ => None,
+        };
+        let known = self.known.lock().len();
+        let mut view = self.view.lock();
+        view.know(known);
+        view.hear(index, told);
+        answer
+    }
+
+    /// Returns the address to follow now, by what was heard so far.
+    fn choice(&self) -> Option<Address> {
+        let mut view = self.view.lock();
+        let told = view.choice(Instant::now())?.clone();
+        drop(view);
+        Some(self.server(told.host, told.port))
+    }
+
+    /// Whether this is the address to follow, and a master may be there.
+    fn is_followed(&self, address: &Address) -> bool {
+        let now = Instant::now();
+        let mut view = self.view.lock();
+        let Some(told) = view.choice(now).cloned() else { return false };
+        !view.is_refuted(&told, now) && self.server(told.host, told.port).place == address.place
+    }
+
+    /// Adds the Sentinels that others name.
+    fn add(&self, told: Vec<(String, u16)>) {
+        let mut known = self.known.lock();
+        let Some(first) = known.first().map(|sentinel| sentinel.address.clone()) else { return };
+        for (host, port) in told {
+            let (host, port) = self.mapped(host, port);
+            let address = Address { place: self.server(host, port).place, ..first.clone() };
+            if known.iter().all(|sentinel| sentinel.address.place != address.place) {
+                log::debug!(TRANSPORT, "{}: another Sentinel watches it, at {address}", self.service);
+                known.push(Arc::new(Sentinel::new(address)));
+            }
+        }
+    }
+
+    /// Asks the Sentinels one after another, beginning with `first`, until one names a master that may be followed.
+    fn search(&self, first: usize, is_first_time: bool, deadline: Instant) -> Result<(Address, usize), Error> {
+        let all = self.all();
+        let (mut unknown, mut failures) = (0, Vec::new());
+        for n in 0..all.len() {
+            let index = (first + n) % all.len();
+            match self.hear(index, &all[index], deadline) {
+                Ok(Answer::Master(told, _)) => {
+                    // If it is stale or refuted, another Sentinel may know better.
+                    let now = Instant::now();
+                    let mut view = self.view.lock();
+                    if view.choice(now) == Some(&told) && !view.is_refuted(&told, now) {
+                        return Ok((self.server(told.host, told.port), index));
+                    }
+                }
+                Ok(Answer::Unknown) => unknown += 1,
+                Err(error) => failures.push(format!("{}: {error}", all[index].address)),
+            }
+        }
+        if let Some(choice) = self.choice() {
+            // All that answered know less than what was heard before, or nobody was found where they say.
+            return Ok((choice, first));
+        }
+        if unknown > 0 && is_first_time {
+            let hint = "no Sentinel that answers watches a service of that name: give the name in `sentinel monitor`";
+            return Err(Error::invalid_config("service", OneLine(&self.name).to_string(), hint));
+        }
+        let causes = if failures.is_empty() { "none knows it any more".to_owned() } else { failures.join("; ") };
+        let message = format!("no Sentinel says where {} is: {causes}", self.service);
+        Err(Error::backend(BackendFailure::NotExecuted, message))
+    }
+}
+
+impl Finder for Sentinels {
+    fn find(&self, deadline: Instant) -> Result<Address, Error> {
+        let late = || {
+            let message = format!("{}: asking the Sentinels took too long", self.service);
+            Error::backend(BackendFailure::NotExecuted, message)
+        };
+        let mut found = self.found.try_lock_until(deadline).ok_or_else(late)?;
+        if let Some((address, at, _)) = &*found
+            && at.elapsed() < YOUNG
+            && self.is_followed(address)
+        {
+            return Ok(address.clone());
+        }
+        let first = found.as_ref().map_or(0, |(_, _, index)| *index);
+        let (address, index) = self.search(first, found.is_none(), deadline)?;
+        *found = Some((address.clone(), Instant::now(), index));
+        Ok(address)
+    }
+
+    fn note(&self, found: &Address, is_master: bool) {
+        if let Place::Tcp { host, port, .. } = &found.place {
+            self.view.lock().tried(host, *port, is_master, Instant::now());
+        }
+        self.watch.note(is_master);
+        if is_master {
+            self.watch.start(&self.this);
+        }
+    }
+
+    fn stop(&self) {
+        self.watch.stop();
+        self.all().iter().for_each(|sentinel| sentinel.hang_up());
+    }
+}
+
+/// Reads what a Sentinel answers, for the fuzz target.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read(reply: &::redis::Value) {
+    ask::read(reply);
+}
+
+/// How long a store may be away.
+#[derive(Debug, Default)]
+pub(crate) struct Outage {
+    /// What the program has set.
+    pub(crate) set: Option<Duration>,
+    pub(crate) sentinels: Option<Arc<Sentinels>>,
+}
+
+impl Outage {
+    pub(crate) fn get(&self) -> Duration {
+        self.set.unwrap_or_else(|| self.sentinels.as_ref().map_or(Duration::ZERO, |sentinels| sentinels.outage()))
+    }
+}

@@ -1,0 +1,171 @@
+//! The thread `dlock-watch`: it asks every Sentinel each second where the master is, and notices a new one before a command fails.
+//!
+//! Polling all of them is quicker than the event `+switch-master` of one, which comes up to 4 s later after a planned failover. A master that
+//! was stopped and goes on, or that a planned failover left, says `OK` for ten seconds more; only the Sentinels know better.
+//!
+//! 1. While no connect fails, a round begins each second; while connects fail, each tenth of one.
+//! 2. A Sentinel that does not answer is asked less and less often, so that it does not slow down the round.
+//! 3. When the address to follow changes, the thread connects there. If that server says that it is a master, all connections to the
+//!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
+//! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
+
+use super::Sentinels;
+use super::ask::PATIENCE;
+use crate::log;
+use crate::store::redis::net::address::Address;
+use crate::store::redis::net::endpoint::Finder;
+use crate::sync::catch_panic;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time between the beginnings of two rounds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The same while connects fail.
+const PAUSE_IN_TROUBLE: Duration = Duration::from_millis(100);
+
+/// The time between two questions for other Sentinels.
+const MORE: Duration = Duration::from_secs(60);
+
+/// What the thread shares with the others.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    state: Mutex<State>,
+    changed: Condvar,
+    // ORDERING: Relaxed: it saves taking the mutex at each connect, and nothing is read through it.
+    is_started: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    handle: Option<thread::JoinHandle<()>>,
+    is_stopped: bool,
+    is_in_trouble: bool,
+}
+
+impl Watch {
+    /// Notes whether the last connect reached a master.
+    pub(super) fn note(&self, is_master: bool) {
+        let mut state = self.state.lock();
+        if state.is_in_trouble == is_master {
+            state.is_in_trouble = !is_master;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Starts the thread, once.
+    pub(super) fn start(&self, sentinels: &Weak<Sentinels>) {
+        // ORDERING: Relaxed: see the field.
+        if self.is_started.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.is_stopped {
+            return;
+        }
+        let sentinels = Weak::clone(sentinels);
+        match thread::Builder::new().name("dlock-watch".to_owned()).spawn(move || watch(&sentinels)) {
+            Ok(handle) => state.handle = Some(handle),
+            // Each connect asks the Sentinels anyway.
+            Err(cause) => {
+                drop(state);
+                log::warn!(TRANSPORT, "the operating system refused the thread dlock-watch: {cause}");
+            }
+        }
+    }
+
+    /// Ends the thread and waits for it. On that thread itself, only tells it to end.
+    pub(super) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.is_stopped = true;
+        self.changed.notify_all();
+        let handle = state.handle.take_if(|handle| handle.thread().id() != thread::current().id());
+        drop(state);
+        if handle.is_some_and(|handle| handle.join().is_err()) {
+            log::error!(TRANSPORT, "the thread dlock-watch ended by a panic; please report it");
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.lock().is_stopped
+    }
+
+    /// Waits for the next round, which begins a while after the last one began. Returns `false` when the thread is to end.
+    fn pause(&self, begun: Instant) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_stopped {
+            let pause = if state.is_in_trouble { PAUSE_IN_TROUBLE } else { PAUSE };
+            let left = pause.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return true;
+            }
+            self.changed.wait_for(&mut state, left);
+        }
+        false
+    }
+}
+
+fn watch(sentinels: &Weak<Sentinels>) {
+    let (mut visited, mut asked_for_more) = (None, None);
+    loop {
+        let begun = Instant::now();
+        let Some(strong) = sentinels.upgrade() else { return };
+        let round = catch_panic(|| {
+            if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= MORE) && strong.ask_for_more() {
+                asked_for_more = Some(begun);
+            }
+            strong.round(&mut visited);
+        });
+        if round.is_err() {
+            log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
+        }
+        if !strong.watch.pause(begun) {
+            return;
+        }
+    }
+}
+
+impl Sentinels {
+    /// Asks all Sentinels, and visits the master if it is another one than the one visited last.
+    fn round(&self, visited: &mut Option<Address>) {
+        for (index, sentinel) in self.all().iter().enumerate() {
+            if self.watch.is_stopped() {
+                return;
+            }
+            if !sentinel.rests(Instant::now())
+                && let Err(error) = self.hear(index, sentinel, Instant::now() + PATIENCE)
+            {
+                log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
+            }
+        }
+        let Some(choice) = self.choice() else { return };
+        if visited.as_ref().is_some_and(|visited| visited.place == choice.place) {
+            return;
+        }
+        let reached = self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(PAUSE));
+        self.note(&choice, reached.is_ok());
+        match reached {
+            Ok(_) => {
+                if let Some(before) = visited.replace(choice.clone()) {
+                    log::info!(TRANSPORT, "{}: the master is {choice} now, not {before}", self.service);
+                }
+            }
+            Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
+        }
+    }
+
+    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
+    fn ask_for_more(&self) -> bool {
+        let told = self
+            .all()
+            .iter()
+            .filter(|sentinel| !sentinel.rests(Instant::now()))
+            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + PATIENCE).ok());
+        let has_answered = told.is_some();
+        self.add(told.unwrap_or_default());
+        has_answered
+    }
+}

@@ -1,0 +1,5 @@
+//! A service that Sentinels watch, on real servers: who is found, what is refused, and how a failover is followed.
+
+mod failover;
+mod fakes;
+mod naming;
