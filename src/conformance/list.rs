@@ -126,6 +126,13 @@ macro_rules! __conformance_cases {
                 of_a_fresh_range_are_unissued [Numbers]
                 come_only_when_asked_for [Numbers]
             }
+            posting {
+                frees_the_key_and_tells_how_it_ended [Posting]
+                comes_before_what_the_client_asks_next [Posting]
+                by_a_stranger_changes_nothing [Posting]
+                twice_does_no_harm [Posting]
+                hands_the_key_to_who_waits [Posting Queue]
+            }
             queue {
                 tells_the_holder_of_its_head [Queue]
                 tells_the_holder_again_when_its_head_polls [Queue]
@@ -152,6 +159,12 @@ macro_rules! __conformance_cases {
                 queues_the_next_locker_when_somebody_waits [Queue DeadAtOnce]
                 repeated_with_the_same_next_locker_changes_nothing [Queue]
                 by_a_stranger_leaves_its_next_locker_unknown [Queue]
+            }
+            settling {
+                frees_the_key_of_a_holder [Settling]
+                of_a_locker_that_was_never_sent_changes_nothing [Settling]
+                twice_does_no_harm [Settling]
+                takes_a_waiter_out_of_the_queue [Settling Queue]
             }
             threads {
                 exclude_one_another [Queue]

@@ -65,4 +65,8 @@ pub(super) enum Need {
     DeadAtOnce,
     /// Commands of the Redis scripts can be denied.
     Denials,
+    /// Posted releases.
+    Posting,
+    /// The certain end of a locker.
+    Settling,
 }

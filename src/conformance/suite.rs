@@ -74,6 +74,8 @@ impl Suite {
             Need::Gaps => self.limits.poller_gaps,
             Need::DeadAtOnce => self.limits.dead_waiters == DeadWaiters::AtOnce,
             Need::Denials => self.store.deny(&[]),
+            Need::Posting => store.posting().is_some(),
+            Need::Settling => store.settling().is_some(),
         }
     }
 
