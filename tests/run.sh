@@ -113,7 +113,7 @@ fi
 cargo test --locked --all-features --benches
 cargo test --locked --lib
 # The part that is left without Redis: the lock on the embedded store.
-cargo test --locked --no-default-features --lib
+cargo test --locked --no-default-features --features conformance,test-util --lib --test embedded
 cargo test --locked --doc
 
 # The example is the proof that users run: it must pass with the lock, and fail without it.
