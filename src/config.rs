@@ -197,7 +197,11 @@ impl DLockConfig {
         &self.unique_key[PREFIX.len() + self.type_length + 1..]
     }
 
-    pub(crate) fn renew_after(&self) -> Duration {
+    /// Returns the time after which the lease is extended: the fraction that [`with_renew_at`](Self::with_renew_at) has set, or
+    /// 0.75, of the [lease](Self::lease). The config of a [lock](crate::DistributedReentrantLock::config) has the fraction that
+    /// its store needs.
+    #[must_use]
+    pub fn renew_after(&self) -> Duration {
         self.lease().mul_f64(self.renew_at.unwrap_or(timing::RENEW_AT))
     }
 
@@ -206,29 +210,41 @@ impl DLockConfig {
         self.renew_at.is_some()
     }
 
-    pub(crate) fn local_passes(&self) -> u32 {
+    /// Returns how many more times the threads of this process may pass the lock on once others wait:
+    /// [`with_local_passes`](Self::with_local_passes).
+    #[must_use]
+    pub fn local_passes(&self) -> u32 {
         self.local_passes
     }
 
-    pub(crate) fn max_hold(&self) -> Option<Duration> {
+    /// Returns for how long one thread may hold the lock: [`with_max_hold`](Self::with_max_hold). `None` means no limit.
+    #[must_use]
+    pub fn max_hold(&self) -> Option<Duration> {
         self.max_hold
     }
 
-    pub(crate) fn linger(&self) -> Duration {
+    /// Returns for how long the lock may linger: [`with_linger`](Self::with_linger).
+    #[must_use]
+    pub fn linger(&self) -> Duration {
         self.linger
     }
 
-    /// The time from one gap to the next, in whole milliseconds once checked; `None` for no gaps.
-    pub(crate) fn poller_gap(&self) -> Option<Duration> {
+    /// Returns the time from one gap for pollers to the next: [`with_poller_gap`](Self::with_poller_gap). `None` means no gaps.
+    #[must_use]
+    pub fn poller_gap(&self) -> Option<Duration> {
         self.poller_gap
     }
 
-    pub(crate) fn probe(&self) -> bool {
+    /// Returns whether a held key is checked every lease/6: [`with_probe`](Self::with_probe).
+    #[must_use]
+    pub fn probe(&self) -> bool {
         self.probe
     }
 
-    /// Returns the reason. It is on one line: [`with_reason`](Self::with_reason) has escaped it, so that it is safe to log.
-    pub(crate) fn reason(&self) -> Option<&str> {
+    /// Returns what the lock is for: [`with_reason`](Self::with_reason), with characters that cannot be printed escaped, so that
+    /// it is one line and safe to log.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
@@ -356,6 +372,15 @@ mod tests {
         assert_eq!(kept(Duration::from_micros(5_000_999)), Some(Duration::from_secs(5)));
         assert_eq!(kept(MAX_LEASE), Some(MAX_LEASE));
         assert_eq!(DLockConfig::new("T", "x").checked().expect("valid").poller_gap(), None);
+    }
+
+    #[test]
+    fn a_config_tells_its_settings() {
+        let second = Duration::from_secs(1);
+        let config = DLockConfig::new("T", "x").with_lease(20 * second).with_renew_at(0.5).with_probe(false);
+        let config = config.with_local_passes(3).with_linger(second).with_max_hold(2 * second).with_reason("a\nb");
+        assert_eq!((config.renew_after(), config.probe(), config.local_passes()), (10 * second, false, 3));
+        assert_eq!((config.linger(), config.max_hold(), config.reason()), (second, Some(2 * second), Some("a\\nb")));
     }
 
     #[test]

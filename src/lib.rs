@@ -88,6 +88,10 @@ pub use client::wait_limit::CancelToken;
 pub use clock::ManualClock;
 pub use clock::{Clock, Moment, SystemClock};
 pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
+/// The channel of [`DLockGuard::lost`] and [`CancelToken::cancelled`], for `crossbeam_channel::select!`. It is that of the crate
+/// `crossbeam-channel` 0.5.
+#[doc(no_inline)]
+pub use crossbeam_channel::Receiver;
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use lock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,

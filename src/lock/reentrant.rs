@@ -69,7 +69,7 @@ impl DistributedReentrantLock {
     /// * [`Error::Backend`]: only if the store has never answered this generator yet (the error names the cause), or if the
     ///   operating system refuses a thread.
     /// * [`Error::LeaseLost`]: the calling thread already holds the lock, but has lost its lease.
-    /// * [`Error::TooManyHolds`], [`Error::ShutDown`].
+    /// * [`Error::TooManyHolds`], [`Error::ShutDown`]; [`Error::Forked`] in a child process that inherited the lock.
     ///
     /// # Examples
     ///

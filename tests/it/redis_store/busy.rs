@@ -2,7 +2,7 @@
 
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
-use crate::support::proxy::{Lot, Sent};
+use crate::support::proxy::{Lot, Sent, Way};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::time::{Duration, Instant};
@@ -143,4 +143,17 @@ fn errors_of_attempts_with_little_time() {
         }
         eprintln!("{what}, round trips of {trip} ms: {errors} of 20 are errors");
     }
+}
+
+/// Nothing is known of the key then: an error, which names the server and the limit.
+#[test]
+fn a_limit_that_ends_before_any_answer_is_an_error_that_says_so() {
+    let scene = Scene::new(Duration::ZERO);
+    scene.prove();
+    scene.proxy.lose(Way::ToClient, true);
+    let limit = Duration::from_millis(70);
+    let error = lock(&scene.generator, "silent").try_lock_for(limit).map(drop).unwrap_err();
+    let text = error.to_string();
+    assert!(error.is_transient(), "{error:?}");
+    assert!(text.contains("within") && text.contains("ms") && text.contains(&scene.proxy.port().to_string()), "{text}");
 }
