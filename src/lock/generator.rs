@@ -126,11 +126,13 @@ impl DLockGenerator {
     /// [limit of the store](crate::processor::StoreLimits) that forbids it; without a lease, those of
     /// [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
-        let config = limits::within(self.with_its_lease(config)?.checked()?, &self.client.limits)?;
+        // Asked each time: what an outage may last is known only once Sentinels have answered.
+        let limits = self.client.processor.limits();
+        let config = limits::within(self.with_its_lease(config)?.checked()?, &limits)?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        self.short_leases.warn_of(&config, &self.client.limits);
+        self.short_leases.warn_of(&config, &limits);
         let key = self.client.keys.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }

@@ -3,7 +3,7 @@
 use crate::config::{MAX_LEASE, MIN_LEASE};
 use std::time::Duration;
 
-/// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life.
+/// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life, except `outage`.
 ///
 /// Begin with [`StoreLimits::default`] and set what differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,9 @@ pub struct RedisBuilder {
 }
 
 impl RedisLockProcessor {
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`).
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`), or to the
+    /// master of a service: `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)). Blocks for at most
+    /// three seconds.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl RedisBuilder {
 
     /// Sets a function that maps each address that Sentinels tell to the one by which this machine reaches it: host and port to host and
     /// port. For networks with address translation, such as containers, where servers announce addresses that nobody else can reach.
-    /// Without Sentinels it is not used. Defaults to none.
+    /// The function must neither block nor use the store. Without Sentinels it is not used. Defaults to none.
     #[must_use]
     pub fn address_map(mut self, map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
         self.address_map = Some(AddressMap(Arc::new(map)));

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::tls::Tls;
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::log;
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ pub(crate) trait Finder: Send + Sync + fmt::Debug {
 
     /// Notes whether a connect to an address that was found has reached a server that takes locks.
     fn note(&self, found: &Address, is_master: bool);
+
+    /// Returns `true` if the server is still to be found there.
+    fn is_followed(&self, found: &Address) -> bool;
 
     /// Ends the finder's thread and connections.
     fn stop(&self);
@@ -86,7 +89,7 @@ impl Endpoint {
     /// [`Error::Backend`] (not executed; also for a replica), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
     /// database that does not exist.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, Error> {
-        let Some(finder) = &self.finder else { return self.connect_to(&self.address, deadline) };
+        let Some(finder) = &self.finder else { return self.connect_to(&self.address, deadline, &|| true) };
         let mut before: Option<(Address, Error)> = None;
         loop {
             let found = match finder.find(deadline) {
@@ -97,7 +100,10 @@ impl Endpoint {
                 log::debug!(TRANSPORT, "{}: no master is found at {address}", self.address);
                 return Err(error);
             }
-            let link = self.connect_to(&found, deadline);
+            // A host that swallows what is sent there leaves time for another one.
+            let now = Instant::now();
+            let half = if before.is_none() { now + deadline.saturating_duration_since(now) / 2 } else { deadline };
+            let link = self.connect_to(&found, half, &|| finder.is_followed(&found));
             finder.note(&found, link.is_ok());
             match link {
                 // The finder may know another address now.
@@ -109,15 +115,23 @@ impl Endpoint {
         }
     }
 
-    /// Does as [`connect`](Self::connect) at a known address.
+    /// Does as [`connect`](Self::connect) at a known address, unless the server is not to be found there any more when it has answered.
     ///
     /// # Errors
     ///
     /// Those of [`connect`](Self::connect).
-    pub(crate) fn connect_to(&self, address: &Address, deadline: Instant) -> Result<Link, Error> {
+    pub(crate) fn connect_to(
+        &self,
+        address: &Address,
+        deadline: Instant,
+        is_followed: &dyn Fn() -> bool,
+    ) -> Result<Link, Error> {
         let mut link = self.dialer.dial(address, deadline)?;
         let identity = handshake::run(&mut link, address, deadline)?;
-        self.servers.meet(identity, address, &link.socket());
-        Ok(link)
+        if self.servers.meet(identity, address, &link.socket(), is_followed) {
+            return Ok(link);
+        }
+        let message = format!("{address} is not the master any more");
+        Err(Error::backend(BackendFailure::NotExecuted, message))
     }
 }

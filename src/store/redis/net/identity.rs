@@ -7,17 +7,22 @@
 //! |---|---|---|
 //! | none yet | any | nothing: there is nothing to compare |
 //! | known | the same | nothing |
-//! | known | another | the number rises, and all older connections are cut |
-//! | unknown, or known | unknown, or known for the first time | the number rises |
+//! | known | another | all older connections are cut, and the number rises |
+//! | unknown, or known | unknown, or known for the first time, at another address | the same |
+//! | unknown, or known | unknown, or known for the first time, at the same address | the number rises |
+//! | known | the one before the last, a moment later, at the same address | the number rises |
 //!
 //! 1. *The number never falls*, and it rises before the new connection is used. So whoever reads it after an answer on a connection sees at
 //!    least the number of that connection.
-//! 2. *Connections to the earlier server end.* It may be a demoted master that still answers; nothing that it says counts any more. What
-//!    is in flight there has an unknown outcome.
+//! 2. *Connections to the earlier server end*, before the number rises. It may be a demoted master that still answers; nothing that it says
+//!    counts any more. What is in flight there has an unknown outcome.
 //! 3. *Where `INFO` is not allowed, every new connection counts as one to a new server*: the client then asks about all that it holds and
-//!    waits for, which costs little. But no connection is cut, because two connections to one server would cut each other for ever.
+//!    waits for, which costs little. But no connection to the same address is cut, because two connections to one server would cut each
+//!    other for ever. So would connections to an address that leads to two servers in turn.
+//! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
+//!    the mutex under which the last server is noted.
 
-use super::address::Address;
+use super::address::{Address, Place};
 use super::socket::Socket;
 use crate::log;
 use crate::sync::Mutex;
@@ -25,6 +30,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// The sections of `INFO` that say who a server is.
 pub(crate) const QUESTION: &[&str] = &["INFO", "server", "replication"];
@@ -61,6 +67,9 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// An address that leads to two servers in turn does so within this time.
+const IN_TURN: Duration = Duration::from_secs(5);
+
 /// The servers that have answered a store, one after another, as a number. All connections of the store share it.
 #[derive(Default)]
 pub(crate) struct Servers {
@@ -69,11 +78,11 @@ pub(crate) struct Servers {
     number: AtomicU64,
     last: Mutex<Last>,
     /// Called after each rise of the number.
-    told: Mutex<Vec<Told>>,
+    told: Mutex<Vec<Arc<Told>>>,
 }
 
 /// A function to call after each rise of the number. It does not block.
-pub(crate) type Told = Box<dyn Fn() + Send + Sync>;
+pub(crate) type Told = dyn Fn() + Send + Sync;
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,6 +95,9 @@ impl fmt::Debug for Servers {
 struct Last {
     /// `None` before the first connection; `Some(None)` if the server did not say who it is.
     identity: Option<Option<Identity>>,
+    place: Option<Place>,
+    /// The server before it, and when it was replaced.
+    earlier: Option<(Identity, Instant)>,
     /// The connections to that server.
     connections: Vec<Weak<Socket>>,
 }
@@ -97,33 +109,61 @@ impl Servers {
     }
 
     /// Adds a function to call after each rise of the number.
-    pub(crate) fn tell(&self, told: Told) {
-        self.told.lock().push(told);
+    pub(crate) fn tell(&self, told: Box<Told>) {
+        self.told.lock().push(Arc::from(told));
     }
 
-    /// Notes a new connection to a server, before it is used. Cuts the connections to an earlier server.
-    pub(crate) fn meet(&self, identity: Option<Identity>, address: &Address, connection: &Arc<Socket>) {
+    /// Returns where the last connection was made.
+    pub(crate) fn last_place(&self) -> Option<Place> {
+        self.last.lock().place.clone()
+    }
+
+    /// Notes a new connection to a server, before it is used. Cuts the connections to an earlier server. Returns `false` if the server is
+    /// not to be found there any more: then the connection must not be used.
+    pub(crate) fn meet(
+        &self,
+        identity: Option<Identity>,
+        address: &Address,
+        connection: &Arc<Socket>,
+        is_followed: &dyn Fn() -> bool,
+    ) -> bool {
         let mut last = self.last.lock();
-        let before = last.identity.clone();
-        let (mut outdated, mut rises) = (Vec::new(), false);
-        if let Some(before) = before
-            && (before != identity || identity.is_none())
-        {
+        if !is_followed() {
+            return false;
+        }
+        let is_same = last.identity.as_ref().is_none_or(|before| *before == identity && identity.is_some());
+        if !is_same {
+            last.replace_by(identity.as_ref(), address);
             self.number.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
-            rises = true;
-            if let (Some(before), Some(identity)) = (&before, &identity) {
-                outdated = std::mem::take(&mut last.connections);
-                log::warn!(TRANSPORT, "another server answers at {address} than before: {identity:?}, not {before:?}");
-            }
         }
         last.identity = Some(identity);
+        last.place = Some(address.place.clone());
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
         drop(last);
-        outdated.iter().filter_map(Weak::upgrade).for_each(|connection| connection.cut());
-        if rises {
-            self.told.lock().iter().for_each(|told| told());
+        if !is_same {
+            let told = self.told.lock().clone();
+            told.iter().for_each(|told| told());
         }
+        true
+    }
+}
+
+impl Last {
+    /// Cuts the connections to the last server if the next one is another for certain.
+    fn replace_by(&mut self, next: Option<&Identity>, address: &Address) {
+        let has_moved = self.place.as_ref() != Some(&address.place);
+        let before = self.identity.take().flatten();
+        let is_in_turn = !has_moved
+            && self.earlier.as_ref().is_some_and(|(earlier, at)| Some(earlier) == next && at.elapsed() < IN_TURN);
+        if let (Some(before), Some(next)) = (&before, next) {
+            log::warn!(TRANSPORT, "another server answers at {address} than before: {next:?}, not {before:?}");
+        }
+        if has_moved || (before.is_some() && next.is_some() && !is_in_turn) {
+            let outdated = std::mem::take(&mut self.connections);
+            outdated.iter().filter_map(Weak::upgrade).for_each(|connection| connection.cut());
+        }
+        self.earlier = before.map(|before| (before, Instant::now()));
     }
 }
 
@@ -149,10 +189,14 @@ mod tests {
 
         /// Connects once more; returns the number, and which connections are not cut.
         fn meet(&mut self, identity: Option<Identity>) -> (u64, Vec<usize>) {
+            self.meet_at("redis://host", identity)
+        }
+
+        fn meet_at(&mut self, url: &str, identity: Option<Identity>) -> (u64, Vec<usize>) {
             let (near, far) = UnixStream::pair().expect("a pair of sockets");
             far.set_nonblocking(true).expect("a socket");
             let near = Arc::new(Socket::Unix(near));
-            self.0.meet(identity, &Address::parse("redis://host").expect("a URL"), &near);
+            assert!(self.0.meet(identity, &Address::parse(url).expect("a URL"), &near, &|| true));
             self.1.push((near, far));
             let is_open = |far: &UnixStream| (&*far).read(&mut [0]).is_err();
             (self.0.number(), (0..self.1.len()).filter(|n| is_open(&self.1[*n].1)).collect())
@@ -164,11 +208,43 @@ mod tests {
         let mut met = Met::new();
         assert_eq!(met.meet(identity("a", "x")), (0, vec![0]));
         assert_eq!(met.meet(identity("a", "x")), (0, vec![0, 1]));
-        // A restart; a promotion; back to an earlier one.
+        // A restart; a promotion.
         assert_eq!(met.meet(identity("b", "x")), (1, vec![2]));
         assert_eq!(met.meet(identity("b", "y")), (2, vec![3]));
-        assert_eq!(met.meet(identity("b", "x")), (3, vec![4]));
-        assert_eq!(met.meet(identity("b", "x")), (3, vec![4, 5]));
+        assert_eq!(met.meet(identity("b", "y")), (2, vec![3, 4]));
+    }
+
+    #[test]
+    fn servers_that_answer_in_turn_at_one_address_do_not_end_each_others_connections() {
+        let mut met = Met::new();
+        assert_eq!(met.meet(identity("a", "x")), (0, vec![0]));
+        assert_eq!(met.meet(identity("b", "x")), (1, vec![1]));
+        assert_eq!(met.meet(identity("a", "x")), (2, vec![1, 2]));
+        assert_eq!(met.meet(identity("b", "x")), (3, vec![1, 2, 3]));
+        // At another address it is a failover, there and back.
+        assert_eq!(met.meet_at("redis://other", identity("a", "x")), (4, vec![4]));
+        assert_eq!(met.meet(identity("b", "x")), (5, vec![5]));
+    }
+
+    #[test]
+    fn another_address_ends_older_connections_whatever_is_known_of_the_servers() {
+        let mut met = Met::new();
+        assert_eq!(met.meet(None), (0, vec![0]));
+        assert_eq!(met.meet_at("redis://other", None), (1, vec![1]));
+        assert_eq!(met.meet_at("redis://other", None), (2, vec![1, 2]));
+        assert_eq!(met.meet(identity("a", "x")), (3, vec![3]));
+        // The same server by another name.
+        assert_eq!(met.meet_at("redis://other", identity("a", "x")), (3, vec![3, 4]));
+    }
+
+    #[test]
+    fn a_connection_to_where_the_server_was_before_does_not_count() {
+        let mut met = Met::new();
+        met.meet(identity("a", "x"));
+        let (near, _far) = UnixStream::pair().expect("a pair of sockets");
+        let address = Address::parse("redis://old").expect("a URL");
+        assert!(!met.0.meet(identity("old", "x"), &address, &Arc::new(Socket::Unix(near)), &|| false));
+        assert_eq!(met.meet(identity("a", "x")), (0, vec![0, 1]));
     }
 
     #[test]

@@ -44,8 +44,14 @@ impl std::fmt::Debug for Line {
 /// What a Sentinel knows of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Where the master is, and after how long without an answer from it the Sentinel takes it for dead.
-    Master(Told, Duration),
+    /// Where the master is.
+    Master {
+        told: Told,
+        /// After how long without an answer from it the Sentinel takes it for dead.
+        down_after: Duration,
+        /// Whether this Sentinel leads a failover that is not finished: then the address is still the old master's.
+        fails_over: bool,
+    },
     /// It watches no service of that name.
     Unknown,
 }
@@ -103,6 +109,8 @@ impl Sentinel {
     /// Asks one question on the kept connection, or on a new one. A connection without an answer is not used again.
     fn ask(&self, dialer: &Dialer, words: &[&str], deadline: Instant) -> Result<Value, Error> {
         let start = Instant::now();
+        // The Sentinel is not to blame for a caller that has less time.
+        let is_whole = deadline >= start + PATIENCE;
         let deadline = deadline.min(start + PATIENCE);
         let busy = || {
             let message = format!("{} did not answer in time", self.address);
@@ -131,6 +139,7 @@ impl Sentinel {
         }
         line.failed = match (&answer, line.failed) {
             (Ok(_), _) => None,
+            (Err(_), before) if !is_whole => before,
             (Err(_), before) => Some((before.map_or(0, |(failures, _)| failures + 1), start)),
         };
         answer
@@ -166,7 +175,7 @@ fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
 /// Both readers, for the fuzz target: a port is never zero, and a name never empty.
 #[cfg(any(test, fuzzing))]
 pub(super) fn read(reply: &Value) {
-    if let Some(Answer::Master(told, _)) = read_master(reply) {
+    if let Some(Answer::Master { told, .. }) = read_master(reply) {
         assert!(told.port != 0 && !told.host.is_empty());
     }
     if let Some((host, port)) = fields(reply).as_ref().and_then(place) {
@@ -179,7 +188,9 @@ fn read_master(reply: &Value) -> Option<Answer> {
     let (host, port) = place(&fields)?;
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
     let down_after = Duration::from_millis(number("down-after-milliseconds")?);
-    Some(Answer::Master(Told { epoch: number("config-epoch")?, host, port }, down_after))
+    let fails_over =
+        fields.get("flags").is_some_and(|flags| flags.split(',').any(|flag| flag == "failover_in_progress"));
+    Some(Answer::Master { told: Told { epoch: number("config-epoch")?, host, port }, down_after, fails_over })
 }
 
 #[cfg(test)]
@@ -202,7 +213,13 @@ mod tests {
     #[test]
     fn an_answer_names_the_master_and_its_epoch() {
         let told = Told { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
-        assert_eq!(read_master(&reply(&WHOLE)), Some(Answer::Master(told, Duration::from_secs(5))));
+        let answer = |fails_over| Answer::Master { told: told.clone(), down_after: Duration::from_secs(5), fails_over };
+        assert_eq!(read_master(&reply(&WHOLE)), Some(answer(false)));
+        for (flags, fails_over) in [("master", false), ("master,failover_in_progress", true), ("s_down,master", false)]
+        {
+            let fields: Vec<_> = WHOLE.into_iter().chain([("flags", flags)]).collect();
+            assert_eq!(read_master(&reply(&fields)), Some(answer(fails_over)));
+        }
     }
 
     #[test]

@@ -18,7 +18,6 @@ mod view;
 mod watch;
 
 use crate::error::{BackendFailure, Error};
-use crate::log;
 use crate::one_line::OneLine;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
@@ -40,6 +39,9 @@ const DOWN_AFTER: Duration = Duration::from_secs(30);
 
 /// How long Sentinel needs beyond `down-after-milliseconds`, to agree and to promote a replica (measured: 1 to 2 s).
 const AGREEMENT: Duration = Duration::from_secs(2);
+
+/// The most Sentinels that are learnt from others.
+const MOST_LEARNT: usize = 64;
 
 /// Maps the addresses that Sentinels tell to those by which this machine reaches them.
 #[derive(Clone)]
@@ -63,8 +65,10 @@ pub(crate) struct Sentinels {
     servers: Endpoint,
     map: Option<AddressMap>,
     this: Weak<Self>,
-    /// Those of the URL first; those that they name are added, and none is taken away.
+    /// Those of the URL first, then those that they name.
     known: Mutex<Vec<Arc<Sentinel>>>,
+    /// How many the URL has.
+    configured: usize,
     view: Mutex<View>,
     /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
     found: Mutex<Option<(Address, Instant, usize)>>,
@@ -82,15 +86,16 @@ impl Sentinels {
             Place::Service { name, .. } => name.clone(),
             other => format!("{other:?}"),
         };
-        let known = sentinels.into_iter().map(|address| Arc::new(Sentinel::new(address))).collect();
+        let known: Vec<_> = sentinels.into_iter().map(|address| Arc::new(Sentinel::new(address))).collect();
         Arc::new_cyclic(|this| Self {
             service: address,
             name,
             servers,
             map,
             this: Weak::clone(this),
+            view: Mutex::new(View::new(known.len())),
+            configured: known.len(),
             known: Mutex::new(known),
-            view: Mutex::default(),
             found: Mutex::new(None),
             down_after: AtomicU64::new(0),
             watch: Watch::default(),
@@ -131,24 +136,22 @@ impl Sentinels {
     /// Asks one Sentinel, and takes in what it says.
     fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<Answer, Error> {
         let answer = sentinel.master(self.dialer(), &self.name, deadline).map(|answer| match answer {
-            Answer::Master(Told { epoch, host, port }, down_after) => {
+            Answer::Master { told: Told { epoch, host, port }, down_after, fails_over } => {
                 let (host, port) = self.mapped(host, port);
-                Answer::Master(Told { epoch, host, port }, down_after)
+                Answer::Master { told: Told { epoch, host, port }, down_after, fails_over }
             }
             Answer::Unknown => Answer::Unknown,
         });
-        let told = match &answer {
-            Ok(Answer::Master(told, down_after)) => {
+        match &answer {
+            Ok(Answer::Master { told, down_after, fails_over }) => {
                 let millis = u64::try_from(down_after.as_millis()).unwrap_or(u64::MAX);
                 self.down_after.fetch_max(millis, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
-                Some(told.clone())
+                self.view.lock().hear(index, Some(told.clone()), *fails_over);
             }
-            _ => None,
-        };
-        let known = self.known.lock().len();
-        let mut view = self.view.lock();
-        view.know(known);
-        view.hear(index, told);
+            // It had no time to answer, so what it said before stands.
+            Err(_) if Instant::now() >= deadline => {}
+            Ok(Answer::Unknown) | Err(_) => self.view.lock().hear(index, None, false),
+        }
         answer
     }
 
@@ -161,24 +164,33 @@ impl Sentinels {
     }
 
     /// Whether this is the address to follow, and a master may be there.
-    fn is_followed(&self, address: &Address) -> bool {
+    fn is_promising(&self, address: &Address) -> bool {
         let now = Instant::now();
         let mut view = self.view.lock();
         let Some(told) = view.choice(now).cloned() else { return false };
         !view.is_refuted(&told, now) && self.server(told.host, told.port).place == address.place
     }
 
-    /// Adds the Sentinels that others name.
-    fn add(&self, told: Vec<(String, u16)>) {
+    /// Whether this is the address to follow.
+    fn is_choice(&self, address: &Address) -> bool {
+        self.choice().is_some_and(|choice| choice.place == address.place)
+    }
+
+    /// Knows, besides those of the URL, the Sentinels that one of them names.
+    fn learn(&self, told: Vec<(String, u16)>) {
+        // The map is the program's: no mutex is held while it runs.
+        let told: Vec<_> = told.into_iter().take(MOST_LEARNT).map(|(host, port)| self.mapped(host, port)).collect();
         let mut known = self.known.lock();
+        let before = known.split_off(self.configured);
         let Some(first) = known.first().map(|sentinel| sentinel.address.clone()) else { return };
         for (host, port) in told {
-            let (host, port) = self.mapped(host, port);
             let address = Address { place: self.server(host, port).place, ..first.clone() };
-            if known.iter().all(|sentinel| sentinel.address.place != address.place) {
-                log::debug!(TRANSPORT, "{}: another Sentinel watches it, at {address}", self.service);
-                known.push(Arc::new(Sentinel::new(address)));
+            let is_there = |sentinel: &&Arc<Sentinel>| sentinel.address.place == address.place;
+            if known.iter().any(|sentinel| is_there(&sentinel)) {
+                continue;
             }
+            let kept = before.iter().find(is_there).cloned();
+            known.push(kept.unwrap_or_else(|| Arc::new(Sentinel::new(address))));
         }
     }
 
@@ -188,17 +200,27 @@ impl Sentinels {
         let (mut unknown, mut failures) = (0, Vec::new());
         for n in 0..all.len() {
             let index = (first + n) % all.len();
+            if n > 0 && Instant::now() >= deadline {
+                break;
+            }
+            if index >= self.configured && all[index].rests(Instant::now()) {
+                continue;
+            }
             match self.hear(index, &all[index], deadline) {
-                Ok(Answer::Master(told, _)) => {
+                // The first answer of all may be of one that was cut off: a new client hears more than half of them.
+                Ok(Answer::Master { .. }) if is_first_time && 2 * (n + 1) <= self.configured => {}
+                Ok(Answer::Master { .. }) => {
                     // If it is stale or refuted, another Sentinel may know better.
                     let now = Instant::now();
                     let mut view = self.view.lock();
-                    if view.choice(now) == Some(&told) && !view.is_refuted(&told, now) {
-                        return Ok((self.server(told.host, told.port), index));
+                    if let Some(choice) = view.choice(now).cloned()
+                        && !view.is_refuted(&choice, now)
+                    {
+                        return Ok((self.server(choice.host, choice.port), index));
                     }
                 }
                 Ok(Answer::Unknown) => unknown += 1,
-                Err(error) => failures.push(format!("{}: {error}", all[index].address)),
+                Err(error) => failures.push((all[index].address.to_string(), error)),
             }
         }
         if let Some(choice) = self.choice() {
@@ -209,7 +231,14 @@ impl Sentinels {
             let hint = "no Sentinel that answers watches a service of that name: give the name in `sentinel monitor`";
             return Err(Error::invalid_config("service", OneLine(&self.name).to_string(), hint));
         }
-        let causes = if failures.is_empty() { "none knows it any more".to_owned() } else { failures.join("; ") };
+        if unknown == 0
+            && failures.iter().all(|(_, error)| matches!(error, Error::Denied { .. }))
+            && let Some((_, denied)) = failures.pop()
+        {
+            return Err(denied);
+        }
+        let causes: Vec<_> = failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
+        let causes = if causes.is_empty() { "none knows it any more".to_owned() } else { causes.join("; ") };
         let message = format!("no Sentinel says where {} is: {causes}", self.service);
         Err(Error::backend(BackendFailure::NotExecuted, message))
     }
@@ -224,7 +253,7 @@ impl Finder for Sentinels {
         let mut found = self.found.try_lock_until(deadline).ok_or_else(late)?;
         if let Some((address, at, _)) = &*found
             && at.elapsed() < YOUNG
-            && self.is_followed(address)
+            && self.is_promising(address)
         {
             return Ok(address.clone());
         }
@@ -242,6 +271,10 @@ impl Finder for Sentinels {
         if is_master {
             self.watch.start(&self.this);
         }
+    }
+
+    fn is_followed(&self, found: &Address) -> bool {
+        self.is_choice(found)
     }
 
     fn stop(&self) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! redis+sentinel://[user[:password]@]host[:26379][,host…]/service[/db][?sentinel_username=…&sentinel_password=…]
-//! redis-sentinel://[password@]host[:26379][,host…][/db]?sentinelMasterId=service        (Lettuce)
+//! redis-sentinel://[password@]host[:26379][,host…][/db]?sentinelMasterId=service        (Lettuce; also #service)
 //! ```
 //!
 //! `rediss` in place of `redis` means TLS to Sentinels and servers. User and password before the `@` are those of the servers. The crate
@@ -64,7 +64,8 @@ pub(crate) fn parse(url: &str) -> Result<Service, Error> {
             "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password",
         ));
     }
-    if rest.contains('#') {
+    let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(rest, fragment)| (rest, Some(fragment)));
+    if fragment.is_some() && !is_lettuce {
         return Err(invalid("there is something after a `#`: leave it out"));
     }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -84,6 +85,11 @@ pub(crate) fn parse(url: &str) -> Result<Service, Error> {
         if slot.replace(decoded(value)?).is_some() {
             return Err(invalid("there is a setting twice after the `?`"));
         }
+    }
+    if let Some(fragment) = fragment
+        && named.replace(decoded(fragment)?).is_some()
+    {
+        return Err(invalid("the service is named twice"));
     }
     if sentinel_user.is_some() && sentinel_password.is_none() {
         return Err(invalid("there is a sentinel_username without a sentinel_password: give both, or neither"));
@@ -190,6 +196,7 @@ mod tests {
                 "-:s3crt@service x/2",
                 &["-:-@h1:26379/0", "-:-@h2:1/0"],
             ),
+            ("redis-sentinel://h1,h2/1#x", "-:-@service x/1", &["-:-@h1:26379/0", "-:-@h2:26379/0"]),
             ("redis-sentinel://a:b@h1?sentinelMasterId=x", "a:b@service x/0", &["-:-@h1:26379/0"]),
         ] {
             let read = read(url);

@@ -9,21 +9,29 @@
 //! | same | the best one's | the best one's | nothing changes |
 //! | moved | the best one's | another one, never left in this epoch | it becomes the best one |
 //! | gone back | the best one's | one that was left in this epoch | ignored |
+//! | failing over | any | the old master's, while the Sentinel that leads a failover has not finished it | ignored, if there is a best one |
 //! | stale | lower | any | ignored, unless a majority has gone back to the same |
 //!
 //! 1. *The best one never goes back*: neither to a lower epoch nor, within an epoch, to an address that was left. So a Sentinel that was
-//!    cut off, and still names the old master, leads nobody there.
-//! 2. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the known
+//!    cut off, and still names the old master, leads nobody there. Nor does the leader of a failover, which shows the new epoch beside the
+//!    old address, with the flag `failover_in_progress`, for up to some seconds after the others know the new one.
+//! 2. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the configured
 //!    Sentinels agree in their last answers on a lower epoch and its address, and each of them has told a higher epoch before, that is
 //!    the best one. Sentinels that have only not heard of a failover yet have never told a higher epoch, however many they are. What
 //!    the others go on saying, of the epochs before, counts no more.
 //! 3. *A server that is no master is not believed in.* A connect that finds a replica, or nobody, refutes the address for a moment. Then
-//!    an address on which a majority agrees is tried in its place. Nothing less replaces it: the master of a minority may be the old one.
+//!    an address on which a majority of the configured Sentinels agrees is tried in its place, unless it is of an epoch before the one at
+//!    which a master was last found. Nothing less replaces it: the master of a minority may be the old one.
+//!
+//! Only the Sentinels of the URL have a vote. The learnt ones may be others by other names, or be long gone.
 
 use std::time::{Duration, Instant};
 
 /// How long an address stays refuted: it may become a master, or be reached again, at any time.
 const REFUTED: Duration = Duration::from_millis(500);
+
+/// How many addresses of an epoch are remembered as left: one that lies may tell a new one each time.
+const MOST_LEFT: usize = 16;
 
 /// What a Sentinel says of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +59,10 @@ pub(super) struct View {
     left: Vec<(String, u16)>,
     /// What Sentinels said of higher epochs when a majority began again.
     outlived: Vec<Told>,
+    /// The epoch of the last answer at whose address a master was found.
+    found_at: u64,
+    /// How many Sentinels have a vote: the first ones.
+    voters: usize,
     /// The last answer of each known Sentinel, by its index, and the highest epoch that it has told.
     answers: Vec<(Option<Told>, u64)>,
     /// The addresses at which no master was found, and when.
@@ -58,18 +70,20 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Makes room for this many Sentinels. None is ever taken away.
-    pub(super) fn know(&mut self, sentinels: usize) {
-        self.answers.resize(sentinels.max(self.answers.len()), (None, 0));
+    /// The view of a service with so many configured Sentinels, which have a vote each.
+    pub(super) fn new(voters: usize) -> Self {
+        Self { voters, answers: vec![(None, 0); voters], ..Self::default() }
     }
 
-    /// Takes in the answer of a Sentinel; `None` if it does not answer, or does not know the service.
-    pub(super) fn hear(&mut self, sentinel: usize, told: Option<Told>) {
-        self.know(sentinel + 1);
-        let (last, highest) = &mut self.answers[sentinel];
-        last.clone_from(&told);
+    /// Takes in the answer of a Sentinel; `None` if it does not answer, or does not know the service. `fails_over` is set while it leads a
+    /// failover that is not finished.
+    pub(super) fn hear(&mut self, sentinel: usize, told: Option<Told>, fails_over: bool) {
+        let told = told.filter(|_| !fails_over || self.best.is_none());
+        if let Some((last, highest)) = self.answers.get_mut(sentinel) {
+            last.clone_from(&told);
+            *highest = told.as_ref().map_or(0, |told| told.epoch).max(*highest);
+        }
         let Some(told) = told else { return };
-        *highest = told.epoch.max(*highest);
         if self.outlived.contains(&told) {
             return;
         }
@@ -81,7 +95,8 @@ impl View {
             }
             Some(best) if told.epoch == best.epoch => {
                 if !best.is_at(&told.place()) && !self.left.iter().any(|left| told.is_at(left)) {
-                    self.left.push(best.place());
+                    self.left.truncate(MOST_LEFT - 1);
+                    self.left.insert(0, best.place());
                     self.best = Some(told);
                 }
             }
@@ -97,6 +112,7 @@ impl View {
     fn begin_again(&mut self, told: Told) {
         let higher = self.answers.iter().filter_map(|(last, _)| last.clone()).filter(|last| last.epoch > told.epoch);
         self.outlived = higher.collect();
+        self.found_at = 0;
         self.answers.iter_mut().for_each(|(last, highest)| *highest = last.as_ref().map_or(0, |last| last.epoch));
         self.begin(told);
     }
@@ -114,7 +130,8 @@ impl View {
         match &self.best {
             Some(best) if is_refuted(best) => {
                 let last = self.answers.iter().filter_map(|(last, _)| last.as_ref());
-                let other = last.into_iter().find(|told| !is_refuted(told) && self.is_agreed(told));
+                let may_be = |told: &&Told| told.epoch >= self.found_at && !is_refuted(told) && self.is_agreed(told);
+                let other = last.into_iter().find(may_be);
                 other.or(self.best.as_ref())
             }
             best => best.as_ref(),
@@ -124,20 +141,26 @@ impl View {
     /// Notes whether a master was found at an address.
     pub(super) fn tried(&mut self, host: &str, port: u16, found: bool, now: Instant) {
         self.refuted.retain(|(place, _)| (place.0.as_str(), place.1) != (host, port));
+        if let Some(best) = &self.best
+            && found
+            && (best.host.as_str(), best.port) == (host, port)
+        {
+            self.found_at = best.epoch;
+        }
         if !found {
             self.refuted.push(((host.to_owned(), port), now));
         }
     }
 
-    /// Whether more than half of the known Sentinels say exactly this.
+    /// Whether more than half of the voters say exactly this.
     fn is_agreed(&self, told: &Told) -> bool {
-        2 * self.answers.iter().filter(|(last, _)| last.as_ref() == Some(told)).count() > self.answers.len()
+        2 * self.answers.iter().filter(|(last, _)| last.as_ref() == Some(told)).count() > self.voters
     }
 
-    /// Whether more than half of the known Sentinels say exactly this, and have told a higher epoch before.
+    /// Whether more than half of the voters say exactly this, and have told a higher epoch before.
     fn has_begun_again(&self, told: &Told) -> bool {
         let has = |(last, highest): &&(Option<Told>, u64)| last.as_ref() == Some(told) && *highest > told.epoch;
-        2 * self.answers.iter().filter(has).count() > self.answers.len()
+        2 * self.answers.iter().filter(has).count() > self.voters
     }
 }
 
@@ -153,13 +176,11 @@ mod tests {
 
     impl Seen {
         fn by(sentinels: usize) -> Self {
-            let mut view = View::default();
-            view.know(sentinels);
-            Self(view, Instant::now())
+            Self(View::new(sentinels), Instant::now())
         }
 
         fn hear(&mut self, sentinel: usize, epoch: u64, host: &str) -> String {
-            self.0.hear(sentinel, told(epoch, host));
+            self.0.hear(sentinel, told(epoch, host), false);
             self.choice()
         }
 
@@ -224,7 +245,7 @@ mod tests {
         // An answer that was taken back counts no more.
         let mut seen = all_at_seven(3);
         assert_eq!(seen.hear(0, 0, "b"), "a");
-        seen.0.hear(0, None);
+        seen.0.hear(0, None, false);
         assert_eq!(seen.hear(1, 0, "b"), "a");
     }
 
@@ -264,6 +285,49 @@ mod tests {
         assert_eq!(seen.refute("new"), "new");
     }
 
+    #[test]
+    fn the_leader_of_a_failover_leads_nobody_back() {
+        let mut seen = Seen::by(3);
+        (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+        assert_eq!(seen.hear(1, 5, "new"), "new");
+        // It shows the new epoch and the old address until it has finished.
+        for _ in 0..3 {
+            seen.0.hear(0, told(5, "old"), true);
+            assert_eq!(seen.choice(), "new");
+        }
+        assert_eq!(seen.hear(0, 5, "new"), "new");
+        // Who knows nothing better begins with it.
+        let mut seen = Seen::by(3);
+        seen.0.hear(0, told(5, "old"), true);
+        assert_eq!(seen.choice(), "old");
+        assert_eq!(seen.hear(1, 5, "new"), "new");
+        seen.0.hear(0, told(5, "old"), true);
+        assert_eq!(seen.choice(), "new");
+    }
+
+    #[test]
+    fn one_connect_that_fails_leads_nobody_back_from_a_master_that_was_found() {
+        let mut seen = Seen::by(3);
+        (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+        assert_eq!(seen.hear(1, 5, "new"), "new");
+        seen.0.tried("new", 6379, true, seen.1);
+        assert_eq!(seen.refute("new"), "new");
+        // The others follow, and are asked again.
+        assert_eq!(seen.hear(0, 5, "new"), "new");
+        assert_eq!(seen.hear(2, 5, "new"), "new");
+    }
+
+    #[test]
+    fn learnt_ones_are_heard_and_have_no_vote() {
+        let mut seen = Seen::by(1);
+        assert_eq!(seen.hear(0, 4, "a"), "a");
+        assert_eq!(seen.hear(7, 5, "b"), "b");
+        for sentinel in 8..20 {
+            assert_eq!(seen.hear(sentinel, 6, "c"), "c");
+            assert_eq!(seen.hear(sentinel, 0, "d"), "c");
+        }
+    }
+
     mod any {
         use super::*;
         use proptest::prelude::*;
@@ -272,12 +336,11 @@ mod tests {
             /// Without a majority for less, the epoch never falls, and within an epoch no address comes back.
             #[test]
             fn the_best_answer_goes_forward(steps in prop::collection::vec((0_usize..5, 0_u64..4, 0_u16..3), 1..40)) {
-                let mut view = View::default();
-                view.know(5);
+                let mut view = View::new(5);
                 let mut past: Vec<Told> = Vec::new();
                 for (sentinel, epoch, port) in steps {
                     let told = Told { epoch, host: "h".to_owned(), port };
-                    view.hear(sentinel, Some(told.clone()));
+                    view.hear(sentinel, Some(told.clone()), false);
                     let best = view.best.clone().expect("an answer was heard");
                     if past.last() == Some(&best) {
                         continue;

@@ -5,14 +5,13 @@
 //!
 //! 1. While no connect fails, a round begins each second; while connects fail, each tenth of one.
 //! 2. A Sentinel that does not answer is asked less and less often, so that it does not slow down the round.
-//! 3. When the address to follow changes, the thread connects there. If that server says that it is a master, all connections to the
+//! 3. When the address to follow is not that of the last connection, or connects fail, the thread connects there. If that server says that it is a master, all connections to the
 //!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use super::Sentinels;
 use super::ask::PATIENCE;
 use crate::log;
-use crate::store::redis::net::address::Address;
 use crate::store::redis::net::endpoint::Finder;
 use crate::sync::catch_panic;
 use parking_lot::{Condvar, Mutex};
@@ -109,7 +108,7 @@ impl Watch {
 }
 
 fn watch(sentinels: &Weak<Sentinels>) {
-    let (mut visited, mut asked_for_more) = (None, None);
+    let mut asked_for_more = None;
     loop {
         let begun = Instant::now();
         let Some(strong) = sentinels.upgrade() else { return };
@@ -117,7 +116,7 @@ fn watch(sentinels: &Weak<Sentinels>) {
             if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= MORE) && strong.ask_for_more() {
                 asked_for_more = Some(begun);
             }
-            strong.round(&mut visited);
+            strong.round();
         });
         if round.is_err() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
@@ -130,7 +129,7 @@ fn watch(sentinels: &Weak<Sentinels>) {
 
 impl Sentinels {
     /// Asks all Sentinels, and visits the master if it is another one than the one visited last.
-    fn round(&self, visited: &mut Option<Address>) {
+    fn round(&self) {
         for (index, sentinel) in self.all().iter().enumerate() {
             if self.watch.is_stopped() {
                 return;
@@ -142,17 +141,22 @@ impl Sentinels {
             }
         }
         let Some(choice) = self.choice() else { return };
-        if visited.as_ref().is_some_and(|visited| visited.place == choice.place) {
+        let is_in_trouble = self.watch.state.lock().is_in_trouble;
+        // Compare with the server of the last connection, whoever made it.
+        let last = self.servers.servers.last_place();
+        if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
             return;
         }
-        let reached = self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(PAUSE));
+        let reached =
+            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(PAUSE), &|| {
+                self.is_choice(&choice)
+            });
         self.note(&choice, reached.is_ok());
         match reached {
-            Ok(_) => {
-                if let Some(before) = visited.replace(choice.clone()) {
-                    log::info!(TRANSPORT, "{}: the master is {choice} now, not {before}", self.service);
-                }
+            Ok(_) if last.as_ref() != Some(&choice.place) => {
+                log::info!(TRANSPORT, "{}: the master is {choice} now", self.service);
             }
+            Ok(_) => {}
             Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
         }
     }
@@ -165,7 +169,9 @@ impl Sentinels {
             .filter(|sentinel| !sentinel.rests(Instant::now()))
             .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + PATIENCE).ok());
         let has_answered = told.is_some();
-        self.add(told.unwrap_or_default());
+        if let Some(told) = told {
+            self.learn(told);
+        }
         has_answered
     }
 }
