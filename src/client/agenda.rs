@@ -154,6 +154,12 @@ impl Core {
         self.server.load(Ordering::SeqCst)
     }
 
+    /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
+    pub(crate) fn is_of_earlier_server(&self, sent_at: Moment) -> bool {
+        let rose_at = self.server_rose_at.load(Ordering::SeqCst);
+        rose_at != 0 && sent_at.as_nanos() <= rose_at
+    }
+
     /// Checks, after a request, whether another server has answered than before. If so, makes every wait and every
     /// tenure due now: the other server may not know of them.
     pub(crate) fn notice_server(&self) {
@@ -163,6 +169,7 @@ impl Core {
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
         let now = self.clock.now();
+        self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
         for key in self.keys.all() {
             if let Some(tenure) = key.state().kept() {
                 tenure.doubt(now);

@@ -46,7 +46,6 @@ impl Core {
         let mut was_behind_release = false;
         loop {
             let sent_at = self.clock.now();
-            let server = self.server_seen();
             let wait = question.wait;
             let limit = wait_limit.limit(sent_at, self.limits.command);
             let thread = thread::current();
@@ -54,11 +53,7 @@ impl Core {
             self.notice_server();
             let heard = if wait { key.state().heard() } else { None };
             match self.take_in(key, question, result, sent_at, heard) {
-                Answer::Acquired(mut tenure) => {
-                    if self.server_seen() != server {
-                        // The other server may not know of this tenure.
-                        tenure.doubt(self.clock.now());
-                    }
+                Answer::Acquired(tenure) => {
                     self.note_trip(self.clock.now().since(sent_at));
                     self.grant(key, &mut key.state(), tenure, current_thread());
                     turn.end();

@@ -47,6 +47,10 @@ pub(crate) struct Core {
     pub(crate) limits: StoreLimits,
     /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
     pub(super) server: AtomicU64,
+    /// When that number was last seen to rise, in nanoseconds; zero if it never was.
+    // ORDERING: SeqCst, as for `server`. Stored before the keys are looked at; `grant` loads it with the key's mutex held. So of a
+    // grant and a rise, either the grant sees the moment, or the thread that has seen the rise finds the tenure.
+    pub(super) server_rose_at: AtomicU64,
     pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
     pub(super) unanswered: Arc<Unanswered>,
@@ -94,6 +98,7 @@ impl Core {
         let core = Arc::new_cyclic(|this| Self {
             limits: processor.limits(),
             server: AtomicU64::new(processor.status().server),
+            server_rose_at: AtomicU64::new(0),
             processor,
             cleanup: Arc::new(Cleanup::new(clock.clone())),
             unanswered: Arc::default(),

@@ -23,6 +23,10 @@ impl Core {
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
+        // The earlier server may have granted it, and the reply was on its way.
+        if self.is_of_earlier_server(tenure.renewed_at()) {
+            tenure.doubt(now);
+        }
         self.schedule_renewal(key, &tenure);
         let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);

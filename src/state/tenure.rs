@@ -199,6 +199,11 @@ impl Tenure {
         self.checked(sent_at);
     }
 
+    /// Returns when the request was sent that last set or renewed the lease.
+    pub(crate) fn renewed_at(&self) -> Moment {
+        self.renewed_at
+    }
+
     /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
     pub(crate) fn checked(&mut self, sent_at: Moment) {
         self.checked_at = self.checked_at.max(sent_at);

@@ -27,6 +27,7 @@ mod quiet;
 mod redis_store;
 mod security;
 mod sentinel;
+mod server_change;
 mod settings;
 mod support;
 mod tasks;
