@@ -75,6 +75,8 @@ fn planned(service: &mut Service, leader: usize, without_info: bool) {
     lock.lock().unwrap().unlock().unwrap();
     let old = service.named_by(0);
     assert!(connections(service, old) > 0);
+    // A release that the new master misses would leave the lock to its lease.
+    service.wait_for_replicas(old);
     service.sentinels[leader].run::<String>(&["SENTINEL", "FAILOVER", "dlock"]).unwrap();
     let new = service.wait_for_another_master(old);
     // Nobody asks for a lock: the client notices by itself.

@@ -178,3 +178,22 @@ fn a_stale_answer_leads_nobody_back_and_a_majority_may_begin_again() {
     fakes[2].say(Says::Master(a, 0));
     eventually("the majority is followed", || who_has(&generator, &servers) == 0);
 }
+
+/// One that hangs is asked less and less often, and what it has said before counts no more.
+#[test]
+fn one_that_hangs_later_is_asked_less_often_than_the_others() {
+    let servers = [(); 2].map(|()| RedisServer::start());
+    let [a, b] = [&servers[0], &servers[1]].map(RedisServer::port);
+    let fakes = [(); 3].map(|()| Fake::start(Says::Master(a, 4)));
+    let generator = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
+    let servers = [&servers[0], &servers[1]];
+    assert_eq!(who_has(&generator, &servers), 0);
+    fakes[0].say(Says::Nothing);
+    let before = fakes.each_ref().map(Fake::asked);
+    eventually("the others are asked many times", || fakes[1].asked() >= before[1] + 12);
+    let [hung, other] = [fakes[0].asked() - before[0], fakes[1].asked() - before[1]];
+    assert!(2 * hung < other, "{hung} of {other}");
+    // The others are followed as ever.
+    fakes[1].say(Says::Master(b, 5));
+    eventually("the new epoch is followed", || who_has(&generator, &servers) == 1);
+}

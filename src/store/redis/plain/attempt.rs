@@ -68,7 +68,8 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         self.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| None)
     }
 
-    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that request fails with [`Error::Backend`], the key is still reported as busy.
+    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that
+    /// request fails with [`Error::Backend`], the key is still reported as busy.
     fn acquire_place(
         &self,
         claim: &Claim<'_>,

@@ -15,7 +15,15 @@ use std::time::{Duration, Instant};
 
 /// How long one Sentinel may take to answer, its connect included: Redis's guide for clients asks for "a few hundred milliseconds", so
 /// that one that hangs does not keep a client from asking the next.
-pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A limit that leaves a Sentinel all of that.
+pub(super) const WHOLE: Duration = Duration::from_millis(600);
+
+/// Whether a limit leaves a Sentinel all of its time: one that had less is not to blame for giving no answer.
+pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
+    deadline >= start + PATIENCE
+}
 
 /// The longest pause before a Sentinel that does not answer is asked again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -109,8 +117,7 @@ impl Sentinel {
     /// Asks one question on the kept connection, or on a new one. A connection without an answer is not used again.
     fn ask(&self, dialer: &Dialer, words: &[&str], deadline: Instant) -> Result<Value, Error> {
         let start = Instant::now();
-        // The Sentinel is not to blame for a caller that has less time.
-        let is_whole = deadline >= start + PATIENCE;
+        let is_whole = is_whole(start, deadline);
         let deadline = deadline.min(start + PATIENCE);
         let busy = || {
             let message = format!("{} did not answer in time", self.address);

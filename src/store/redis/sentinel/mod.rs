@@ -135,6 +135,7 @@ impl Sentinels {
 
     /// Asks one Sentinel, and takes in what it says.
     fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<Answer, Error> {
+        let start = Instant::now();
         let answer = sentinel.master(self.dialer(), &self.name, deadline).map(|answer| match answer {
             Answer::Master { told: Told { epoch, host, port }, down_after, fails_over } => {
                 let (host, port) = self.mapped(host, port);
@@ -149,7 +150,7 @@ impl Sentinels {
                 self.view.lock().hear(index, Some(told.clone()), *fails_over);
             }
             // It had no time to answer, so what it said before stands.
-            Err(_) if Instant::now() >= deadline => {}
+            Err(_) if !ask::is_whole(start, deadline) => {}
             Ok(Answer::Unknown) | Err(_) => self.view.lock().hear(index, None, false),
         }
         answer

@@ -5,12 +5,13 @@
 //!
 //! 1. While no connect fails, a round begins each second; while connects fail, each tenth of one.
 //! 2. A Sentinel that does not answer is asked less and less often, so that it does not slow down the round.
-//! 3. When the address to follow is not that of the last connection, or connects fail, the thread connects there. If that server says that it is a master, all connections to the
+//! 3. When the address to follow is not that of the last connection, or connects fail, the thread connects there. If that server says that
+//!    it is a master, all connections to the
 //!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use super::Sentinels;
-use super::ask::PATIENCE;
+use super::ask::WHOLE;
 use crate::log;
 use crate::store::redis::net::endpoint::Finder;
 use crate::sync::catch_panic;
@@ -128,14 +129,14 @@ fn watch(sentinels: &Weak<Sentinels>) {
 }
 
 impl Sentinels {
-    /// Asks all Sentinels, and visits the master if it is another one than the one visited last.
+    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
     fn round(&self) {
         for (index, sentinel) in self.all().iter().enumerate() {
             if self.watch.is_stopped() {
                 return;
             }
             if !sentinel.rests(Instant::now())
-                && let Err(error) = self.hear(index, sentinel, Instant::now() + PATIENCE)
+                && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
             {
                 log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
             }
@@ -166,8 +167,8 @@ impl Sentinels {
         let told = self
             .all()
             .iter()
-            .filter(|sentinel| !sentinel.rests(Instant::now()))
-            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + PATIENCE).ok());
+            .filter(|sentinel| !sentinel.rests(Instant::now()) && !self.watch.is_stopped())
+            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
         let has_answered = told.is_some();
         if let Some(told) = told {
             self.learn(told);

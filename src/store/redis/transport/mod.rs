@@ -224,7 +224,8 @@ impl<C: Connector> Transport<C> {
         answer
     }
 
-    /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read on the connection, when
+    /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read
+    /// on the connection, when
     /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));

@@ -11,7 +11,8 @@
 //! connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
-//! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a posted command, the call goes back from `Written` to `Queued` once,
+//! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a
+//! posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
 
 use super::routes::RouteGuard;
