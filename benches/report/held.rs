@@ -111,7 +111,7 @@ fn measure(count: u64, lease: Duration, each_way: Duration) -> Figures {
     let (begin, before) = (Instant::now(), admin.cpu());
     worker.tell(&[]);
     let [threads, cpu, least_left, lost] = worker.hear().try_into().unwrap();
-    let (seconds, server_cpu) = (begin.elapsed().as_secs_f64(), admin.cpu() - before);
+    let (seconds, server_cpu) = (begin.elapsed().as_secs_f64(), admin.cpu().saturating_sub(before));
     // Only extensions set an expiry, while nobody waits.
     let (scripts, renewals) = (admin.stats("evalsha").0, admin.stats("pexpire").0);
     Figures {
@@ -150,18 +150,24 @@ pub(crate) fn hold() {
     say(&bytes.to_string());
     listen();
 
-    let (begin, start) = (Instant::now(), cpu(ClockId::ProcessCPUTime) - cpu(ClockId::ThreadCPUTime));
+    let (begin, start) = (Instant::now(), cpu_of_others());
     let mut least = lease;
     while begin.elapsed() < lease.mul_f64(1.2) {
         thread::sleep(lease / 128);
         least = guards.iter().map(|guard| guard.remaining()).min().unwrap_or_default().min(least);
     }
     // Without this thread, which only looks.
-    let used = cpu(ClockId::ProcessCPUTime) - cpu(ClockId::ThreadCPUTime) - start;
+    let used = cpu_of_others().saturating_sub(start);
     let lost = lost.load(Ordering::Relaxed).max(guards.iter().filter(|guard| !guard.is_valid()).count() as u64);
     say(&format!("{} {} {} {lost}", threads(), used.as_nanos(), least.as_nanos()));
     // Giving all back takes long, and shows nothing.
     std::process::exit(0);
+}
+
+/// The processor time of the other threads. The two clocks are not read at the same moment, so it may fall by a little.
+fn cpu_of_others() -> Duration {
+    let own = cpu(ClockId::ThreadCPUTime);
+    cpu(ClockId::ProcessCPUTime).saturating_sub(own)
 }
 
 fn resident() -> u64 {

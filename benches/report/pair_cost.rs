@@ -77,7 +77,7 @@ fn measure(plan: &Plan, server: &Server, threads: usize) -> Vec<Vec<String>> {
                 slept,
                 put_off,
                 (after.1 - before.1) as f64 / pairs,
-                micros(after.2 - before.2),
+                micros(after.2.saturating_sub(before.2)),
             ];
             // The first is for warming up.
             if round > 0 {

@@ -117,7 +117,7 @@ fn by_clients(plan: &Plan, server: &Server, section: &mut Section) {
         let spent = |works: &mut [Work<'_>]| {
             let before = admin.borrow_mut().cpu();
             let done = crew::run(works, window, Duration::ZERO);
-            (admin.borrow_mut().cpu() - before).as_secs_f64() * 1e6 / done.times.len() as f64
+            admin.borrow_mut().cpu().saturating_sub(before).as_secs_f64() * 1e6 / done.times.len() as f64
         };
         let (mut connections, pairs, _generators, locks) = clients_of(&address, clients, threads);
         let mut variants: [Variant<'_>; 2] = [
