@@ -34,6 +34,8 @@ use std::time::Duration;
 /// connection was cut since the lock, or if it took no data until the limit. Where that matters, call
 /// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
 ///
+/// A guard is `Sync` but not `Send`: any thread may query it through a reference, and only the thread that locked can unlock it.
+///
 /// The owner is the *thread*, not a task of an async program: do not keep a guard across an `.await`. Where the executor may
 /// move the task to another thread, this does not compile. On a single-threaded executor it compiles, and if another task of
 /// that thread locks, it *reenters*: two tasks are inside. [Async code](crate::manual::async_code) says what to do instead.

@@ -22,6 +22,9 @@
 //!
 //! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The conformance suite (feature
 //! `conformance`) checks on every store alike what the required methods, the queue and the numbers must do.
+//!
+//! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
+//! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
 
 mod capabilities;
 mod claim;
