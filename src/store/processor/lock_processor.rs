@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// A store of locks (JVM: `DLockProcessor`).
 ///
-/// Any number of threads may call every method at once. Each method blocks until the store has replied or `limit` is over. It never
-/// *executes* a request twice: a store sends a request again only if it knows that the first one was not executed, or that the server
-/// recognises the second one. All methods fail with
+/// Any number of threads may call every method at once. Each method with a `limit` blocks until the store has replied or the limit is
+/// over; the others do not block, except [`close`](Self::close). A store never *executes* a request twice: it sends a request again only
+/// if it knows that the first one was not executed, or that the server recognises the second one. All methods fail with
 ///
 /// * [`Error::Backend`], whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` after a
 ///   `limit` that ended while the command was in flight: it may still be executed later),
@@ -134,13 +134,14 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Releases sockets and other resources; later calls fail with [`Error::ShutDown`]. Called when no lock of the generator
-    /// needs the store any more; may be called again. The default does nothing. An [`Arc`](std::sync::Arc) that is not the last
-    /// one does not forward the call, because other generators may share the store.
+    /// needs the store any more; may be called again. It may wait, for a bounded time, until threads of the store have ended. The
+    /// default does nothing. An [`Arc`](std::sync::Arc) that is not the last one does not forward the call, because other generators
+    /// may share the store.
     fn close(&self) {}
 }
 
 impl Request<'_> {
-    /// Sends this request to a store, by the method of the same name.
+    /// Sends this request to a store, by the method of the same name, and blocks as that method does, for at most `limit`.
     ///
     /// # Errors
     ///
