@@ -106,7 +106,7 @@ pub use store::memory::spec;
 pub use store::processor;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
-// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
+// Only implementors of stores need these, and they find them in `processor`. Code written against 0.1.0 finds them here.
 #[doc(hidden)]
 pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
