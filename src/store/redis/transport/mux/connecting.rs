@@ -128,7 +128,7 @@ impl<C: Connector> Mux<C> {
     }
 
     fn has_time_to_connect(&self, deadline: Instant) -> bool {
-        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout || mutant!(ThrowsConnectsAway)
+        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout
     }
 
     /// Connects on the calling thread, until the caller's deadline at most.
@@ -162,9 +162,7 @@ impl<C: Connector> Mux<C> {
         let me = thread::current().id();
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+        self.wake_waiting();
         // Callbacks and the log may panic.
         let told = catch_panic(|| {
             let state = self.take_up(state, opened, start);
@@ -174,12 +172,17 @@ impl<C: Connector> Mux<C> {
         });
         let mut state = self.state.lock();
         state.connecting.tellers.retain(|teller| *teller != me);
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+        self.wake_waiting();
         drop(state);
         if told.is_err() {
             log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
+        }
+    }
+
+    /// Wakes the threads that wait for the end of a connect, or of what follows it.
+    fn wake_waiting(&self) {
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
         }
     }
 
