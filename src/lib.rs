@@ -28,8 +28,9 @@
 //! [`MemoryLockProcessor`] is an embedded store with the same rules, for tests and for single-process programs.
 //! [`RedisLockProcessor`] is the store for Redis 7.0 or newer.
 //!
-//! Locks, generators and tokens are `Send` and `Sync`. Guards are `Sync` only, because the thread that locked must unlock. **In
-//! async code** that thread is the owner, not the task: read [Async code](manual::async_code) first.
+//! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
+//! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. **In async code** the owner of a lock is the thread,
+//! not the task: read [Async code](manual::async_code) first.
 //!
 //! # Where to find what
 //!
@@ -105,7 +106,7 @@ pub use store::memory::spec;
 pub use store::processor;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
-// Only implementors of stores need these, and they find them in `processor`. Version 0.1.0 exported them here.
+// Only implementors of stores need these, and they find them in `processor`. Code written against 0.1.0 finds them here.
 #[doc(hidden)]
 pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,

@@ -12,6 +12,13 @@ mod imp {
     pub(crate) use std::thread;
     pub(crate) use std::thread_local;
 
+    /// Takes a mutex and gives it back. Call it before a notification: a thread that looks under that mutex before it sleeps would miss the
+    /// notification between its look and its sleep.
+    #[inline]
+    pub(crate) fn before_notifying<T>(looked_under: &Mutex<T>) {
+        drop(looked_under.lock());
+    }
+
     /// Runs a piece of work, and catches its panic so that the calling thread goes on.
     pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
@@ -45,7 +52,7 @@ mod imp {
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
     pub(crate) use crate::check::model::twins::{
-        Condvar, Mutex, MutexGuard, catch_panic, guarded, now, random_u32, thread,
+        Condvar, Mutex, MutexGuard, before_notifying, catch_panic, guarded, now, random_u32, thread,
     };
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread_local;
@@ -84,7 +91,7 @@ pub(crate) fn is_mutant(name: &str) -> bool {
 #[cfg(all(test, dlock_shuttle))]
 macro_rules! mutant {
     ($name:ident) => {
-        $crate::check::model::mutants::is($crate::check::model::mutants::Mutant::$name)
+        $crate::check::model::mistakes::is($crate::check::model::mistakes::Mutant::$name)
     };
 }
 

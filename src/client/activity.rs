@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, mutant};
+use crate::sync::{Condvar, Mutex, before_notifying, mutant};
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
@@ -51,10 +51,7 @@ impl Activity {
     /// Counts the calling thread out.
     pub(crate) fn leave(&self) {
         if self.inside.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
-            // Take the gate first: a closing thread between its check and its waiting would miss the notification.
-            if !mutant!(LeavesWithoutGate) {
-                drop(self.gate.lock());
-            }
+            before_notifying(&self.gate);
             self.left.notify_all();
         }
     }

@@ -11,7 +11,7 @@ use crate::log;
 use crate::store::processor::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, before_notifying};
 use crate::timer::{Registration, Sleeper, Timer};
 use std::sync::{Arc, Weak};
 
@@ -158,7 +158,7 @@ impl InboxControl {
 
 impl Sleeper for InboxControl {
     fn wake(&self) {
-        drop(self.state.lock());
+        before_notifying(&self.state);
         self.stopped.notify_all();
     }
 }

@@ -80,7 +80,7 @@ impl CancelToken {
         receiver
     }
 
-    /// Returns whether the token is cancelled.
+    /// Returns whether the token is cancelled. Does not block.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)

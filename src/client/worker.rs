@@ -6,7 +6,7 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, catch_panic, mutant};
+use crate::sync::{Condvar, Mutex, before_notifying, catch_panic, mutant};
 use crate::timer::{Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
@@ -41,9 +41,7 @@ struct Alarm {
 
 impl Sleeper for Bell {
     fn wake(&self) {
-        if !mutant!(RingsWithoutMutex) {
-            drop(self.alarm.lock());
-        }
+        before_notifying(&self.alarm);
         self.rung.notify_one();
     }
 }

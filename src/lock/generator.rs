@@ -20,7 +20,8 @@ use std::time::Duration;
 /// Make one generator for a program and keep it. A clone is another handle of the same client. Handles of the same key made by
 /// the same generator are one lock. Handles made by two generators, even in one process, exclude each other through the store
 /// as two processes do. The threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end
-/// with [`close`](Self::close), or when the generator, its clones and all its locks are gone.
+/// with [`close`](Self::close), or when the generator, its clones and all its locks are gone. Dropping the last of these handles
+/// blocks as `close` does. Of the methods only `connect` and `close` block, and those that read a properties file.
 #[derive(Clone, Debug)]
 pub struct DLockGenerator {
     client: Arc<Client>,
@@ -58,7 +59,8 @@ impl DefaultLeases {
 }
 
 impl DLockGenerator {
-    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), or `unix:///path`.
+    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), `unix:///path`, or
+    /// `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)).
     ///
     /// Needs the feature `redis`, which is on by default.
     ///
@@ -67,7 +69,7 @@ impl DLockGenerator {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
-    /// login, [`Error::Unsupported`] when it is older than 7.0 or a cluster node.
+    /// login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
     #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::new(RedisLockProcessor::connect(url)?)
@@ -88,7 +90,7 @@ impl DLockGenerator {
     }
 
     /// Makes a generator of locks in the given store, with leases by lock type from a `config-dlock.properties` of JVM DLock
-    /// (`ORDER=30000`, milliseconds). Reads the file; does not ask the store.
+    /// (`ORDER=30000`, milliseconds). Blocks while it reads the file; does not ask the store.
     ///
     /// A lock whose type is not in the file needs a lease of its own ([`DLockConfig::with_lease`]). To set a default beside the
     /// file, use [`GeneratorBuilder::properties`] and [`GeneratorBuilder::default_lease`].
@@ -228,7 +230,7 @@ impl GeneratorBuilder {
         Ok(self)
     }
 
-    /// Reads the leases of lock types from a properties file, as [`DLockGenerator::from_properties`] does. A
+    /// Reads the leases of lock types from a properties file, as [`DLockGenerator::from_properties`] does, and blocks for it. A
     /// [`default_lease`](Self::default_lease), set before or after, applies to all other types. A second call replaces the
     /// file.
     ///

@@ -26,13 +26,15 @@ use std::time::Duration;
 /// On Linux with the GNU C library and on macOS, the end of the main thread (`main` returns or panics, or calls `exit`) waits
 /// for the replies to the releases of dropped guards. It does so for all generators that the main thread has used, whichever
 /// thread dropped the guards. It also waits while such a release is repeated because the server had forgotten the script or the
-/// connection was cut. It waits for at most twice the limit of a command.
+/// connection was cut. It waits for at most twice the limit of a command, and never longer than ten seconds.
 ///
 /// Where nothing waits, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
 /// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. Even
 /// there the release was written when `drop` returned. It has no effect only if the server had forgotten the script, if the
 /// connection was cut since the lock, or if it took no data until the limit. Where that matters, call
 /// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
+///
+/// A guard is `Sync` but not `Send`: any thread may query it through a reference, and only the thread that locked can unlock it.
 ///
 /// The owner is the *thread*, not a task of an async program: do not keep a guard across an `.await`. Where the executor may
 /// move the task to another thread, this does not compile. On a single-threaded executor it compiles, and if another task of
@@ -130,8 +132,10 @@ impl<'a> DLockGuard<'a> {
         self.handle.loss_of(self.token)
     }
 
-    /// Unlocks, and returns the outcome. Blocks until the store has replied if the key goes back to it. An inner unlock of a
-    /// reentrant hold, and one that keeps the lock in this process, do not ask the store.
+    /// Unlocks, and returns the outcome. Blocks for one round trip if the key goes back to the store. If the store does not answer,
+    /// the release is tried a few times, but not again once the lease is over. Each try takes at most the limit of one command (one
+    /// second unless set otherwise). An inner unlock of a reentrant hold, and one that keeps the lock in this process, do not ask
+    /// the store.
     ///
     /// # Errors
     ///

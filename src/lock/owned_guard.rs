@@ -141,13 +141,14 @@ impl OwnedDLockGuard {
         self.lock.handle.ensure_valid_hold(self.token)
     }
 
-    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost).
+    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost). Does
+    /// not block.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
         self.lock.handle.watch_hold(self.token)
     }
 
-    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss).
+    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss). Does not block.
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
         self.lock.handle.loss_of(self.token)

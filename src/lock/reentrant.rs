@@ -22,6 +22,13 @@ use std::time::{Duration, Instant};
 /// A thread that holds the lock gets it again without asking the store. Threads of one process get it in order of arrival.
 /// Tasks that an executor runs on one thread are one owner: see [Async code](crate::manual::async_code).
 ///
+/// # Blocking
+///
+/// Each method says whether it blocks, and for how long. The *limit of one command* is one second, unless
+/// [`RedisBuilder::io_timeout`](crate::RedisBuilder::io_timeout) or another store
+/// ([`StoreLimits::command`](crate::processor::StoreLimits::command)) sets another. Dropping the last handle of a client blocks as
+/// [`DLockGenerator::close`](crate::DLockGenerator::close) does.
+///
 /// # Panics
 ///
 /// No method panics.
@@ -59,7 +66,7 @@ impl DistributedReentrantLock {
         Self { handle: Handle { client, key, settings } }
     }
 
-    /// Acquires the lock. Blocks the thread until the lock is acquired, through outages of the store, too.
+    /// Acquires the lock. Blocks the thread until the lock is acquired, without a limit, through outages of the store, too.
     ///
     /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate::manual::async_code).
     ///
@@ -97,7 +104,7 @@ impl DistributedReentrantLock {
     ///
     /// Blocks for one round trip to the store, sometimes two, or for the few that it takes to find out what became of a lost reply. A lock
     /// that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, for up to 5 ms, or
-    /// five round trips if they take longer.
+    /// five round trips if they take longer. A round trip takes at most the limit of one command.
     ///
     /// # Errors
     ///
@@ -107,7 +114,8 @@ impl DistributedReentrantLock {
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `None` if it was held all that time. A `limit` of zero means
-    /// [`try_lock`](Self::try_lock); `Duration::MAX` waits for ever.
+    /// [`try_lock`](Self::try_lock); `Duration::MAX` waits for ever. The call may take 1 ms longer, because no request to the
+    /// store is given less time.
     ///
     /// # Errors
     ///
@@ -117,7 +125,7 @@ impl DistributedReentrantLock {
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `None` if it was held all that time. A deadline in
-    /// the past means [`try_lock`](Self::try_lock).
+    /// the past means [`try_lock`](Self::try_lock). The call may take 1 ms longer, as [`try_lock_for`](Self::try_lock_for).
     ///
     /// # Errors
     ///
@@ -127,7 +135,7 @@ impl DistributedReentrantLock {
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
-    /// was before the call. If a command is in flight, its reply is waited for first.
+    /// was before the call. If a command is in flight, its reply is waited for first, at most for the limit of one command.
     ///
     /// # Errors
     ///
@@ -137,7 +145,8 @@ impl DistributedReentrantLock {
     }
 
     /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
-    /// ended the wait. A `limit` of zero means [`try_lock`](Self::try_lock), which is not cancelled.
+    /// ended the wait. A `limit` of zero means [`try_lock`](Self::try_lock), which is not cancelled. Blocks otherwise as
+    /// [`try_lock_for`](Self::try_lock_for) and [`lock_cancellable`](Self::lock_cancellable) do.
     ///
     /// # Errors
     ///
@@ -175,24 +184,25 @@ impl DistributedReentrantLock {
         self.handle.key.hold.is_owned_by(current_thread())
     }
 
-    /// Returns about how many threads wait for this key through this generator. Does not ask the store.
+    /// Returns about how many threads wait for this key through this generator. Does not ask the store, and does not block.
     #[must_use]
     pub fn queue_length(&self) -> usize {
         self.handle.key.queue_length()
     }
 
-    /// Returns `true` if anybody holds the lock. Blocks for one round trip to the store. The answer may be out of date when
-    /// this returns.
+    /// Returns `true` if anybody holds the lock. Blocks for one round trip to the store, at most for the limit of one command.
+    /// The answer may be out of date when this returns.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`], [`Error::ShutDown`].
+    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`], [`Error::ShutDown`]; [`Error::Forked`]
+    /// in a child process that inherited the lock.
     pub fn is_locked(&self) -> Result<bool, Error> {
         Ok(self.holder()?.is_some())
     }
 
-    /// Returns the holder of the lock; `None` if nobody holds it. Blocks for one round trip to the store. The answer may be out
-    /// of date when this returns.
+    /// Returns the holder of the lock; `None` if nobody holds it. Blocks as [`is_locked`](Self::is_locked) does. The answer may be
+    /// out of date when this returns.
     ///
     /// # Errors
     ///
@@ -201,8 +211,8 @@ impl DistributedReentrantLock {
         Ok(self.inspect()?.holder)
     }
 
-    /// Returns the holder of the lock, and how many processes wait for it. Blocks for one round trip to the store. The answer
-    /// may be out of date when this returns.
+    /// Returns the holder of the lock, and how many processes wait for it. Blocks as [`is_locked`](Self::is_locked) does. The
+    /// answer may be out of date when this returns.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ impl DistributedReentrantLock {
     }
 
     /// Tries once to acquire the lock, as [`try_lock`](Self::try_lock) does. If that succeeds, runs `work` and unlocks, as
-    /// [`with`](Self::with) does. Returns `None` if the lock is held: `work` has not run.
+    /// [`with`](Self::with) does. Blocks for these. Returns `None` if the lock is held: `work` has not run.
     ///
     /// # Errors
     ///

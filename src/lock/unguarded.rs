@@ -38,7 +38,7 @@ impl DistributedReentrantLock {
 }
 
 impl UnguardedLock {
-    /// Acquires the lock. Blocks until the lock is acquired. JVM: `lock()`.
+    /// Acquires the lock. Blocks as [`DistributedReentrantLock::lock`] does, without a limit. JVM: `lock()`.
     ///
     /// # Errors
     ///
@@ -58,8 +58,8 @@ impl UnguardedLock {
         Ok(self.lock.handle.acquire(&WaitLimit::OneAttempt)?.is_some())
     }
 
-    /// Acquires the lock, blocking for at most `limit`. Returns `false` if it was held all that time. JVM:
-    /// `tryLock(time, unit)` (which JVM DLock does not support).
+    /// Acquires the lock, blocking for at most `limit`, as [`DistributedReentrantLock::try_lock_for`] does. Returns `false` if it
+    /// was held all that time. JVM: `tryLock(time, unit)` (which JVM DLock does not support).
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl UnguardedLock {
         Ok(self.lock.handle.acquire(&WaitLimit::UntilCancelled(cancel))?.is_some())
     }
 
-    /// Unlocks once. Blocks for one round trip if the key goes back to the store. JVM: `unlock()`.
+    /// Unlocks once. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does. JVM: `unlock()`.
     ///
     /// # Errors
     ///
@@ -131,7 +131,8 @@ impl UnguardedLock {
     }
 
     /// Returns a channel that receives one message when the lease of the calling thread's hold is lost. See
-    /// [`DLockGuard::lost`](crate::DLockGuard::lost). If the thread holds nothing, the channel is disconnected from the start.
+    /// [`DLockGuard::lost`](crate::DLockGuard::lost). If the thread holds nothing, the channel is disconnected from the start. Does
+    /// not block.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
         self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.handle.watch_hold(token))

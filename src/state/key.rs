@@ -6,7 +6,7 @@ use crate::state::hold::{Hold, Reentry};
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
-use crate::sync::{Mutex, MutexGuard, mutant};
+use crate::sync::{Mutex, MutexGuard, before_notifying};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -59,10 +59,7 @@ impl Key {
 
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
     pub(crate) fn nudge(&self, waiter: &Waiter) {
-        // Take the mutex first: a thread between its check and its parking would miss the notification.
-        if !mutant!(NudgesWithoutMutex) {
-            drop(self.state());
-        }
+        before_notifying(&self.state);
         waiter.parked.notify_one();
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct ClientId {
     text: String,
     /// The length of the host name at its beginning.
     host: usize,
+    /// How many lockers there are.
+    // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     tenures: AtomicU64,
 }
 

@@ -26,6 +26,7 @@ mod processes;
 mod quiet;
 mod redis_store;
 mod security;
+mod send_sync;
 mod sentinel;
 mod server_change;
 mod settings;

@@ -194,3 +194,45 @@ fn every_weak_ordering_is_argued() {
     }
     assert!(uses > 50, "the search finds too little");
 }
+
+/// The name that a line declares as an atomic, or as a list of atomics.
+fn declared_atomic(line: &str) -> Option<&str> {
+    if line.contains("::new(") && !line.contains("static ") {
+        return None;
+    }
+    let before = &line[..line.find("Atomic")?];
+    let declared = match before.rsplit_once(": ") {
+        Some((declared, "" | "Arc<" | "[")) => declared,
+        _ => before.strip_suffix("(Vec<")?,
+    };
+    declared.rsplit(' ').next()
+}
+
+/// The table under "Atomics" in ARCHITECTURE.md has a row for each atomic: by its file or directory, and by its name unless the row is for
+/// the whole file.
+#[test]
+fn every_atomic_is_in_the_table() {
+    let page = fs::read_to_string(package().join("ARCHITECTURE.md")).expect("the page");
+    let rows =
+        page.lines().skip_while(|line| *line != "## Atomics").skip(1).take_while(|line| !line.starts_with("## "));
+    let rows: Vec<Vec<_>> = rows
+        .filter_map(|row| row.strip_prefix("| `")?.split(" | ").next())
+        .map(|cell| cell.split(['`', ',', ' ']).filter(|word| !word.is_empty()).collect())
+        .collect();
+    let is_listed = |file: &str, name: &str| {
+        rows.iter().any(|row| {
+            let (places, names): (Vec<&str>, Vec<&str>) = row.iter().copied().partition(|word| word.contains('/'));
+            let is_named = names.iter().any(|word| word.rsplit("::").next() == Some(name));
+            places.iter().any(|place| file.contains(place)) && (names.is_empty() || is_named)
+        })
+    };
+    let mut atomics = 0;
+    let is_product = |file: &str, text: &str| !is_test_only(file, text) && !file.starts_with("src/conformance/");
+    for (file, text) in files().iter().filter(|(file, text)| is_product(file, text)) {
+        for name in product(text).filter_map(declared_atomic) {
+            atomics += 1;
+            assert!(is_listed(file, name), "{file}: `{name}` is not in the table under \"Atomics\" in ARCHITECTURE.md");
+        }
+    }
+    assert!(atomics > 30, "the search finds too little");
+}

@@ -3,6 +3,7 @@
 //! Nobody moves the clock after the last move of a scenario, so a thread that misses that move sleeps for ever. The clients only poll,
 //! because the inbox of the embedded store waits in real time.
 
+use super::mistakes::{self, Mutant};
 use super::mutants::{FORGOTTEN, caught_each};
 use super::scenarios::explore_both;
 use super::time;
@@ -28,7 +29,8 @@ impl Clock for ByHand {
     }
 
     fn wake_on_move(&self, wake: Weak<dyn Fn() + Send + Sync>) -> bool {
-        self.0.wake_on_move(wake)
+        // A clock that forgets whom to wake is the same to a client as a sleeper that is not registered.
+        mistakes::is(Mutant::SleepsUnregistered) || self.0.wake_on_move(wake)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How messages of the model's store reach a client.
 
-use super::store::Network;
+use super::network::Network;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{Inbox, InboxBreaker, Message};
 use std::sync::Arc;

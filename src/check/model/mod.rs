@@ -11,9 +11,9 @@
 //!
 //! | part | is | in |
 //! |---|---|---|
-//! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close | `visitor`, `scenarios` |
-//! | the store | the embedded one; an operation is one step | `store` |
-//! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left | `store`, `command` |
+//! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close | `visitor`, `execution`, `scenarios` |
+//! | the store | the embedded one; an operation is one step | `store`, `network` |
+//! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left | `network` |
 //! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages | `inbox` |
 //! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two leases, which makes every thread late as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
 //!
@@ -53,13 +53,16 @@
 //! * Deleted and overwritten keys, and refusals that do not end.
 //! * A panic: it ends the execution.
 
+pub(crate) mod mistakes;
 pub(crate) mod mutants;
 pub(crate) mod twins;
 
 mod by_hand;
 mod closing;
+mod execution;
 mod inbox;
 mod journal;
+mod network;
 pub(crate) mod scenarios;
 mod store;
 pub(crate) mod time;

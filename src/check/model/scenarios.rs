@@ -1,8 +1,9 @@
 //! The scenarios that are explored.
 
-use super::store::Faults;
+use super::execution::Scenario;
+use super::network::Faults;
 use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
-use super::world::{LEASE, Scenario};
+use super::world::LEASE;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::time::Duration;

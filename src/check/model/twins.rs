@@ -3,6 +3,7 @@
 //! The mutex is unfair, so threads may overtake one another wherever they may with `parking_lot`. A thread is never woken without a
 //! reason: a thread that nobody wakes sleeps for ever, and shuttle reports that.
 
+use super::mistakes::{self, Mutant};
 use super::time;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -95,6 +96,19 @@ pub(crate) mod thread {
 /// The virtual time, for limits and time-outs.
 pub(crate) fn now() -> Instant {
     time::instant()
+}
+
+/// Takes a mutex and gives it back, unless the mistake is built in that the threads that look under it are woken without that.
+pub(crate) fn before_notifying<T>(looked_under: &Mutex<T>) {
+    let mistake = match std::any::type_name::<T>().rsplit("::").next() {
+        Some("State") => Some(Mutant::NudgesWithoutMutex),
+        Some("Alarm") => Some(Mutant::RingsWithoutMutex),
+        Some("()") => Some(Mutant::LeavesWithoutGate),
+        _ => None,
+    };
+    if !mistake.is_some_and(mistakes::is) {
+        drop(looked_under.lock());
+    }
 }
 
 /// Runs `work`. Here a panic fails the test, wherever it comes from.

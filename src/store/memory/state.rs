@@ -1,7 +1,7 @@
 //! One lock key of this store: the [specification](super::spec), in the terms of the port.
 
 use super::fence;
-use super::inbox::Inboxes;
+use super::inboxes::Inboxes;
 use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Tenure, Ticks};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};

@@ -1,7 +1,8 @@
 //! What a test may do to the store: act as an operator, and make it unreachable.
 
+use super::processor::MemoryLockProcessor;
 use super::state::{KeyState, Scene};
-use super::{MemoryLockProcessor, SWEEP_FROM};
+use super::store::SWEEP_FROM;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

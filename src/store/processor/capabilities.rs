@@ -14,7 +14,7 @@ use std::time::Duration;
 /// is given the key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
 /// its holder a [`Message::Contended`](super::Message::Contended), and so does every poll of the tenure that waits first.
 ///
-/// All methods fail as those of [`LockProcessor`](super::LockProcessor) do.
+/// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each method with a `limit` blocks for at most that.
 pub trait WaitQueue: Send + Sync {
     /// Takes the key as [`acquire`](super::LockProcessor::acquire) does, and otherwise puts the locker at the end of the queue.
     ///
@@ -78,7 +78,7 @@ pub trait WaitQueue: Send + Sync {
 /// after 1,024 holds.
 pub trait Numbers: Send + Sync {
     /// Renews a lease as [`extend`](super::LockProcessor::extend) does, and fetches a range of numbers that no other tenure of the key was
-    /// or will be given: [`Extension::numbers`](super::Extension::numbers).
+    /// or will be given: [`Extension::numbers`](super::Extension::numbers). Blocks for at most `limit`.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ pub trait Posting: Send + Sync {
     /// periodically.
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool;
 
-    /// Processes the replies to posted releases that have arrived, without waiting for more. Returns `true` if some are still
-    /// outstanding. A release whose `post_release` has returned before this is called is seen by it.
+    /// Processes the replies to posted releases that have arrived. Does not wait for more. Returns `true` if some are still outstanding.
+    /// A release whose `post_release` has returned before this is called is seen by it.
     fn collect(&self) -> bool;
 }
 
@@ -105,7 +105,8 @@ pub trait Posting: Send + Sync {
 /// without it, the client repeats the release of such a locker for a lease, because the lost request may still be executed.
 pub trait Settling: Send + Sync {
     /// Makes sure that no request sent for this locker earlier takes effect after this returns, and that the locker neither holds the key
-    /// nor waits for it. If it held the key, the key is free or handed over, as after a release. Safe to repeat.
+    /// nor waits for it. If it held the key, the key is free or handed over, as after a release. Safe to repeat. Blocks for at most
+    /// `limit`.
     ///
     /// # Errors
     ///

@@ -1,28 +1,26 @@
 //! Any of the requests, for stores that send several together and for code that treats all alike.
 
-use super::{AcquireOutcome, Claim, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome};
-use crate::error::Error;
-use std::time::Duration;
+use super::{AcquireOutcome, Claim, ExtendOutcome, PollOutcome, ProbeOutcome, ReleaseOutcome};
 
-/// Any of the requests that concern one tenure: [`LockProcessor::batch`].
+/// Any of the requests that concern one tenure: [`LockProcessor::batch`](super::LockProcessor::batch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// See [`LockProcessor::acquire`].
+    /// See [`LockProcessor::acquire`](super::LockProcessor::acquire).
     Acquire(Claim<'a>),
     /// See [`WaitQueue::join`](super::WaitQueue::join).
     Join(Claim<'a>),
-    /// See [`LockProcessor::poll`].
+    /// See [`LockProcessor::poll`](super::LockProcessor::poll).
     Poll(Claim<'a>),
-    /// See [`LockProcessor::extend`].
+    /// See [`LockProcessor::extend`](super::LockProcessor::extend).
     Extend(Claim<'a>),
     /// See [`Numbers::extend_with_numbers`](super::Numbers::extend_with_numbers).
     ExtendWithNumbers(Claim<'a>),
-    /// See [`LockProcessor::release`].
+    /// See [`LockProcessor::release`](super::LockProcessor::release).
     Release(Claim<'a>),
     /// See [`WaitQueue::hand_over`](super::WaitQueue::hand_over): the tenure that ends, and the next one.
     HandOver(Claim<'a>, Claim<'a>),
-    /// See [`LockProcessor::probe`].
+    /// See [`LockProcessor::probe`](super::LockProcessor::probe).
     Probe(Claim<'a>),
 }
 
@@ -57,38 +55,4 @@ impl<'a> Request<'a> {
             | Self::Probe(claim) => claim,
         }
     }
-
-    /// Sends this request to a store, by the method of the same name.
-    ///
-    /// # Errors
-    ///
-    /// See [`LockProcessor`]; [`Error::Unsupported`] for a request that needs a capability that the store does not have.
-    pub fn send<P>(&self, store: &P, limit: Duration) -> Result<Outcome, Error>
-    where
-        P: LockProcessor + ?Sized,
-    {
-        match self {
-            Self::Acquire(claim) => store.acquire(claim, limit).map(Outcome::Acquire),
-            Self::Join(claim) => {
-                let queue = store.queue().ok_or_else(|| lacks("a queue"))?;
-                queue.join(claim, limit).map(Outcome::Acquire)
-            }
-            Self::Poll(claim) => store.poll(claim, limit).map(Outcome::Poll),
-            Self::Extend(claim) => store.extend(claim, limit).map(Outcome::Extend),
-            Self::ExtendWithNumbers(claim) => {
-                let numbers = store.numbers().ok_or_else(|| lacks("ranges of numbers"))?;
-                numbers.extend_with_numbers(claim, limit).map(Outcome::Extend)
-            }
-            Self::Release(claim) => store.release(claim, limit).map(Outcome::Release),
-            Self::HandOver(claim, next) => {
-                let queue = store.queue().ok_or_else(|| lacks("a queue"))?;
-                queue.hand_over(claim, next, limit).map(Outcome::Release)
-            }
-            Self::Probe(claim) => store.probe(claim, limit).map(Outcome::Probe),
-        }
-    }
-}
-
-fn lacks(capability: &str) -> Error {
-    Error::unsupported(format!("the store does not have {capability}"))
 }

@@ -41,7 +41,7 @@ impl RedisLockProcessor {
         RedisBuilder::new(url)?.connect()
     }
 
-    /// Returns the settings for a connection to the server at `url`.
+    /// Returns the settings for a connection to the server at `url`. Does not connect yet.
     ///
     /// # Errors
     ///
@@ -127,7 +127,8 @@ impl RedisBuilder {
         self
     }
 
-    /// Makes a processor that connects when it sends its first command.
+    /// Makes a processor that connects when it sends its first command. Does not wait for a server. For `rediss://` it reads the
+    /// platform's root certificates, unless `tls_root_certificates` set others.
     ///
     /// # Errors
     ///
@@ -175,7 +176,8 @@ impl RedisBuilder {
         Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage))
     }
 
-    /// Makes a processor and connects at once.
+    /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus
+    /// [`io_timeout`](Self::io_timeout): three seconds, unless set otherwise.
     ///
     /// # Errors
     ///

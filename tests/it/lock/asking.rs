@@ -2,9 +2,7 @@
 
 use crate::support::crew::{HANG, Member, eventually, spawn};
 use crate::support::lab::{Lab, builder, config, is_listener_on, on_both_stores};
-use redis_dlock::{
-    BackendFailure, CancelToken, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
-};
+use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error, LockProcessor, LossCause};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -163,19 +161,4 @@ fn errors_that_pass_are_told_from_those_that_do_not() {
     assert!(backend(BackendFailure::NotExecuted).is_transient() && backend(BackendFailure::Unknown).is_transient());
     assert!(!backend(BackendFailure::Refused).is_transient(), "an operator has to help");
     assert!(!Error::ShutDown.is_transient() && !Error::ShutDown.is_lost());
-}
-
-#[test]
-fn locks_and_generators_go_to_other_threads_and_guards_are_looked_at_from_them() {
-    fn goes_anywhere<T: Send + Sync>() {}
-    fn is_looked_at<T: Sync>() {}
-    goes_anywhere::<DistributedReentrantLock>();
-    goes_anywhere::<DLockGenerator>();
-    goes_anywhere::<redis_dlock::UnguardedLock>();
-    goes_anywhere::<CancelToken>();
-    goes_anywhere::<redis_dlock::MemoryLockProcessor>();
-    goes_anywhere::<redis_dlock::RedisLockProcessor>();
-    goes_anywhere::<Error>();
-    is_looked_at::<redis_dlock::DLockGuard<'_>>();
-    is_looked_at::<redis_dlock::OwnedDLockGuard>();
 }

@@ -73,8 +73,8 @@ const IN_TURN: Duration = Duration::from_secs(5);
 /// The servers that have answered a store, one after another, as a number. All connections of the store share it.
 #[derive(Default)]
 pub(crate) struct Servers {
-    // ORDERING: Relaxed: stored with the mutex of `last` held, before the connection is used. Whoever has had an answer on that connection
-    // has had a mutex after the store.
+    // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used; `number` loads it. Whoever has had
+    // an answer on that connection has had a mutex after the addition.
     number: AtomicU64,
     last: Mutex<Last>,
     /// Called after each rise of the number.

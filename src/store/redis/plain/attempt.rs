@@ -1,6 +1,9 @@
 //! A plain attempt from beginning to end, including what follows when it fails.
 
-use super::{Contention, FenceTrust, Found, GivenUp, pack, read};
+use super::commands::{Found, pack, read};
+use super::contention::Contention;
+use super::given_up::GivenUp;
+use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::address::Address;

@@ -73,7 +73,7 @@ pub(crate) struct Sentinels {
     /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
     found: Mutex<Option<(Address, Instant, usize)>>,
     /// The longest `down-after-milliseconds` that was told, in milliseconds; zero before any.
-    // ORDERING: Relaxed: the value alone matters.
+    // ORDERING: Relaxed: `hear` raises it, `outage` loads it, and nothing is read through it.
     down_after: AtomicU64,
     watch: Watch,
 }

@@ -35,7 +35,8 @@ const MORE: Duration = Duration::from_secs(60);
 pub(super) struct Watch {
     state: Mutex<State>,
     changed: Condvar,
-    // ORDERING: Relaxed: it saves taking the mutex at each connect, and nothing is read through it.
+    // ORDERING: Relaxed: the swap in `start` lets one caller start the thread. It saves taking the mutex at each connect, and nothing is
+    // read through it.
     is_started: AtomicBool,
 }
 

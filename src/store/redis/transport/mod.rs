@@ -9,7 +9,7 @@
 //! | `mod.rs` | which connection a call takes; what the store sees |
 //! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
-//! | `mux.rs`, `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
+//! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `connector.rs` | what a mux needs from a connection |

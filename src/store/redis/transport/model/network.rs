@@ -4,7 +4,7 @@ use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use crate::check::model::time;
 use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
-use crate::sync::{Condvar, Mutex, now, thread};
+use crate::sync::{Condvar, Mutex, mutant, now, thread};
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
@@ -261,7 +261,8 @@ impl Connector for Network {
     type Cut = Cut;
 
     fn may_spawn(&self) -> bool {
-        !self.net.0.lock().strikes(|faults| &mut faults.threads)
+        // Without the thread a caller connects within its own time.
+        !mutant!(ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
     }
 
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {

@@ -11,38 +11,19 @@
 
 use super::super::connector::{Connector, Open};
 use super::super::pending::Pending;
+use super::core::{Guard, Mux};
 use super::leaving::fail_all;
+use super::role::Role;
 use super::session::Session;
-use super::{Guard, Mux, State};
+use super::state::State;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
-use crate::sync::{catch_panic, mutant, now, thread};
+use crate::sync::{catch_panic, guarded, mutant, now, thread};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// The thread that connects for a mux, and the outcome of its last connect.
-#[derive(Default)]
-pub(super) struct Connecting {
-    /// Whether a connect is under way on that thread.
-    pub(super) is_busy: bool,
-    /// The last thread. It ends when it has reported the outcome of its connect.
-    thread: Option<thread::JoinHandle<()>>,
-    /// The threads whose connect has ended, but which may still be about to run the callbacks of posted calls.
-    tellers: Vec<thread::ThreadId>,
-    /// When the last connect failed.
-    failed_at: Option<Instant>,
-}
-
-impl Connecting {
-    /// Returns `true` if another thread that has connected may still be about to run callbacks.
-    pub(super) fn is_telling(&self) -> bool {
-        let me = thread::current().id();
-        self.tellers.iter().any(|teller| *teller != me) && !mutant!(LeavesTellersBehind)
-    }
-}
 
 impl<C: Connector> Mux<C> {
     /// Opens a connection for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
@@ -96,7 +77,7 @@ impl<C: Connector> Mux<C> {
     /// # Errors
     ///
     /// If the operating system refuses the thread.
-    pub(super) fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
+    fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
         if state.connecting.is_busy {
             return Ok(());
         }
@@ -147,7 +128,7 @@ impl<C: Connector> Mux<C> {
     }
 
     fn has_time_to_connect(&self, deadline: Instant) -> bool {
-        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout || mutant!(ThrowsConnectsAway)
+        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout
     }
 
     /// Connects on the calling thread, until the caller's deadline at most.
@@ -181,9 +162,7 @@ impl<C: Connector> Mux<C> {
         let me = thread::current().id();
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+        self.wake_waiting();
         // Callbacks and the log may panic.
         let told = catch_panic(|| {
             let state = self.take_up(state, opened, start);
@@ -193,13 +172,47 @@ impl<C: Connector> Mux<C> {
         });
         let mut state = self.state.lock();
         state.connecting.tellers.retain(|teller| *teller != me);
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+        self.wake_waiting();
         drop(state);
         if told.is_err() {
             log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
         }
+    }
+
+    /// Wakes the threads that wait for the end of a connect, or of what follows it.
+    fn wake_waiting(&self) {
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
+        }
+    }
+
+    /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
+    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
+    /// which the calls wait; if no thread can be started for it, the posted calls fail.
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
+        state.writing = true;
+        let role = Role::writing(self, None);
+        let at = now();
+        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
+        let mut state = match idle {
+            Some((_, Ok(()))) => self.write_once(state, at, at),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
+            None if self.begin_connect(&mut state).is_ok() => state,
+            None => {
+                let queue = std::mem::take(&mut state.queue);
+                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
+                state.queue.extend(others);
+                drop(state);
+                let message = format!("{}: not sent: there is no connection", self.settings.server);
+                let error = Error::backend(BackendFailure::NotExecuted, message);
+                fail_all(&posted, &error, false);
+                self.state.lock()
+            }
+        };
+        state.writing = false;
+        role.end();
+        self.hand_on(state, true);
+        self.state.lock()
     }
 
     /// Installs a connection, or fails every queued call.

@@ -2,8 +2,8 @@
 
 use super::super::connector::Connector;
 use super::super::pending::{Answer, Pending, Phase};
+use super::core::{Guard, Mux};
 use super::session::Session;
-use super::{Guard, Mux};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;

@@ -2,8 +2,9 @@
 
 use super::super::connector::Connector;
 use super::super::pending::{Pending, Wake};
+use super::core::Mux;
 use super::leaving::fail_all;
-use super::{Mux, WriterClaim};
+use super::writing::WriterClaim;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, now};

@@ -3,9 +3,10 @@
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
 use super::super::yielding::SPINS;
+use super::core::Mux;
 use super::leaving::overdue_by;
 use super::role::Role;
-use super::{Mux, Woken};
+use super::state::Woken;
 use crate::store::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};

@@ -2,7 +2,7 @@
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::Mux;
+use super::core::Mux;
 use crate::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;

@@ -2,14 +2,16 @@
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
-use super::IDLE;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A connection that was silent for this long is checked before it is written to: the server may have closed it.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Session<C: Connector> {

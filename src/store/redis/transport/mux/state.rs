@@ -2,11 +2,14 @@
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::Woken;
-use super::connecting::Connecting;
 use super::session::Session;
+use crate::sync::{mutant, thread};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// The calls whose callers must be woken once the state is unlocked.
+pub(super) type Woken = Vec<Arc<Pending>>;
 
 /// What the mutex of a mux protects.
 pub(super) struct State<C: Connector> {
@@ -27,6 +30,27 @@ pub(super) struct State<C: Connector> {
     pub(super) next_epoch: u64,
     pub(super) epoch_step: u64,
     pub(super) closed: bool,
+}
+
+/// The thread that connects for a mux, and the outcome of its last connect.
+#[derive(Default)]
+pub(super) struct Connecting {
+    /// Whether a connect is under way on that thread.
+    pub(super) is_busy: bool,
+    /// The last thread. It ends when it has reported the outcome of its connect.
+    pub(super) thread: Option<thread::JoinHandle<()>>,
+    /// The threads whose connect has ended, but which may still be about to run the callbacks of posted calls.
+    pub(super) tellers: Vec<thread::ThreadId>,
+    /// When the last connect failed.
+    pub(super) failed_at: Option<Instant>,
+}
+
+impl Connecting {
+    /// Returns `true` if another thread that has connected may still be about to run callbacks.
+    pub(super) fn is_telling(&self) -> bool {
+        let me = thread::current().id();
+        self.tellers.iter().any(|teller| *teller != me) && !mutant!(LeavesTellersBehind)
+    }
 }
 
 impl<C: Connector> State<C> {

@@ -1,19 +1,25 @@
 //! The leader that writes: it sends what has gathered in the queue.
 
-use super::super::connector::{Connector, WriteHalf};
+use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::leaving::{fail_all, overdue_by};
+use super::core::{Guard, Mux};
 use super::role::Role;
-use super::{Guard, Mux, QUIET, State, WriterClaim};
-use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
-use crate::store::redis::net::link::KEPT;
-use crate::sync::atomic::Ordering;
-use crate::sync::{guarded, mutant, now};
-use std::io;
+use crate::sync::{mutant, now};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// How a caller may become the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriterClaim {
+    /// Takes the role if it is free, or from a writer that yields, when no more callers are expected. Yields before it writes.
+    Free,
+    /// Takes the role if it is free, or from a writer that does not write yet, and writes at once: it has waited long enough.
+    AtOnce,
+    /// The caller was promoted. It writes unless another caller has the role by now, or has left nothing to write.
+    Promoted,
+}
 
 impl<C: Connector> Mux<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
@@ -117,92 +123,6 @@ impl<C: Connector> Mux<C> {
                 state.writing = false;
                 return state;
             }
-        }
-    }
-
-    /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
-    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for which the calls wait; if no thread can be started for it, the posted calls fail.
-    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
-        state.writing = true;
-        let role = Role::writing(self, None);
-        let at = now();
-        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
-        let mut state = match idle {
-            Some((_, Ok(()))) => self.write_once(state, at, at),
-            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
-            None if self.begin_connect(&mut state).is_ok() => state,
-            None => {
-                let queue = std::mem::take(&mut state.queue);
-                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
-                state.queue.extend(others);
-                drop(state);
-                let message = format!("{}: not sent: there is no connection", self.settings.server);
-                let error = Error::backend(BackendFailure::NotExecuted, message);
-                fail_all(&posted, &error, false);
-                self.state.lock()
-            }
-        };
-        state.writing = false;
-        role.end();
-        self.hand_on(state, true);
-        self.state.lock()
-    }
-
-    /// Begins an epoch, which is not stamped.
-    pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
-        let epoch = *next;
-        *next += step;
-        self.epoch.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held: see `Mux::epoch`.
-        epoch
-    }
-
-    /// Writes everything that is queued, once. `since` is the current time.
-    ///
-    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
-    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
-    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
-    ///    left to do.
-    fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
-        let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
-        let Some(mut outbound) = session.outbound.take() else { return state };
-        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `stamped` is stored without it: see there.
-        let mut epoch = self.epoch.load(Ordering::Relaxed);
-        let quiet = since.saturating_duration_since(session.last_write);
-        if quiet > QUIET || self.is_deposed(epoch) {
-            epoch = self.begin_epoch(next_epoch, *epoch_step);
-        }
-        session.last_write = since;
-        self.written.store(self.nanos(since), Ordering::Relaxed);
-        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
-        let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
-        let epoch = session.epoch;
-        drop(state);
-        let until = deadline.min(since + self.settings.io_timeout);
-        let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
-        if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
-            return self.state.lock();
-        }
-        bytes.clear();
-        let mut state = self.state.lock();
-        let Some(session) = state.session_of(epoch) else { return state };
-        session.outbound = Some(outbound);
-        if bytes.capacity() <= KEPT {
-            session.bytes = bytes;
-        }
-        session.last_use = since;
-        match written {
-            Ok(all) => {
-                session.has_backlog = !all && !mutant!(ForgetsBacklog);
-                if all {
-                    session.all_sent();
-                }
-                if !all && now() >= since + self.settings.io_timeout {
-                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
-                }
-                state
-            }
-            Err(cause) => self.fail(state, epoch, cause),
         }
     }
 }

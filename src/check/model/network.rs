@@ -1,0 +1,237 @@
+//! The network between the clients and the embedded store. It does not delay, lose or repeat anything by itself; what becomes of each
+//! command and each message is drawn at random.
+//!
+//! An operation is one step. Between request and operation, and between operation and reply, all other threads may act and time may
+//! pass.
+
+use super::time::{self, StoreClock};
+use super::twins::{Condvar, Mutex, thread};
+use crate::clock::Moment;
+use crate::error::{BackendFailure, Error};
+use crate::store::memory::MemoryLockProcessor;
+use crate::store::processor::{ExtendOutcome, Extension, Message, Outcome, OwnedRequest, Request};
+use shuttle::rand::{Rng, thread_rng};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How many faults of each kind an execution may have at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// Commands that are refused or not answered.
+    pub(crate) commands: u32,
+    /// Messages that never arrive.
+    pub(crate) messages: u32,
+    /// Broken subscriptions.
+    pub(crate) breaks: u32,
+}
+
+/// What happens to a command.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Answered,
+    Refused,
+    /// It never arrives.
+    Lost,
+    /// It is executed, but its reply is lost.
+    Unanswered,
+    /// It is executed after its caller has given it up.
+    Late,
+}
+
+/// The messages that clients have processed.
+#[derive(Default)]
+struct Heard {
+    /// The lockers that were given the key.
+    granted: HashSet<String>,
+    /// The lockers whose key others wait for, and how many holds each has had since.
+    contended: HashMap<String, u32>,
+}
+
+/// One store, and a client's connection to it.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(super) shared: Arc<Shared>,
+    pub(super) closed: Arc<AtomicBool>,
+}
+
+pub(super) struct Shared {
+    pub(super) store: MemoryLockProcessor,
+    faults: std::sync::Mutex<Faults>,
+    pub(super) lease: Duration,
+    /// Changes whenever a message may have been sent.
+    pub(super) news: Mutex<u64>,
+    pub(super) changed: Condvar,
+    /// The commands that are still to be executed.
+    late: std::sync::Mutex<Vec<thread::JoinHandle<()>>>,
+    /// Whether a command came so late that a client may have forgotten it.
+    too_late: AtomicBool,
+    /// Whether a command was not answered.
+    faulty: AtomicBool,
+    heard: std::sync::Mutex<Heard>,
+}
+
+impl Network {
+    pub(crate) fn new(faults: Faults, lease: Duration) -> Self {
+        let shared = Arc::new(Shared {
+            store: MemoryLockProcessor::with_clock(Arc::new(StoreClock)),
+            faults: std::sync::Mutex::new(faults),
+            lease,
+            news: Mutex::new(0),
+            changed: Condvar::new(),
+            late: std::sync::Mutex::default(),
+            too_late: AtomicBool::new(false),
+            faulty: AtomicBool::new(false),
+            heard: std::sync::Mutex::default(),
+        });
+        Self { shared, closed: Arc::default() }
+    }
+
+    /// A connection for another client.
+    pub(crate) fn another(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), closed: Arc::default() }
+    }
+
+    /// The store itself, for inspection.
+    pub(crate) fn store(&self) -> &MemoryLockProcessor {
+        &self.shared.store
+    }
+
+    /// Ends the faults, and waits until all late commands have been executed. Returns whether there were any.
+    pub(crate) fn calm(&self) -> bool {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = Faults::default();
+        let late = std::mem::take(&mut *self.shared.late.lock().unwrap_or_else(PoisonError::into_inner));
+        let were_any = !late.is_empty();
+        for command in late {
+            let _ = command.join();
+        }
+        were_any
+    }
+
+    /// Whether a late command may have left something behind that only the end of its lease removes.
+    pub(crate) fn was_too_late(&self) -> bool {
+        self.shared.too_late.load(Ordering::Relaxed)
+    }
+
+    /// Whether a command was not answered.
+    pub(crate) fn was_faulty(&self) -> bool {
+        self.shared.faulty.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client has processed the grant of the key to this locker.
+    pub(crate) fn has_heard_grant(&self, locker: &str) -> bool {
+        self.memory().granted.contains(locker)
+    }
+
+    /// Whether a client has processed the message that others wait for this locker's key.
+    pub(crate) fn has_heard_contention(&self, locker: &str) -> bool {
+        self.memory().contended.contains_key(locker)
+    }
+
+    /// Counts a hold of this locker, if others are known to wait for it. Returns how many holds there were since.
+    pub(crate) fn count_hold(&self, locker: &str) -> Option<u32> {
+        let mut memory = self.memory();
+        let holds = memory.contended.get_mut(locker)?;
+        *holds += 1;
+        Some(*holds)
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a client has processed a message.
+    pub(super) fn heard(&self, message: Message) {
+        log::trace!("{:?}: taken in: {message:?}", time::now());
+        match message {
+            Message::Granted { locker, .. } => {
+                self.memory().granted.insert(locker);
+            }
+            Message::Contended { locker, .. } => {
+                self.memory().contended.entry(locker).or_default();
+            }
+            Message::Changed { .. } => {}
+        }
+    }
+
+    /// Uses up a fault of the kind, with a certain probability, if there is one left.
+    pub(super) fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
+        let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = kind(&mut faults);
+        let strikes = *left > 0 && thread_rng().gen_ratio(1, 5);
+        *left -= u32::from(strikes);
+        strikes
+    }
+
+    fn fate(&self) -> Fate {
+        if !self.strikes(|faults| &mut faults.commands) {
+            return Fate::Answered;
+        }
+        self.shared.faulty.store(true, Ordering::Relaxed);
+        [Fate::Refused, Fate::Lost, Fate::Unanswered, Fate::Late][thread_rng().gen_range(0..4)]
+    }
+
+    /// Executes a command.
+    fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
+        let outcome = request.send(&self.shared.store, Duration::ZERO);
+        log::trace!("{:?}: {request:?}: {outcome:?}", time::now());
+        if !matches!(request, Request::Extend(_) | Request::ExtendWithNumbers(_) | Request::Probe(_)) {
+            *self.shared.news.lock() += 1;
+            self.shared.changed.notify_all();
+        }
+        outcome
+    }
+
+    /// Carries out a request, as its fate is drawn.
+    pub(super) fn call(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        time::step();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::ShutDown);
+        }
+        match self.fate() {
+            Fate::Answered => {
+                let outcome = self.execute(request);
+                if let Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting: 0, .. }))) = &outcome {
+                    // The waiter was so slow that the store has forgotten it.
+                    self.memory().contended.remove(request.claim().locker);
+                }
+                time::step();
+                return outcome;
+            }
+            Fate::Refused => return Err(Error::backend(BackendFailure::NotExecuted, "the store is loading")),
+            Fate::Lost => {}
+            Fate::Unanswered => {
+                let _ = self.execute(request);
+            }
+            Fate::Late => {
+                let (network, command, sent_at) = (self.clone(), OwnedRequest::of(request), time::now());
+                let handle = thread::spawn(move || network.execute_late(&command, sent_at));
+                self.shared.late.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+            }
+        }
+        // Either the caller's time runs out, or the connection breaks.
+        if thread_rng().gen_bool(0.5) {
+            thread::sleep(limit);
+        }
+        Err(Error::backend(BackendFailure::Unknown, "no answer"))
+    }
+
+    fn execute_late(&self, command: &OwnedRequest, sent_at: Moment) {
+        if thread_rng().gen_bool(0.5) {
+            thread::sleep(self.shared.lease / thread_rng().gen_range(2..8));
+        }
+        time::step();
+        if time::now().since(sent_at) >= self.shared.lease || self.closed.load(Ordering::Relaxed) {
+            self.shared.too_late.store(true, Ordering::Relaxed);
+        }
+        let _ = self.execute(&command.request());
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Network")
+    }
+}

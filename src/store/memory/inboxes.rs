@@ -1,0 +1,99 @@
+//! All open inboxes: how the store reaches a client, and how it knows that the client is alive.
+
+use super::link::Link;
+use crate::store::processor::Message;
+use crossbeam_channel::{Receiver, Sender};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How many messages an inbox keeps for a client that does not read. Redis cuts such a subscriber off, too.
+pub(super) const CAPACITY: usize = 65_536;
+
+/// All open inboxes, by client. A client may have several, as a channel may have several subscribers: for example, while it replaces
+/// one.
+#[derive(Default)]
+pub(super) struct Inboxes {
+    by_client: HashMap<String, Vec<Subscription>>,
+    opened: u64,
+}
+
+struct Subscription {
+    number: u64,
+    #[cfg_attr(not(any(test, feature = "test-util")), expect(dead_code, reason = "only a test cuts it"))]
+    link: Arc<Link>,
+    sender: Sender<Message>,
+}
+
+impl Inboxes {
+    pub(super) fn subscribe(&mut self, client: &str, link: &Arc<Link>) -> (u64, Receiver<Message>) {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        self.opened += 1;
+        let number = self.opened;
+        self.by_client.entry(client.to_owned()).or_default().push(Subscription {
+            number,
+            link: Arc::clone(link),
+            sender,
+        });
+        (number, receiver)
+    }
+
+    /// Ends the subscriptions of a link that is cut.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn cut(&mut self, link: &Arc<Link>) {
+        self.by_client.retain(|_, subscriptions| {
+            subscriptions.retain(|subscription| !Arc::ptr_eq(&subscription.link, link));
+            !subscriptions.is_empty()
+        });
+    }
+
+    pub(super) fn unsubscribe(&mut self, client: &str, number: u64) {
+        self.retain(client, |subscription| subscription.number != number);
+    }
+
+    /// Keeps only the wanted subscriptions of a client, and removes a client that has none left.
+    fn retain(&mut self, client: &str, wanted: impl FnMut(&Subscription) -> bool) {
+        if let Some(subscriptions) = self.by_client.get_mut(client) {
+            subscriptions.retain(wanted);
+            if subscriptions.is_empty() {
+                self.by_client.remove(client);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_client.is_empty()
+    }
+
+    /// Whether the client of this locker has an inbox. A locker without a client has none.
+    pub(super) fn hears(&self, locker: &str) -> bool {
+        client_of(locker).is_some_and(|client| self.by_client.contains_key(client))
+    }
+
+    /// Sends a message to the client of this locker, if it has an inbox. Never blocks.
+    ///
+    /// A subscriber with a full inbox loses its subscription. It learns that after it has read the messages that are there.
+    pub(super) fn tell(&mut self, locker: &str, message: impl Fn() -> Message) {
+        if let Some(client) = client_of(locker) {
+            self.retain(client, |Subscription { sender, .. }| {
+                sender.len() < CAPACITY && sender.send(message()).is_ok()
+            });
+        }
+    }
+}
+
+/// The client id in a locker: everything before its last `-`. Lockers of the JVM may have any shape, so there may be none.
+fn client_of(locker: &str) -> Option<&str> {
+    locker.rsplit_once('-').map(|(client, _)| client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_what_stands_before_the_last_dash() {
+        assert_eq!(client_of("host-7-ab-12"), Some("host-7-ab"));
+        assert_eq!(client_of("jvm"), None);
+    }
+}

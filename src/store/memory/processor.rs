@@ -1,0 +1,240 @@
+//! The processor of the embedded store: what its clones do for their clients.
+
+use super::inbox::MemoryInbox;
+use super::link::Link;
+use super::state::{KeyState, Scene};
+use super::store::{Shared, Store};
+use crate::clock::{Clock, SystemClock};
+use crate::error::Error;
+use crate::store::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, StoreLimits, WaitQueue,
+};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store of locks inside this process, with the rules of the Redis store: leases, queue, hand-over, fencing.
+///
+/// Use it for programs that run as a single process for now, and for tests of programs that use locks: what holds on this store holds
+/// on Redis. It excludes the clients of one process from one another, but never another process.
+///
+/// Clones share one store. To have several clients, make one [`DLockGenerator`](crate::DLockGenerator) for each clone. Closing one
+/// client does not affect the others: [`close`](LockProcessor::close) does nothing here, because the store has no socket or thread to
+/// give back. The store lives as long as its last clone or inbox.
+///
+/// Leases end by the [`Clock`] that the store was made with, and need no thread: the next operation on a key whose lease has ended
+/// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do not outrun
+/// it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of
+/// lock names used over time: a free key for which nobody waits leaves nothing behind, once the time between its
+/// [gaps for pollers](crate::store::processor::Gap), if it had one, is over.
+///
+/// No operation waits, so the limits that callers give are ignored. No operation fails unless the store was
+/// [set unreachable](Self::set_reachable).
+///
+/// With the feature `test-util` a test may also act as the operator, or cut a client off: [`delete`](Self::delete),
+/// [`overwrite`](Self::overwrite), [`flush`](Self::flush), [`keys`](Self::keys), [`set_reachable`](Self::set_reachable),
+/// [`another_connection`](Self::another_connection).
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::MemoryLockProcessor;
+/// use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor};
+/// use std::time::Duration;
+///
+/// let store = MemoryLockProcessor::new();
+/// let limit = store.limits().command;
+/// let claim = |client, locker| Claim::new("DLOCK_ORDER_1", client, locker, Duration::from_secs(30));
+///
+/// assert!(matches!(store.acquire(&claim("a", "a-1"), limit)?, AcquireOutcome::Acquired(_)));
+/// let busy = store.clone().acquire(&claim("b", "b-1"), limit)?;
+/// assert!(matches!(busy, AcquireOutcome::Busy(busy) if busy.holder.as_deref() == Some("a-1")));
+/// # Ok::<(), redis_dlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryLockProcessor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) link: Arc<Link>,
+}
+
+impl MemoryLockProcessor {
+    /// Makes an empty store whose leases end by the system's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// Makes an empty store whose leases end by `clock`. With a [`ManualClock`](crate::ManualClock) (feature `test-util`) they end when
+    /// a test says so.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { shared: Arc::new(Shared { clock, store: Mutex::new(Store::new()) }), link: Arc::default() }
+    }
+
+    /// Runs one atomic operation on one key, for a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] while the store is unreachable; the operation is then not executed.
+    fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
+        let mut store = self.shared.store.lock();
+        self.link.check()?;
+        // The clock is read under the mutex, so that operations see the time in the order in which they happen.
+        Ok(store.on_key(self.shared.clock.now(), key, act))
+    }
+}
+
+impl LockProcessor for MemoryLockProcessor {
+    fn acquire(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.acquire(scene, claim, false))?
+    }
+
+    fn extend(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.extend(scene, claim, false))?
+    }
+
+    fn release(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.release(scene, claim, None))?
+    }
+
+    fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
+        self.serve(key, |state, scene| state.inspect(scene.now))
+    }
+
+    fn poll(&self, claim: &Claim<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.poll(scene, claim))?
+    }
+
+    fn probe(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
+        self.serve(claim.key, |state, _| state.probe(claim.locker))
+    }
+
+    fn limits(&self) -> StoreLimits {
+        StoreLimits { tick: Duration::ZERO, poller_gaps: true, ..StoreLimits::default() }
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
+    }
+}
+
+impl WaitQueue for MemoryLockProcessor {
+    fn join(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.acquire(scene, claim, true))?
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.release(scene, claim, Some(next)))?
+    }
+
+    fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
+    }
+
+    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+        self.link.check()
+    }
+}
+
+impl Numbers for MemoryLockProcessor {
+    fn extend_with_numbers(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+        self.serve(claim.key, |state, scene| state.extend(scene, claim, true))?
+    }
+}
+
+impl Default for MemoryLockProcessor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryLockProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Does not wait for the mutex: a thread that is being debugged may call this.
+        let keys = self.shared.store.try_lock().map(|store| store.keys.len());
+        f.debug_struct("MemoryLockProcessor").field("keys", &keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::SWEEP_FROM;
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::store::processor::Gap;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn entries(processor: &MemoryLockProcessor) -> usize {
+        processor.shared.store.lock().keys.len()
+    }
+
+    fn take(processor: &MemoryLockProcessor, key: &str, locker: &str) {
+        let claim = Claim::new(key, "a", locker, LEASE);
+        assert!(matches!(processor.acquire(&claim, LEASE), Ok(AcquireOutcome::Acquired(_))));
+    }
+
+    /// Shows: L2.
+    #[test]
+    fn free_keys_leave_nothing_behind() {
+        let processor = MemoryLockProcessor::new();
+        for n in 0..100_000 {
+            let key = format!("DLOCK_T_{n}");
+            take(&processor, &key, "a-1");
+            processor.release(&Claim::new(&key, "a", "a-1", LEASE), LEASE).expect("never fails");
+            processor.inspect(&key, LEASE).expect("never fails");
+            assert_eq!(entries(&processor), 0);
+        }
+        assert!(processor.shared.store.lock().keys.capacity() < SWEEP_FROM);
+    }
+
+    /// Shows: L2.
+    #[test]
+    fn keys_of_dead_holders_are_swept() {
+        let clock = Arc::new(ManualClock::new());
+        let processor = MemoryLockProcessor::with_clock(clock.clone());
+        for n in 0..100_000 {
+            // A thousand keys are alive at any time.
+            clock.advance(LEASE / 1000);
+            take(&processor, &format!("DLOCK_T_{n}"), "a-1");
+            assert!(entries(&processor) <= 2001, "{}", entries(&processor));
+        }
+        clock.advance(LEASE);
+        assert!(processor.keys().is_empty());
+        assert!(processor.shared.store.lock().keys.capacity() < 4 * SWEEP_FROM);
+    }
+
+    /// Shows: L2.
+    #[test]
+    fn keys_that_had_a_gap_are_swept() {
+        let clock = Arc::new(ManualClock::new());
+        let processor = MemoryLockProcessor::with_clock(clock.clone());
+        for n in 0..100_000 {
+            // A thousand keys are remembered at any time.
+            clock.advance(LEASE / 1000);
+            let key = format!("DLOCK_T_{n}");
+            take(&processor, &key, "a-1");
+            let claim = Claim::new(&key, "a", "a-1", LEASE).with_poller_gap(Some(Gap::new(LEASE / 6, LEASE)));
+            processor.release(&claim, LEASE).expect("never fails");
+            assert!(entries(&processor) <= 2001, "{}", entries(&processor));
+        }
+        clock.advance(LEASE);
+        assert!(processor.keys().is_empty());
+    }
+
+    #[test]
+    fn debug_output_does_not_wait_for_the_store() {
+        let processor = MemoryLockProcessor::new();
+        let guard = processor.shared.store.lock();
+        assert_eq!(format!("{processor:?}"), "MemoryLockProcessor { keys: None, .. }");
+        drop(guard);
+        take(&processor, "DLOCK_T_x", "a-1");
+        assert_eq!(format!("{processor:?}"), "MemoryLockProcessor { keys: Some(1), .. }");
+    }
+}

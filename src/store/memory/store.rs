@@ -1,0 +1,77 @@
+//! The keys and the inboxes of a store, behind one mutex.
+
+use super::inboxes::Inboxes;
+use super::state::{KeyState, Scene};
+use crate::clock::{Clock, Moment};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The store does not sweep keys whose leases ended while it has fewer keys than this.
+pub(super) const SWEEP_FROM: usize = 64;
+
+/// The state that the clones of one processor and their inboxes share.
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Mutex<Store>,
+}
+
+/// Everything behind the mutex.
+pub(super) struct Store {
+    /// The keys that are held, waited for or remembered for a gap, and those for which all of this ended after the last sweep.
+    pub(super) keys: HashMap<String, KeyState>,
+    /// The number of keys that starts the next sweep: twice as many as the last one left. So sweeping costs constant time for each new
+    /// key, and the ended leases of dead clients at most double the memory.
+    pub(super) sweep_at: usize,
+    pub(super) inboxes: Inboxes,
+    /// The operations that are denied, by their Redis commands.
+    pub(super) denied: Vec<&'static str>,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        Self { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() }
+    }
+
+    /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.
+    pub(super) fn on_key<R>(
+        &mut self,
+        now: Moment,
+        key: &str,
+        act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R,
+    ) -> R {
+        let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
+        if let Some(state) = self.keys.get_mut(key) {
+            state.expire(now);
+            let result = act(state, &mut scene);
+            if state.is_empty() {
+                self.keys.remove(key);
+            }
+            result
+        } else {
+            let mut state = KeyState::default();
+            let result = act(&mut state, &mut scene);
+            if !state.is_empty() {
+                self.insert(now, key, state);
+            }
+            result
+        }
+    }
+
+    fn insert(&mut self, now: Moment, key: &str, state: KeyState) {
+        if self.keys.len() >= self.sweep_at {
+            self.sweep(now);
+        }
+        self.keys.insert(key.to_owned(), state);
+    }
+
+    /// Drops every key for which everything has ended, and shrinks a map that has become too large.
+    pub(super) fn sweep(&mut self, now: Moment) {
+        self.keys.retain(|_, state| {
+            state.expire(now);
+            !state.is_empty()
+        });
+        self.sweep_at = SWEEP_FROM.max(2 * self.keys.len());
+        self.keys.shrink_to(self.sweep_at);
+    }
+}

@@ -1,0 +1,63 @@
+//! One write of everything that is queued.
+
+use super::super::connector::{Connector, WriteHalf};
+use super::core::{Guard, Mux, QUIET};
+use super::leaving::overdue_by;
+use super::state::State;
+use crate::store::redis::net::link::KEPT;
+use crate::sync::atomic::Ordering;
+use crate::sync::{guarded, mutant, now};
+use std::io;
+use std::time::Instant;
+
+impl<C: Connector> Mux<C> {
+    /// Writes everything that is queued, once. `since` is the current time.
+    ///
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
+    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
+    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
+    ///    left to do.
+    pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
+        let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
+        let Some(mut outbound) = session.outbound.take() else { return state };
+        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `stamped` is stored without it: see there.
+        let mut epoch = self.epoch.load(Ordering::Relaxed);
+        let quiet = since.saturating_duration_since(session.last_write);
+        if quiet > QUIET || self.is_deposed(epoch) {
+            epoch = self.begin_epoch(next_epoch, *epoch_step);
+        }
+        session.last_write = since;
+        self.written.store(self.nanos(since), Ordering::Relaxed);
+        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
+        let mut bytes = std::mem::take(&mut session.bytes);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
+        let epoch = session.epoch;
+        drop(state);
+        let until = deadline.min(since + self.settings.io_timeout);
+        let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
+        if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
+            return self.state.lock();
+        }
+        bytes.clear();
+        let mut state = self.state.lock();
+        let Some(session) = state.session_of(epoch) else { return state };
+        session.outbound = Some(outbound);
+        if bytes.capacity() <= KEPT {
+            session.bytes = bytes;
+        }
+        session.last_use = since;
+        match written {
+            Ok(all) => {
+                session.has_backlog = !all && !mutant!(ForgetsBacklog);
+                if all {
+                    session.all_sent();
+                }
+                if !all && now() >= since + self.settings.io_timeout {
+                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
+                }
+                state
+            }
+            Err(cause) => self.fail(state, epoch, cause),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
+
+use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
+use redis_dlock::processor::{
+    AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, InboxBreaker, Inspection,
+    Message, NotOurs, Note, Numbers, Outcome, OwnedRequest, PollOutcome, Posting, ProbeOutcome, ReleaseDone,
+    ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+};
+use redis_dlock::{
+    BackendFailure, CancelToken, Cause, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock,
+    Error, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor,
+    Moment, OwnedDLockGuard, Receiver, RedisBuilder, RedisLockProcessor, SlowWait, SystemClock, UnguardedLock,
+};
+use std::path::Path;
+
+const fn goes_anywhere<T: Send + Sync + ?Sized>() {}
+const fn is_looked_at_from_anywhere<T: Sync>() {}
+const fn moves<T: Send + ?Sized>() {}
+
+const _: () = {
+    // What a program holds.
+    goes_anywhere::<DLockGenerator>();
+    goes_anywhere::<GeneratorBuilder>();
+    goes_anywhere::<DLockConfig>();
+    goes_anywhere::<DistributedReentrantLock>();
+    goes_anywhere::<UnguardedLock>();
+    goes_anywhere::<CancelToken>();
+    goes_anywhere::<Receiver<()>>();
+    // The thread that locked must unlock.
+    is_looked_at_from_anywhere::<DLockGuard<'_>>();
+    is_looked_at_from_anywhere::<OwnedDLockGuard>();
+
+    // What it is told.
+    goes_anywhere::<Holder>();
+    goes_anywhere::<LockState>();
+    goes_anywhere::<SlowWait>();
+    goes_anywhere::<LeaseLoss>();
+    goes_anywhere::<LossCause>();
+    goes_anywhere::<Error>();
+    goes_anywhere::<BackendFailure>();
+    goes_anywhere::<Cause>();
+
+    // Stores and clocks.
+    goes_anywhere::<MemoryLockProcessor>();
+    goes_anywhere::<RedisLockProcessor>();
+    goes_anywhere::<RedisBuilder>();
+    goes_anywhere::<dyn LockProcessor>();
+    goes_anywhere::<Moment>();
+    goes_anywhere::<SystemClock>();
+    goes_anywhere::<ManualClock>();
+    goes_anywhere::<dyn Clock>();
+
+    // The port.
+    goes_anywhere::<Claim<'_>>();
+    goes_anywhere::<Note<'_>>();
+    goes_anywhere::<Gap>();
+    goes_anywhere::<Grant>();
+    goes_anywhere::<Busy>();
+    goes_anywhere::<AcquireOutcome>();
+    goes_anywhere::<PollOutcome>();
+    goes_anywhere::<ExtendOutcome>();
+    goes_anywhere::<Extension>();
+    goes_anywhere::<ReleaseOutcome>();
+    goes_anywhere::<ProbeOutcome>();
+    goes_anywhere::<NotOurs>();
+    goes_anywhere::<Inspection>();
+    goes_anywhere::<Request<'_>>();
+    goes_anywhere::<Outcome>();
+    goes_anywhere::<OwnedRequest>();
+    goes_anywhere::<Message>();
+    goes_anywhere::<StoreLimits>();
+    goes_anywhere::<DeadWaiters>();
+    goes_anywhere::<Status>();
+    goes_anywhere::<dyn WaitQueue>();
+    goes_anywhere::<dyn Numbers>();
+    goes_anywhere::<dyn Posting>();
+    goes_anywhere::<dyn Settling>();
+    goes_anywhere::<dyn InboxBreaker>();
+    // One thread at a time uses them.
+    moves::<dyn Inbox>();
+    moves::<ReleaseDone>();
+
+    // The conformance suite.
+    goes_anywhere::<Suite>();
+    goes_anywhere::<Client<'_>>();
+    goes_anywhere::<Tenure>();
+    goes_anywhere::<dyn Store>();
+    moves::<Ear>();
+};
+
+fn public_types(directory: &Path, types: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        // Tests from above, and the specification, which only tests reach.
+        if entry.ends_with("src/check") || entry.ends_with("memory/spec") {
+            continue;
+        }
+        if entry.is_dir() {
+            public_types(&entry, types);
+            continue;
+        }
+        for line in std::fs::read_to_string(&entry).unwrap().lines() {
+            let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+            if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
+                types.extend(rest.split(|c: char| !c.is_alphanumeric()).next().map(str::to_owned));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_public_type_is_missing() {
+    let mut types = Vec::new();
+    public_types(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut types);
+    assert!(types.len() > 50, "{types:?}");
+    let asserted = |name: &String| {
+        include_str!("send_sync.rs").lines().any(|line| {
+            let asserted = line.split_once("::<").map(|(_, of)| of.trim_start_matches("dyn "));
+            asserted.is_some_and(|of| of.split(|c: char| !c.is_alphanumeric()).next() == Some(name.as_str()))
+        })
+    };
+    types.retain(|name| !asserted(name));
+    assert!(types.is_empty(), "neither Send nor Sync is asserted for {types:?}");
+}
