@@ -18,7 +18,7 @@ caught_each! {
     gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
     forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, &["deadlock", "nobody waits for the answer", "closed without an answer"];
     leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
-    posts_unread: PostsUnread, POSTS, LEFT;
+    posts_unread: PostsUnread, POSTING_AT_LAST, LEFT;
     writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
@@ -31,6 +31,6 @@ caught_each! {
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason"];
     throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain"];
     takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
-    leaves_tellers_behind: LeavesTellersBehind, CONNECTING_FAULTY, UNHEARD;
+    leaves_tellers_behind: LeavesTellersBehind, CONNECTING_REFUSED, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
 }

@@ -187,6 +187,13 @@ pub(super) const CONNECTING: Scenario = Scenario {
 
 pub(super) const CONNECTING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONNECTING };
 
+/// Connects that may be refused fail calls whose posters have left, while others collect the answers.
+pub(super) const CONNECTING_REFUSED: Scenario = Scenario {
+    callers: &[&[Post(0, Short)], &[Post(0, Short), Collect]],
+    faults: Faults { refusals: 2, ..NO_FAULTS },
+    ..CONNECTING
+};
+
 /// Several connections are opened: for commands that go over several of them, and for renewals.
 pub(super) const CONNECTING_PAIRS: Scenario = Scenario {
     callers: &[
@@ -249,6 +256,7 @@ holds! {
     connections_are_idle_for_a_while: IDLE;
     a_connect_outlasts_its_callers: CONNECTING;
     a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
+    a_connect_that_is_refused_outlasts_its_callers: CONNECTING_REFUSED;
     several_connects_outlast_their_callers: CONNECTING_PAIRS;
     a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
 }
