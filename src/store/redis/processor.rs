@@ -80,7 +80,7 @@ impl RedisLockProcessor {
     /// Sends one command that concerns no key.
     pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
-        batch.push_any(&self.transport, |packed| packed.words(words));
+        batch.push_any(|packed| packed.words(words));
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|(value, _)| value)
     }
@@ -116,7 +116,7 @@ impl RedisLockProcessor {
     ) -> Vec<Reply> {
         let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(&self.transport, KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
+            batch.push(KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
         }
         self.transport.run(batch, limit, or_break)
     }

@@ -10,10 +10,7 @@
 //!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
-use super::Sentinels;
-use super::ask::WHOLE;
 use crate::log;
-use crate::store::redis::net::endpoint::Finder;
 use crate::sync::catch_panic;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Weak;
@@ -22,13 +19,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time between the beginnings of two rounds.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The same while connects fail.
 const PAUSE_IN_TROUBLE: Duration = Duration::from_millis(100);
 
 /// The time between two questions for other Sentinels.
 const MORE: Duration = Duration::from_secs(60);
+
+/// What the thread does.
+pub(super) trait Watched: Send + Sync + 'static {
+    /// What the thread shares with the others.
+    fn watch(&self) -> &Watch;
+
+    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
+    fn ask_for_more(&self) -> bool;
+
+    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
+    fn round(&self);
+}
 
 /// What the thread shares with the others.
 #[derive(Debug, Default)]
@@ -58,7 +67,7 @@ impl Watch {
     }
 
     /// Starts the thread, once.
-    pub(super) fn start(&self, sentinels: &Weak<Sentinels>) {
+    pub(super) fn start(&self, sentinels: &Weak<impl Watched>) {
         // ORDERING: Relaxed: see the field.
         if self.is_started.swap(true, Ordering::Relaxed) {
             return;
@@ -90,8 +99,13 @@ impl Watch {
         }
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().is_stopped
+    }
+
+    /// Returns whether the last connect reached no master.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        self.state.lock().is_in_trouble
     }
 
     /// Waits for the next round, which begins a while after the last one began. Returns `false` when the thread is to end.
@@ -109,7 +123,7 @@ impl Watch {
     }
 }
 
-fn watch(sentinels: &Weak<Sentinels>) {
+fn watch(sentinels: &Weak<impl Watched>) {
     let mut asked_for_more = None;
     loop {
         let begun = Instant::now();
@@ -123,57 +137,8 @@ fn watch(sentinels: &Weak<Sentinels>) {
         if round.is_err() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
         }
-        if !strong.watch.pause(begun) {
+        if !strong.watch().pause(begun) {
             return;
         }
-    }
-}
-
-impl Sentinels {
-    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
-    fn round(&self) {
-        for (index, sentinel) in self.all().iter().enumerate() {
-            if self.watch.is_stopped() {
-                return;
-            }
-            if !sentinel.rests(Instant::now())
-                && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
-            {
-                log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
-            }
-        }
-        let Some(choice) = self.choice() else { return };
-        let is_in_trouble = self.watch.state.lock().is_in_trouble;
-        // Compare with the server of the last connection, whoever made it.
-        let last = self.servers.servers.last_place();
-        if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
-            return;
-        }
-        let reached =
-            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(PAUSE), &|| {
-                self.is_choice(&choice)
-            });
-        self.note(&choice, reached.is_ok());
-        match reached {
-            Ok(_) if last.as_ref() != Some(&choice.place) => {
-                log::info!(TRANSPORT, "{}: the master is {choice} now", self.service);
-            }
-            Ok(_) => {}
-            Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
-        }
-    }
-
-    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
-    fn ask_for_more(&self) -> bool {
-        let told = self
-            .all()
-            .iter()
-            .filter(|sentinel| !sentinel.rests(Instant::now()) && !self.watch.is_stopped())
-            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
-        let has_answered = told.is_some();
-        if let Some(told) = told {
-            self.learn(told);
-        }
-        has_answered
     }
 }

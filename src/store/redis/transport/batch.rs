@@ -1,17 +1,17 @@
 //! Commands that are sent together.
 
-use super::connector::Connector;
-use super::routes::{KeyHash, RouteGuard};
-use super::{Transport, URGENT};
+use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
+use std::sync::Arc;
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
     pub(super) parts: Vec<Part>,
+    routes: Arc<Routes>,
     preferred: usize,
     /// The index of each command's part.
     pub(super) order: Vec<usize>,
-    /// Whether all commands go on the mux for urgent calls.
+    /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
 }
 
@@ -24,28 +24,23 @@ pub(super) struct Part {
 
 impl Batch {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
-    pub(super) fn new(preferred: usize, is_urgent: bool) -> Self {
-        Self { parts: Vec::new(), preferred, order: Vec::new(), is_urgent }
+    pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
+        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent }
     }
 
     /// Adds one command about a key.
-    pub(crate) fn push<C: Connector>(
-        &mut self,
-        transport: &Transport<C>,
-        hash: KeyHash,
-        pack: impl FnOnce(&mut Packed),
-    ) {
+    pub(crate) fn push(&mut self, hash: KeyHash, pack: impl FnOnce(&mut Packed)) {
         let (mux, route) = if self.is_urgent {
-            (URGENT, RouteGuard::new(&transport.routes))
+            (self.preferred, RouteGuard::new(&self.routes))
         } else {
-            RouteGuard::enter(&transport.routes, hash, self.preferred)
+            RouteGuard::enter(&self.routes, hash, self.preferred)
         };
         self.add(mux, route, pack);
     }
 
     /// Adds one command that is about no key.
-    pub(crate) fn push_any<C: Connector>(&mut self, transport: &Transport<C>, pack: impl FnOnce(&mut Packed)) {
-        self.add(0, RouteGuard::new(&transport.routes), pack);
+    pub(crate) fn push_any(&mut self, pack: impl FnOnce(&mut Packed)) {
+        self.add(0, RouteGuard::new(&self.routes), pack);
     }
 
     fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {

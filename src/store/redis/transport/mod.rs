@@ -124,7 +124,7 @@ impl<C: Connector> Transport<C> {
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
-        Batch::new(self.choose(limit), false)
+        Batch::new(&self.routes, self.choose(limit), false)
     }
 
     /// Returns an empty batch for urgent commands. They go on the connection that other callers do not use, once it is open. Until then they
@@ -133,7 +133,7 @@ impl<C: Connector> Transport<C> {
     pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
-            return Batch::new(URGENT, true);
+            return Batch::new(&self.routes, URGENT, true);
         }
         if self.has_answered() {
             self.muxes[URGENT].connect_ahead(NO_MORE);

@@ -165,7 +165,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.urgent_batch(LONG);
-            batch.push(&transport, KeyHash::of(key), |packed| *packed = command());
+            batch.push(KeyHash::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
         }
@@ -193,7 +193,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
 fn call_urgently(transport: &Transport<Crowded>) {
     let mut batch = transport.urgent_batch(LONG);
     assert!(!batch.is_urgent);
-    batch.push(transport, KeyHash::of("a"), |packed| *packed = command());
+    batch.push(KeyHash::of("a"), |packed| *packed = command());
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
 

@@ -156,7 +156,7 @@ impl Execution {
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
-                batch.push(&self.transport, hash_of(*key), |packed| {
+                batch.push(hash_of(*key), |packed| {
                     packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
                     packed.bytes.extend_from_slice(&command(*call, place, *key));
                     packed.replies += 1;

@@ -153,7 +153,7 @@ mod tests {
 
     fn call(transport: &Transport<Shaky>) -> bool {
         let mut batch = transport.batch(LIMIT);
-        batch.push(transport, KeyHash::of("k"), |packed| packed.words(&["PING"]));
+        batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
         transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
     }
 
