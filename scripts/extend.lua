@@ -20,6 +20,7 @@ if holder == ARGV[1] then
   if type(waiting) == 'table' then
     waiting = 0
   end
+  -- #include waiters
   if ARGV[3] == '0' then
     return waiting
   end

@@ -37,10 +37,11 @@ if holder == ARGV[1] then
   if set ~= 1 then
     return set
   end
+  -- #include waiters
   return {1, number, waiting}
 end
 
-local caller, ended = ARGV[2] .. ' ' .. ARGV[1], false
+local caller, ended, behind, life, refused = ARGV[2] .. ' ' .. ARGV[1], false, false, 0, nil
 local place = redis.pcall('LPOS', KEYS[2], caller)
 if not place then
   return {3}
@@ -58,18 +59,23 @@ if holder then
     return remaining
   end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
+  if place == 1 then
+    local head = redis.pcall('LINDEX', KEYS[2], 0)
+    if type(head) == 'string' and string.find(head, '^keep %d+$') then -- no waiter, see hand_over.lua
+      place = 0
+    end
+  end
   if client and place == 0 then
     redis.pcall('PUBLISH', 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1])
   end
   return {2, holder, remaining}
 end
 
--- The key is free. Unless it is so for pollers, somebody gets it: the caller at the latest.
+-- The key is free. Unless it is so for pollers, somebody gets it: the caller at the latest, also past those who are unheard.
 -- #include hand_over
 if failed then
   return failed
 end
-waiting = redis.call('LLEN', KEYS[2])
 if winner == ARGV[1] then
   return {1, number, waiting}
 end

@@ -34,7 +34,7 @@ use crate::store::processor::{
 use inbox::{Inboxes, MemoryInbox};
 use link::Link;
 use parking_lot::Mutex;
-use state::{KeyState, Scene};
+use state::{KEEP, KeyState, Scene};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -199,7 +199,7 @@ impl LockProcessor for MemoryLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits { tick: Duration::ZERO, poller_gaps: true, ..StoreLimits::default() }
+        StoreLimits { tick: Duration::ZERO, keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() }
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
