@@ -44,7 +44,7 @@ elseif entry and string.byte(entry) == 103 then -- a g
 end
 if not failed and not winner then
   -- #include issue
-  local looked, unheard, leaving, ms, marker, ends = 0, false, {}
+  local looked, unheard, ms, marker, ends, others = 0, false
   while entry and not failed do
     local length, locker, client = string.match(entry, '^([1-9]%d*) (([^ ]*)%-[^- ]*)$')
     looked = looked + 1
@@ -64,7 +64,6 @@ if not failed and not winner then
       end
       if winner then
         ms, lease = length, tonumber(length)
-        leaving[#leaving + 1] = entry
         break
       end
     else
@@ -72,29 +71,34 @@ if not failed and not winner then
       if found then
         marker, ends = entry, found
       else -- anything else no lock wrote, and SET might refuse it; or it is a gap that is over
-        leaving[#leaving + 1] = entry
+        others = others or {}
+        others[#others + 1] = entry
       end
     end
     entry = redis.call('LINDEX', KEYS[2], looked)
   end
 
   if not failed then
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local keeps, stands = unheard, false
-    if unheard and marker then
-      keeps = ends - now > 0 and ends - now <= 1000
-    end
-    if keeps then
-      waiting = waiting - #leaving
+    if unheard then
+      local now = time[1] * 1000 + math.floor(time[2] / 1000)
       if marker then
-        waiting = waiting - 1
+        keeps = ends - now > 0 and ends - now <= 1000
       else
         marker = string.format('keep %.0f', now + 1000)
         local pushed = redis.pcall('LPUSH', KEYS[2], marker)
         if type(pushed) == 'table' then
           failed = pushed
         end
+        waiting = waiting + 1
       end
+    end
+    if keeps then
+      local leaving = others or {}
+      if winner then
+        leaving[#leaving + 1] = entry
+      end
+      waiting = waiting - 1 - #leaving
       for n = 1, #leaving do -- whoever is unheard stays, so the queue does, too
         local removed = not failed and redis.pcall('LREM', KEYS[2], 1, leaving[n])
         if type(removed) == 'table' then
@@ -111,7 +115,12 @@ if not failed and not winner then
       end
     end
     if not keeps then
-      local popped = redis.pcall('LPOP', KEYS[2], looked)
+      local popped
+      if looked == 1 then -- a text costs less than a table
+        popped = redis.pcall('LPOP', KEYS[2])
+      else
+        popped = redis.pcall('LPOP', KEYS[2], looked)
+      end
       if popped.err then
         failed = popped
       end
