@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Tells what became of a locker that was sent before, and gives a free key to the first live waiter.
+-- Tells what became of a locker whose acquire was sent, and gives a free key to the first waiter that is heard. The caller counts
+-- as heard.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
--- ARGV  1 locker, 2 lease in ms, 3 slack of the fence in microseconds
--- Reply {1, number, waiting}      the key is the locker's, with a new number; its lease counts anew
---       {2, holder, pttl}         the locker stands in the queue; the key is busy, or free for pollers
+-- ARGV  1 the locker, 2 its lease in ms, 3 slack of the fence in microseconds
+-- Reply {1, number, waiting}      the locker has the key, with a new number; its lease starts anew
+--       {2, holder, pttl}         the locker is in the queue; the key is busy, or free for pollers
 --       {3}                       neither; nothing was written
 --       error CONFLICT            a key is of another type; nothing was written
 --
--- A refused command is answered as the error that it is: the locker is where it was. See hand_over.lua for the one error that
--- is raised.
+-- A refused command is answered as an error, and the locker is where it was. hand_over.lua names the one error that is raised.
 
 local waiting = redis.pcall('LLEN', KEYS[2])
 if type(waiting) == 'table' then

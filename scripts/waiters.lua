@@ -1,7 +1,9 @@
--- Chunk: makes the number of waiters out of the length of the queue, at whose head a marker may stand (see hand_over.lua).
+-- Chunk: makes the number of waiters out of the length of the queue. The marker at the queue's head is no waiter (see
+-- hand_over.lua).
 --
--- KEYS[2] the queue, beside which no gap stands: a tenure holds the key; local of the including script: `waiting`. If a
--- command is refused, the number is 1 too high.
+-- KEYS[2]  the queue. No gap stands there, because a tenure holds the key
+-- local    of the including script:
+--          waiting   the length of the queue; set to the number of waiters. It is one too high if LINDEX is refused
 
 if waiting > 0 then
   local head = redis.pcall('LINDEX', KEYS[2], 0)
