@@ -355,13 +355,8 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            command: self.io_timeout,
-            outage: self.outage.get(),
-            keeps_unheard: KEEP,
-            poller_gaps: true,
-            ..StoreLimits::default()
-        }
+        let limits = StoreLimits { keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() };
+        StoreLimits { command: self.io_timeout, outage: self.outage.get(), ..limits }
     }
 
     fn status(&self) -> Status {
