@@ -28,7 +28,7 @@ if waiting > 0 then
     waiting = waiting - 1
     head = redis.call('LINDEX', KEYS[2], 1)
   end
-  if head and string.find(head, '^keep %d+$') then -- nor is this
+  if head and string.find(head, '^keep %d+ %d+$') then -- nor is this
     waiting = waiting - 1
   end
 end

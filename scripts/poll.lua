@@ -59,10 +59,14 @@ if holder then
     return remaining
   end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
-  if place == 1 then
-    local head = redis.pcall('LINDEX', KEYS[2], 0)
-    if type(head) == 'string' and string.find(head, '^keep %d+$') then -- no waiter, see hand_over.lua
-      place = 0
+  if place == 1 or place == 2 then
+    local marker = redis.pcall('LINDEX', KEYS[2], place - 1)
+    if type(marker) == 'string' and string.find(marker, '^keep %d+ %d+$') then -- no waiter, see hand_over.lua
+      place = place - 1
+      local heard = redis.pcall('PUBSUB', 'NUMSUB', 'DLOCK:1:inbox:' .. (string.match(ARGV[1], '^(.+)%-') or ''))
+      if not heard.err and heard[2] > 0 then -- nobody before it is unheard any more
+        redis.pcall('LREM', KEYS[2], 1, marker)
+      end
     end
   end
   if client and place == 0 then

@@ -135,7 +135,7 @@ if holder == args[1] then
     end
     local second = redis.pcall('LINDEX', KEYS[2], 1)
     waiting = waiting - 1
-    if type(second) == 'string' and string.find(second, '^keep %d+$') then
+    if type(second) == 'string' and string.find(second, '^keep %d+ %d+$') then
       waiting = waiting - 1
     end
   end
@@ -163,7 +163,7 @@ if type(removed) == 'table' then
   end
   return removed
 end
-if removed > 0 and type(marker) == 'string' and string.find(marker, '^keep %d+$') then
+if removed > 0 and type(marker) == 'string' and string.find(marker, '^keep %d+ %d+$') then
   if redis.pcall('LLEN', KEYS[2]) == before + 1 then
     redis.pcall('LREM', KEYS[2], 1, marker)
   end

@@ -7,7 +7,7 @@
 
 if waiting > 0 then
   local head = redis.pcall('LINDEX', KEYS[2], 0)
-  if type(head) == 'string' and string.find(head, '^keep %d+$') then
+  if type(head) == 'string' and string.find(head, '^keep %d+ %d+$') then
     waiting = waiting - 1
   end
 end

@@ -112,6 +112,8 @@ macro_rules! __conformance_cases {
                 gives_the_key_to_an_asker_while_nobody_is_heard [Queue DeadAtOnce Keeps]
                 passes_the_key_to_the_next_locker_while_nobody_is_heard [Queue DeadAtOnce Keeps]
                 counts_the_time_anew_when_nobody_is_unheard_any_more [Queue DeadAtOnce Keeps]
+                gives_each_of_the_unheard_a_time_of_its_own [Queue DeadAtOnce Keeps]
+                counts_the_time_anew_when_the_first_is_heard_again_and_polls [Queue DeadAtOnce Keeps]
                 counts_those_who_are_kept [Queue DeadAtOnce Keeps]
                 tells_the_holder_when_the_first_of_them_polls [Queue DeadAtOnce Keeps]
                 leaves_nothing_of_those_who_give_up [Queue DeadAtOnce Keeps]

@@ -155,6 +155,26 @@ fn clock_stepped_back_unnoticed() {
 }
 
 #[test]
+fn mark_that_counts_whoever_is_unheard_later() {
+    // Without messages there are fewer states.
+    let rules = Rules {
+        lockers: &[2, 1, 1],
+        faults: 1,
+        all_deaf: true,
+        deafness: false,
+        steps_back: false,
+        publish: false,
+        ..UNHEARD
+    };
+    caught(Mutant::MarkCountsAll, rules, PLACES_KEPT);
+}
+
+#[test]
+fn mark_that_outlives_the_return_of_the_first() {
+    caught(Mutant::PollLeavesMark, Rules { steps_back: false, ..UNHEARD }, PLACES_KEPT);
+}
+
+#[test]
 fn publish_before_set() {
     caught(Mutant::PublishesFirst, Rules { publish: false, ..BASE }, NOBODY_FALLS_OUT);
 }

@@ -41,6 +41,10 @@ pub(crate) enum Mutant {
     LeavesMark,
     /// A hand-over does not notice that the time ends later than it can, because the clock was stepped back.
     MissesStepBack,
+    /// When the time is over, a hand-over drops all that nobody hears, and not only those for whom it began.
+    MarkCountsAll,
+    /// The time is not forgotten when the first waiter is heard again and asks.
+    PollLeavesMark,
     /// A hand-over publishes before it sets the key, and a denied PUBLISH ends the script.
     PublishesFirst,
     /// A gap does not end.

@@ -2,7 +2,7 @@
 
 use crate::around::Around;
 use crate::rules::{Mutant, Rules};
-use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, KeyState, Poll, Release, Stop, Tenure, Ticks};
+use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -131,7 +131,7 @@ pub(crate) struct Done {
     pub(crate) granted: Option<Granted>,
     /// Whether a call was refused.
     pub(crate) refused: bool,
-    /// For the properties only: the waiters that the script came to, and that nobody hears.
+    /// For the properties only: the waiters that a hand-over came to, and that nobody hears.
     pub(crate) unheard: Vec<Locker>,
 }
 
@@ -164,17 +164,22 @@ impl Server {
         let before = self.holder();
         let polls = (command.script == Script::Poll).then_some(command.locker);
         let mut around = Around::new(rules, hears, refusal, self.fence, command.warm, polls);
-        let mark = self.key.keep_until;
-        self.mistake_mark(rules, mark);
+        let mark = self.key.keep;
+        self.mistake_mark(rules);
         let reply = match self.execute(&mut around, command) {
             Ok(reply) => reply,
             Err(Stop::Refused(command)) => self.refuse(&around, command),
             Err(Stop::Raised) if around.forgot => Reply::Refused,
             Err(Stop::Raised) => Reply::Failed,
         };
-        let Around { fence, granted, refused, unheard, .. } = around;
+        let Around { fence, granted, refused, mut unheard, .. } = around;
         self.fence = fence;
-        self.restore_mark(rules, mark);
+        let is_poll_of_held_key = polls.is_some() && before.is_some();
+        if is_poll_of_held_key {
+            // It looks whether the first waiter is heard, and passes over nobody.
+            unheard.clear();
+        }
+        self.restore_mark(rules, mark, is_poll_of_held_key);
         self.key.expire(0);
         if granted.is_some() && rules.is(Mutant::GrantsWithoutKey) {
             self.key.holder = None;
@@ -192,24 +197,26 @@ impl Server {
         Done { reply, granted, refused, unheard }
     }
 
-    /// What a script that makes a mistake takes the time for which places are kept for.
-    fn mistake_mark(&mut self, rules: &Rules, mark: Option<Ticks>) {
-        if rules.is(Mutant::DropsUnheardAtOnce) {
-            self.key.keep_until = Some(0);
-        } else if rules.is(Mutant::MissesStepBack) && mark == Some(FAR) {
-            self.key.keep_until = Some(rules.keep.into());
+    /// What a script that makes a mistake takes the mark of the queue for.
+    fn mistake_mark(&mut self, rules: &Rules) {
+        match &mut self.key.keep {
+            keep if rules.is(Mutant::DropsUnheardAtOnce) => *keep = Some(Keep { until: 0, count: usize::MAX }),
+            Some(keep) if rules.is(Mutant::MissesStepBack) && keep.until == FAR => keep.until = rules.keep.into(),
+            Some(keep) if rules.is(Mutant::MarkCountsAll) => keep.count = usize::MAX,
+            _ => {}
         }
     }
 
     /// What such a script leaves of it.
-    fn restore_mark(&mut self, rules: &Rules, mark: Option<Ticks>) {
-        let is_left = self.key.keep_until.is_some();
+    fn restore_mark(&mut self, rules: &Rules, mark: Option<Keep>, is_poll: bool) {
+        let is_left = self.key.keep.is_some();
         if rules.is(Mutant::DropsUnheardAtOnce) {
-            self.key.keep_until = None;
-        } else if rules.is(Mutant::MissesStepBack) && mark == Some(FAR) && is_left
-            || rules.is(Mutant::LeavesMark) && mark.is_some() && !is_left
+            self.key.keep = None;
+        } else if rules.is(Mutant::MissesStepBack) && mark.is_some_and(|keep| keep.until == FAR) && is_left
+            || rules.is(Mutant::LeavesMark) && !is_left
+            || rules.is(Mutant::PollLeavesMark) && is_poll && !is_left
         {
-            self.key.keep_until = mark;
+            self.key.keep = mark;
         }
     }
 
@@ -326,10 +333,11 @@ impl Server {
         if let Some(clock) = rules.clock {
             self.fence.clock += clock.tick;
         }
-        let KeyState { holder, queue_until, keep_until, gap_until, .. } = &mut self.key;
+        let KeyState { holder, queue_until, keep, gap_until, .. } = &mut self.key;
         let lease = holder.iter_mut().filter_map(|holder| holder.until.as_mut());
         let gap = gap_until.iter_mut().filter(|_| !rules.is(Mutant::GapForEver));
-        let keep = keep_until.iter_mut().filter(|left| **left != FAR && !rules.is(Mutant::KeepsForEver));
+        let keep = keep.iter_mut().map(|keep| &mut keep.until);
+        let keep = keep.filter(|left| **left != FAR && !rules.is(Mutant::KeepsForEver));
         lease.chain(queue_until).chain(gap).chain(keep).for_each(|left| *left = left.saturating_sub(1));
         self.key.expire(0);
         self.silent &= self.key.holder.is_some();
@@ -337,12 +345,12 @@ impl Server {
 
     /// Whether there is a moment that is another one when the clock is stepped back.
     pub(crate) fn minds_steps_back(&self) -> bool {
-        self.key.keep_until.is_some_and(|until| until != FAR)
+        self.key.keep.is_some_and(|keep| keep.until != FAR)
     }
 
     /// Steps the clock back, so far that it does not come back to where it was.
     pub(crate) fn step_back(&mut self) {
-        self.key.keep_until = self.key.keep_until.map(|_| FAR);
+        self.key.keep = self.key.keep.map(|keep| Keep { until: FAR, ..keep });
     }
 }
 

@@ -131,6 +131,10 @@ impl World {
         }
         let (held, queue) = (self.server.key.holder, self.server.queue().collect::<Vec<_>>());
         let done = self.server.run(rules, hears, refusal, command);
+        let is_heard = hears[usize::from(command.locker.client)];
+        if command.script == Script::Poll && held.is_some() && is_heard && queue.first() == Some(&command.locker) {
+            self.places.first_is_heard();
+        }
         self.places.look(rules, &queue, &self.server, &done);
         let Done { reply, granted, refused, .. } = done;
 

@@ -49,10 +49,10 @@ fn rewrite_keeps(admin: &mut redis::Connection, body: &str) {
         for _, queue in ipairs(redis.call('KEYS', 'DLOCK:1:{{*}}:queue:*')) do
             for place = 0, 1 do
                 local entry = redis.call('LINDEX', queue, place)
-                local ends = entry and string.match(entry, '^keep (%d+)$')
+                local ends, count = string.match(entry or '', '^keep (%d+) (%d+)$')
                 if ends then
                     local now = time[1] * 1000 + math.floor(time[2] / 1000)
-                    redis.call('LSET', queue, place, string.format('keep %.0f', new(tonumber(ends), now)))
+                    redis.call('LSET', queue, place, string.format('keep %.0f %s', new(tonumber(ends), now), count))
                 end
             end
         end"

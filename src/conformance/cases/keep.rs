@@ -142,6 +142,57 @@ pub(crate) fn counts_the_time_anew_when_nobody_is_unheard_any_more(suite: &Suite
     assert_eq!(late.poll_acquired().waiting, 0);
 }
 
+/// Shows: S4, L2.
+pub(crate) fn gives_each_of_the_unheard_a_time_of_its_own(suite: &Suite) {
+    let holder = suite.client().holder("k");
+    let clients = [suite.client(), suite.client()];
+    let dead = suite.client().waiter("k");
+    let mut ear = clients[1].listen();
+    let winner = clients[1].waiter("k");
+    assert_eq!(holder.release(), released(1));
+    assert_eq!(ear.hear_granted(&winner).waiting, 1);
+    let [late, next, last] = [0, 1, 1].map(|n: usize| clients[n].waiter("k"));
+
+    // The time of the dead one is over. That of the late one begins.
+    suite.outlast_the_unheard("k");
+    assert_eq!(winner.release(), released(2));
+    assert_eq!(ear.hear_granted(&next).waiting, 2);
+    dead.poll_gone();
+    let mut ear_of_late = clients[0].listen();
+    assert_eq!(next.release(), released(1));
+    assert_eq!(ear_of_late.hear_granted(&late).waiting, 1, "before the one that came later");
+    assert_eq!(late.release(), released(0));
+    assert_eq!(ear.hear_granted(&last).waiting, 0);
+}
+
+/// Shows: S4.
+pub(crate) fn counts_the_time_anew_when_the_first_is_heard_again_and_polls(suite: &Suite) {
+    for is_heard in [true, false] {
+        let holder = suite.client().holder("k");
+        let clients = [suite.client(), suite.client()];
+        let first = clients[0].waiter("k");
+        let second = suite.client().waiter("k");
+        let mut ear = clients[1].listen();
+        let winner = clients[1].waiter("k");
+        assert_eq!(holder.release(), released(2));
+        assert_eq!(ear.hear_granted(&winner).waiting, 2);
+        let next = clients[1].waiter("k");
+        let _ear_of_first = is_heard.then(|| clients[0].listen());
+        first.poll_waiting();
+        ear.hear_contended(&winner);
+        first.release();
+
+        // The time that began with the first release is over.
+        suite.outlast_the_unheard("k");
+        let kept = u64::from(is_heard);
+        assert_eq!(winner.release(), released(kept));
+        assert_eq!(ear.hear_granted(&next).waiting, kept);
+        suite.outlast_the_unheard("k");
+        assert_eq!(next.release(), released(0));
+        second.poll_gone();
+    }
+}
+
 pub(crate) fn counts_those_who_are_kept(suite: &Suite) {
     let holder = suite.client().holder("k");
     let kept = [suite.client().waiter("k"), suite.client().waiter("k")];

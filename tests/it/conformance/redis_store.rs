@@ -112,9 +112,9 @@ impl Store for RedisStore {
                     if ends then
                         redis.call('LSET', found, place, string.format('gap %.0f %s', ends - time, length))
                     end
-                    ends = string.match(entry, '^keep (%d+)$')
+                    ends, length = string.match(entry, '^keep (%d+) (%d+)$')
                     if ends then
-                        redis.call('LSET', found, place, string.format('keep %.0f', ends - time))
+                        redis.call('LSET', found, place, string.format('keep %.0f %s', ends - time, length))
                     end
                 end
             end";

@@ -79,7 +79,7 @@ impl Scene {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut self.admin).unwrap()
     }
 
-    /// Lockers of this turn: `a` holds, `b` and `d` are live, `dead` is not, `x` asks, `next` follows `a`.
+    /// Lockers of this turn: `a` holds, `b` and `d` are live, `dead` and `gone` are not, `x` asks, `next` follows `a`.
     pub(super) fn locker(&self, name: &str) -> String {
         format!("{name}-{}", self.turn)
     }
@@ -100,8 +100,8 @@ impl Scene {
             let entry = match entry {
                 Queue::Of(name) => format!("{LEASE_MS} {}", self.locker(name)),
                 Queue::GapThatIsOver => "gap 1000 10".to_owned(),
-                Queue::Keep => format!("keep {}", seconds * 1000 + micros / 1000 + 1000),
-                Queue::KeepThatIsOver => "keep 1000".to_owned(),
+                Queue::Keep => format!("keep {} 1", seconds * 1000 + micros / 1000 + 1000),
+                Queue::KeepThatIsOver => "keep 1000 1".to_owned(),
             };
             script.cmd("RPUSH").arg(&self.queue_key).arg(entry);
             script.cmd("PEXPIRE").arg(&self.queue_key).arg("60000");
@@ -211,12 +211,12 @@ impl Scene {
             self.run::<()>(&["LPOP", &self.queue_key.clone()]);
         }
         self.run::<()>(&["DEL", &self.gapped_key.clone()]);
-        for name in ["last", "very-last"] {
+        for name in ["last", "very-last", "last-of-all"] {
             let last = self.locker(name);
             let outcome = self.free.ask(&claim(KEY, &last, LEASE), true, LONG).unwrap();
             assert!(matches!(outcome, redis_dlock::AcquireOutcome::Acquired(_)), "held by nobody: {outcome:?}");
             self.release(&last).unwrap();
-            // The dead one was passed over, and is dropped when it is met again.
+            // Whoever is dead was passed over, and is dropped when it is met again.
             outlast_the_unheard(&mut self.admin);
         }
         let left: Vec<String> = self.run(&["KEYS", "DLOCK*x"]);

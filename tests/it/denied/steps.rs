@@ -65,6 +65,7 @@ impl Step {
         const DEAD_FIRST: &[Queue] = &[Of("dead"), Of("b")];
         const DEAD_KEPT: &[Queue] = &[Keep, Of("dead"), Of("b")];
         const DEAD_OVER: &[Queue] = &[KeepThatIsOver, Of("dead"), Of("b")];
+        const ANOTHER_DEAD: &[Queue] = &[KeepThatIsOver, Of("dead"), Of("gone"), Of("b")];
         const DEAD_BEHIND_GAP: &[Queue] = &[GapThatIsOver, Keep, Of("dead"), Of("b")];
         const KEPT_ALONE: &[Queue] = &[Keep, Of("b")];
         const GAP_FIRST: &[Queue] = &[GapThatIsOver, Of("b")];
@@ -78,7 +79,8 @@ impl Step {
         };
         for wait in [false, true] {
             [&[], B].into_iter().for_each(|queue| add(What::Acquire { wait }, "x", true, queue));
-            for queue in [&[], B, BOTH, DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, DEAD_BEHIND_GAP, GAP_FIRST] {
+            let dead = [DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, ANOTHER_DEAD, DEAD_BEHIND_GAP];
+            for queue in [&[], B, BOTH, GAP_FIRST].into_iter().chain(dead) {
                 add(What::Acquire { wait }, "x", false, queue);
             }
         }
@@ -94,6 +96,7 @@ impl Step {
             ("b", false, DEAD_FIRST),
             ("b", false, DEAD_KEPT),
             ("b", false, DEAD_OVER),
+            ("b", false, ANOTHER_DEAD),
             ("b", false, GAP_FIRST),
             ("d", false, BOTH),
         ] {
@@ -107,7 +110,7 @@ impl Step {
         for queue in [BOTH, KEPT_ALONE, &[GapThatIsOver, Keep, Of("b")]] {
             add(What::Release { next: false, gap: false }, "b", true, queue);
         }
-        let dead = [DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, DEAD_BEHIND_GAP];
+        let dead = [DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, ANOTHER_DEAD, DEAD_BEHIND_GAP];
         for queue in [&[], B, BOTH, KEPT_ALONE, GAP_FIRST, OWN, OWN_FIRST, OWN_KEPT].into_iter().chain(dead) {
             for (next, gap) in [(false, false), (true, false), (false, true), (true, true)] {
                 add(What::Release { next, gap }, "a", true, queue);

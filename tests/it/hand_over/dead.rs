@@ -24,10 +24,12 @@ fn kill<'a>(server: &RedisServer, actors: impl IntoIterator<Item = &'a mut Actor
     eventually("only the living hear", || inboxes(server) == survivors);
 }
 
-/// Lets the time of those that were passed over end, and the lock be given away once more.
+/// Lets the time of those that were passed over end, and the lock be given away. The time of some may begin with that.
 fn forget_the_dead(server: &RedisServer, lock: &DistributedReentrantLock) {
-    server.outlast_the_unheard();
-    lock.lock().unwrap().unlock().unwrap();
+    for _ in 0..2 {
+        server.outlast_the_unheard();
+        lock.lock().unwrap().unlock().unwrap();
+    }
     assert_eq!((holder(server), queue(server)), (None, Vec::new()));
 }
 
@@ -103,10 +105,11 @@ fn a_hundred_killed_waiters_in_a_row_are_passed_over_in_one_script_call_and_in_n
         assert_eq!((calls.count("pubsub|numsub"), calls.count("publish")), (looks, 1), "{to}: {calls:?}");
     };
     hand_over(0, DEAD + 1);
-    // One look at each of them for a second; the last of these drops them.
     hand_over(1, DEAD + 1);
+    // On a slow machine their second is over already.
+    let are_dropped = queue(&server).len() == 2;
     server.outlast_the_unheard();
-    hand_over(2, if queue(&server).len() > 2 { DEAD + 1 } else { 1 });
+    hand_over(2, if are_dropped { 1 } else { DEAD + 1 });
     assert_eq!(queue(&server).len(), 1);
     hand_over(3, 1);
     assert_eq!(queue(&server), [""; 0]);

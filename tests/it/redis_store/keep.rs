@@ -43,14 +43,23 @@ fn release(store: &RedisLockProcessor, locker: &str) -> ReleaseOutcome {
 
 /// When the time ends that a marker tells of.
 fn end_of(entry: &str) -> u64 {
-    entry.strip_prefix("keep ").unwrap_or_else(|| panic!("{entry:?} is no marker")).parse().unwrap()
+    mark(entry).0
+}
+
+/// When the time ends that a marker tells of, and how many waiters it is for.
+fn mark(entry: &str) -> (u64, u64) {
+    let words: Vec<_> = entry.split(' ').collect();
+    match words[..] {
+        ["keep", ends, count] => (ends.parse().unwrap(), count.parse().unwrap()),
+        _ => panic!("{entry:?} is no marker"),
+    }
 }
 
 /// Plays something with a marker whose time begins now; once more if the machine was so slow that it is over.
 fn in_time(server: &RedisServer, play: impl Fn(&str)) {
     for _ in 0..50 {
         let ends = now(server) + KEEP;
-        let played = catch_unwind(AssertUnwindSafe(|| play(&format!("keep {ends}"))));
+        let played = catch_unwind(AssertUnwindSafe(|| play(&format!("keep {ends} 1"))));
         match played {
             _ if now(server) >= ends => {}
             Err(panic) => resume_unwind(panic),
@@ -73,6 +82,7 @@ fn a_waiter_that_is_passed_over_stays_behind_a_marker_with_the_end_of_its_time()
     let after = now(&server);
     let entries = server.entries_of(KEY);
     assert_eq!(entries[1..], ["30000 b-1", "30000 d-1"]);
+    assert_eq!(mark(&entries[0]).1, 1);
     assert!((before + KEEP..=after + KEEP).contains(&end_of(&entries[0])), "{entries:?} from {before} to {after}");
     assert!((1..=life).contains(&server.run::<i64>(&["PTTL", &queue])), "the marker prolongs nothing");
     match inbox.next(LONG).unwrap() {
@@ -105,7 +115,8 @@ fn a_marker_that_is_over_or_of_a_clock_that_was_stepped_back_goes_with_the_unhea
     let (server, store) = setup();
     let _inbox = store.open("c", LONG).unwrap();
     let ahead = now(&server) + 500_000;
-    for marker in ["keep 0", "keep 1", &format!("keep {ahead}"), "keep 99999999999999999999999"] {
+    for marker in ["keep 0 2", "keep 1 3", &format!("keep {ahead} 2"), "keep 99999999999999999999999 99999999999999999"]
+    {
         stage(&server, &store, "a-1", &[marker, "30000 b-1", "30000 b-2", "30000 c-1", "30000 d-1"]);
         assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 1 }, "{marker}");
         assert_eq!(server.run::<String>(&["GET", KEY]), "c-1", "{marker}");
@@ -114,6 +125,57 @@ fn a_marker_that_is_over_or_of_a_clock_that_was_stepped_back_goes_with_the_unhea
         stage(&server, &store, "a-1", &[marker, "30000 b-1", "30000 b-2"]);
         assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 0 }, "{marker}");
         assert_eq!(server.entries_of(KEY), [""; 0], "{marker}");
+    }
+}
+
+/// Shows: S4, L2.
+#[test]
+fn only_those_whom_the_marker_counts_go_with_it_and_another_one_begins_the_time_of_the_others() {
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
+    let gone = ["30000 b-1", "30000 b-2"];
+    let kept = ["30000 b-3", "30000 b-4"];
+    let staged = |marker| [&[marker][..], &gone, &kept, &["30000 c-1", "30000 d-1"]].concat();
+    let ahead = format!("keep {} 2", now(&server) + 500_000);
+    let with_foreign =
+        ["gap 1 1", "keep 1 2", "x", gone[0], "x", gone[1], "x", kept[0], "x", kept[1], "30000 c-1", "30000 d-1"];
+    for entries in [staged("keep 1 2"), staged(&ahead), with_foreign.to_vec()] {
+        stage(&server, &store, "a-1", &entries);
+        let after = now(&server) + KEEP;
+        let last = claim(KEY, "a-2", LEASE);
+        let outcome = store.end_with(&claim(KEY, "a-1", LEASE), Some(&last), LONG).unwrap();
+        assert!(matches!(outcome, ReleaseOutcome::Queued(busy) if busy.holder.as_deref() == Some("c-1")));
+        let left = server.entries_of(KEY);
+        let (ends, count) = mark(&left[0]);
+        assert!(ends >= after && count == 2, "{left:?}");
+        assert_eq!(left[1..], [&kept[..], &["30000 d-1", "30000 a-2"]].concat());
+        assert_eq!(store.inspect(KEY, LONG).unwrap().waiting, 4);
+    }
+    // Nobody is heard.
+    stage(&server, &store, "a-1", &["keep 1 1", "30000 b-1", "30000 b-2"]);
+    assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 1 });
+    assert_eq!(server.entries_of(KEY)[1..], ["30000 b-2"]);
+}
+
+/// Shows: S4.
+#[test]
+fn the_marker_goes_when_the_first_waiter_is_heard_again_and_polls() {
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
+    let poll =
+        |locker| assert!(matches!(store.poll(&claim(KEY, locker, LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
+    for before in [&["keep 1 2"][..], &["gap 1 1", "keep 1 2"]] {
+        let behind = ["30000 b-1", "30000 c-2"];
+        stage(&server, &store, "a-1", &[before, &["30000 c-1"], &behind].concat());
+        // Not the first one; then one that is not heard; then both.
+        poll("c-2");
+        assert_eq!(server.entries_of(KEY), [before, &["30000 c-1"], &behind].concat());
+        release(&store, "c-1");
+        poll("b-1");
+        assert_eq!(server.entries_of(KEY), [before, &behind].concat());
+        release(&store, "b-1");
+        poll("c-2");
+        assert_eq!(server.entries_of(KEY), [&before[..before.len() - 1], &["30000 c-2"]].concat());
     }
 }
 
@@ -134,10 +196,10 @@ fn the_marker_goes_with_the_last_waiter_that_gives_up() {
     let (server, store) = setup();
     let gap = format!("gap {} 60000", now(&server) + 50_000);
     for before in [&[][..], &[gap.as_str()]] {
-        stage(&server, &store, "a-1", &[before, &["keep 1", "30000 b-1", "30000 c-1"]].concat());
+        stage(&server, &store, "a-1", &[before, &["keep 1 1", "30000 b-1", "30000 c-1"]].concat());
         let not_ours = ReleaseOutcome::NotOurs(NotOurs::new(Some("a-1".to_owned())));
         assert_eq!(release(&store, "b-1"), not_ours);
-        assert_eq!(server.entries_of(KEY), [before, &["keep 1", "30000 c-1"]].concat());
+        assert_eq!(server.entries_of(KEY), [before, &["keep 1 1", "30000 c-1"]].concat());
         assert_eq!(release(&store, "b-1"), not_ours);
         assert_eq!(release(&store, "c-1"), not_ours);
         assert_eq!(server.entries_of(KEY), before);
@@ -148,7 +210,7 @@ fn the_marker_goes_with_the_last_waiter_that_gives_up() {
 fn a_marker_counts_behind_a_gap_that_is_over_and_no_second_one_does() {
     let (server, store) = setup();
     let _inbox = store.open("c", LONG).unwrap();
-    for (foreign, after) in [("gap 1 60000", false), ("keep 1", true), ("keep x", true), ("keep", true)] {
+    for (foreign, after) in [("gap 1 60000", false), ("keep 1 1", true), ("keep x 1", true), ("keep", true)] {
         in_time(&server, |marker| {
             let mut entries = vec![marker, "30000 b-1", "30000 c-1", "30000 b-2"];
             entries.insert(usize::from(after), foreign);
@@ -163,7 +225,19 @@ fn a_marker_counts_behind_a_gap_that_is_over_and_no_second_one_does() {
 fn what_is_no_marker_gives_nobody_less_time() {
     let (server, store) = setup();
     let _inbox = store.open("c", LONG).unwrap();
-    for foreign in ["keep", "keep x", "keep 1 1", "keep -1", "keep 1.5", "keep  1", " keep 1", "keep 1 ", "k-1"] {
+    for foreign in [
+        "keep",
+        "keep 1",
+        "keep x 1",
+        "keep 1 x",
+        "keep 1 1 1",
+        "keep -1 1",
+        "keep 1.5 1",
+        "keep  1 1",
+        " keep 1 1",
+        "keep 1 1 ",
+        "k-1",
+    ] {
         stage(&server, &store, "a-1", &[foreign, "30000 b-1", "30000 c-1"]);
         assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 1 }, "{foreign}");
         let entries = server.entries_of(KEY);
@@ -207,7 +281,7 @@ fn a_winner_that_cannot_be_given_the_key_comes_before_those_that_were_passed_ove
     assert!(end_of(&entries[0]) > KEEP);
     assert_eq!(entries[1..], ["30000 c-1", "30000 b-1", "30000 d-1"], "with one marker, and without the next locker");
     // Dropped with those whose time is over; the last one of its queue.
-    assert_eq!(lock(&["keep 1", "30000 b-1", "30000 c-1", "30000 d-1"]), ["30000 c-1", "30000 d-1"]);
+    assert_eq!(lock(&["keep 1 1", "30000 b-1", "30000 c-1", "30000 d-1"]), ["30000 c-1", "30000 d-1"]);
     assert_eq!(lock(&["30000 c-1"]), ["30000 c-1"]);
     assert_eq!(inbox.next(Duration::ZERO).unwrap(), None, "nobody was told");
     assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 0 });

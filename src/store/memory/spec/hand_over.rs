@@ -2,20 +2,23 @@
 //!
 //! It goes to the first waiter whose client has an open inbox. A waiter whose client has none may be dead, or may have lost its
 //! connection for a moment. At a failover all have. So a waiter that nobody hears is passed over and keeps its place for a while.
+//! A mark on the queue says until when, and how many of the first waiters had been passed over when it was made.
 //!
 //! | the queue | unheard waiters before the winner | then the queue |
 //! |---|---|---|
 //! | is not marked | none | stays unmarked |
-//! | is not marked | some | is marked; they stay |
-//! | is marked, and the time is not over | some | they stay |
+//! | is not marked | some | is marked for them; they stay |
+//! | is marked, and the time is not over | some | stays as it is |
 //! | is marked | none | is not marked any more |
-//! | is marked, and the time is over, or longer than it can be | some | is not marked any more; they leave |
+//! | is marked, and the time is over, or longer than it can be | no more than the mark counts | is not marked any more; they leave |
+//! | the same | more | the first ones, as many as the mark counts, leave; it is marked anew for the others, which stay |
 //!
-//! The time is longer than it can be when the clock was stepped back. The mark belongs to the queue and not to a waiter: a waiter that
-//! becomes unheard while the queue is marked has what is left of the time.
+//! The time is longer than it can be when the clock was stepped back. A waiter that becomes unheard while the queue is marked for others
+//! has a time of its own, which begins when theirs is over. A mark counts places: when one of the waiters that it counts has left before
+//! its time is over, it counts the next one instead.
 
 use super::key::{KeyState, life, number, undo};
-use super::{Context, Holder, Name, Stop, Tenure};
+use super::{Context, Holder, Name, Stop, Tenure, Ticks};
 
 /// The lockers that a hand-over must know.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +48,27 @@ pub(super) struct HandOver<L> {
     pub(super) queued: Result<(), Stop>,
 }
 
+/// The time for which waiters that nobody hears keep their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Keep {
+    /// When it is over.
+    pub until: Ticks,
+    /// How many of the first waiters it is for.
+    pub count: usize,
+}
+
 /// What the queue looks like from its head to the winner.
 struct Look {
     /// How many waiters this is.
     looked: usize,
     /// Whether the last of them wins.
     wins: bool,
-    /// Whether those that nobody hears stay.
+    /// How many of them are unheard.
+    unheard: usize,
+    /// Whether some of these stay.
     keeps: bool,
+    /// If some stay though the time of others is over: how many waiters leave from the head, and how many of these are unheard.
+    over: Option<(usize, usize)>,
 }
 
 impl<L: Clone> KeyState<L> {
@@ -68,26 +84,26 @@ impl<L: Clone> KeyState<L> {
         parties: Parties<N>,
     ) -> Result<HandOver<L>, Stop> {
         let number = number(context)?;
-        let Look { looked, wins, keeps } = self.look(context, &parties);
-        let mut winner = None;
-        if keeps {
-            winner = self.take_out(context, looked, wins, &parties)?;
-        }
+        let look = self.look(context, &parties);
+        let (looked, wins) = (look.looked, look.wins);
+        let winner = if look.keeps { self.take_out(context, &look, &parties)? } else { None };
         // The one behind comes before the last one leaves: no script uses a key after it may have gone.
         let behind = parties.behind.filter(|_| wins);
         let queued = behind.map_or(Ok(()), |behind| self.enqueue(context, behind));
         let stands = behind.is_some() && queued.is_ok();
-        if !keeps && looked > 0 {
+        let winner = if look.keeps || looked == 0 {
+            winner
+        } else {
             if let Err(refused) = context.call("LPOP") {
                 self.take_back(context, stands)?;
                 return Err(refused);
             }
-            winner = self.queue.drain(..looked).next_back().filter(|_| wins);
-            self.keep_until = None;
-        }
+            self.keep = None;
+            self.queue.drain(..looked).next_back().filter(|_| wins)
+        };
         let Some(winner) = winner else { return Ok(HandOver { winner: None, number, queued }) };
         if let Err(refused) = context.call("SET") {
-            self.put_back(context, winner, keeps)?;
+            self.put_back(context, winner, look.keeps)?;
             self.take_back(context, stands)?;
             return Err(refused);
         }
@@ -98,7 +114,8 @@ impl<L: Clone> KeyState<L> {
 
     /// Looks for the winner.
     fn look<N: Name<L>>(&self, context: &mut impl Context<L>, parties: &Parties<N>) -> Look {
-        let (mut looked, mut unheard) = (0, false);
+        let counted = self.keep.map_or(0, |keep| keep.count);
+        let (mut looked, mut unheard, mut covered) = (0, 0, 0);
         let mut wins = false;
         for waiter in &self.queue {
             looked += 1;
@@ -109,26 +126,36 @@ impl<L: Clone> KeyState<L> {
             if wins {
                 break;
             }
-            unheard = true;
+            unheard += 1;
+            if unheard <= counted {
+                covered = looked;
+            }
         }
-        let (now, keep) = (context.now(), context.keep());
-        let has_time = self.keep_until.is_none_or(|until| now < until && until - now <= keep);
-        Look { looked, wins, keeps: unheard && has_time }
+        let (now, length) = (context.now(), context.keep());
+        let is_over = self.keep.is_some_and(|keep| keep.until <= now || keep.until - now > length);
+        let keeps = unheard > if is_over { counted } else { 0 };
+        Look { looked, wins, unheard, keeps, over: (keeps && is_over).then_some((covered, counted)) }
     }
 
-    /// Marks the queue, and takes the winner out of the middle of it.
+    /// Marks the queue if need be, and takes the winner out of the middle of it.
     fn take_out<N: Name<L>>(
         &mut self,
         context: &mut impl Context<L>,
-        looked: usize,
-        wins: bool,
+        look: &Look,
         parties: &Parties<N>,
     ) -> Result<Option<Tenure<L>>, Stop> {
-        if self.keep_until.is_none() {
-            context.call("LPUSH")?;
-            self.keep_until = Some(context.now().saturating_add(context.keep()));
+        let Look { mut looked, wins, unheard, over, .. } = *look;
+        let (leaving, counted) = over.unwrap_or((0, 0));
+        if over.is_some() {
+            context.call("LPOP")?;
+            self.queue.drain(..leaving);
+            self.keep = None;
+            looked -= leaving;
         }
-        let mut looked = looked;
+        if self.keep.is_none() {
+            context.call("LPUSH")?;
+            self.keep = Some(Keep { until: context.now().saturating_add(context.keep()), count: unheard - counted });
+        }
         while let Some(place) = self.queue.iter().take(looked).position(|waiter| parties.has_ended(waiter)) {
             context.call("LREM")?;
             self.queue.remove(place);

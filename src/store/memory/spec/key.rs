@@ -13,7 +13,7 @@
 //! release, by a hand-over that finds it unheard when its time is over, or when the queue ends. The holder changes only by the operations
 //! below, by the end of its lease, and by administrators.
 
-use super::hand_over::{HandOver, Parties};
+use super::hand_over::{HandOver, Keep, Parties};
 use super::{Acquire, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks};
 use std::collections::VecDeque;
 
@@ -26,8 +26,8 @@ pub struct KeyState<L> {
     pub queue: VecDeque<Tenure<L>>,
     /// When the queue ends, unless one of its waiters asks again before. A queue without such a moment does not end.
     pub queue_until: Option<Ticks>,
-    /// Until when waiters that nobody hears keep their places. `None` while nobody was passed over.
-    pub keep_until: Option<Ticks>,
+    /// For which waiters that nobody hears the places are kept, and until when. `None` while nobody was passed over.
+    pub keep: Option<Keep>,
     /// Until when the key, if nobody holds it, is reserved for pollers.
     pub gap_until: Option<Ticks>,
     /// Until when there is no other gap.
@@ -40,7 +40,7 @@ impl<L> Default for KeyState<L> {
             holder: None,
             queue: VecDeque::new(),
             queue_until: None,
-            keep_until: None,
+            keep: None,
             gap_until: None,
             gapped_until: None,
         }
@@ -67,7 +67,7 @@ impl<L: Clone> KeyState<L> {
             self.queue.clear();
         }
         if self.queue.is_empty() {
-            (self.queue_until, self.keep_until) = (None, None);
+            (self.queue_until, self.keep) = (None, None);
             self.queue.shrink_to_fit();
         }
     }
@@ -137,8 +137,11 @@ impl<L: Clone> KeyState<L> {
         };
         if let Some(busy) = self.held(context.now()) {
             self.prolong_queue(context, &asker)?;
-            if place == 0 && self.gap_until.is_none() {
-                self.tell_contended(context);
+            if place == 0 {
+                self.forget_the_mark_if_heard(context);
+                if self.gap_until.is_none() {
+                    self.tell_contended(context);
+                }
             }
             return Ok(Poll::Waiting(busy));
         }
@@ -275,6 +278,14 @@ impl<L: Clone> KeyState<L> {
         let life = life(context.now(), waiter);
         self.queue_until = self.queue_until.map(|until| until.max(life));
         Ok(())
+    }
+
+    /// Ends the time of those that were passed over if the first waiter is heard again: nobody stands before it.
+    fn forget_the_mark_if_heard(&mut self, context: &mut impl Context<L>) {
+        let is_heard = self.keep.is_some() && self.queue.front().is_some_and(|first| context.hears(&first.locker));
+        if is_heard && context.call("LREM").is_ok() {
+            self.keep = None;
+        }
     }
 
     fn tell_granted(&self, context: &mut impl Context<L>, locker: L, number: u64) {

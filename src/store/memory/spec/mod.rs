@@ -16,6 +16,7 @@
 mod hand_over;
 mod key;
 
+pub use hand_over::Keep;
 pub use key::KeyState;
 
 /// A moment or a length of time, in units of the caller's choice. Moments count from an origin of the caller's choice.
