@@ -119,22 +119,37 @@ fn waiters_whose_inboxes_are_closed_while_the_lock_is_held_are_served_in_their_o
     report.assert_clean_without_loss();
 }
 
-/// Whoever comes while nobody is heard is given the lock: that delays no lock. Whoever comes behind it stays behind all that were passed
-/// over.
-/// Shows: G8, G10, S4.
-#[test]
-fn waiters_that_are_unheard_when_the_lock_is_released_keep_their_places() {
-    let report = eight("all inboxes closed, lock released").play(bounds(), |scene| {
+/// Lets a waiter stand in the queue that nobody hears, ever.
+fn leave_behind(store: &RedisLockProcessor, n: usize) {
+    let queue = store.queue().unwrap();
+    let client = format!("gone-{n}");
+    // One that comes as the lock is free has to come again.
+    for attempt in 0.. {
+        let locker = format!("{client}-{attempt}");
+        let claim = Claim::new(KEY.2, &client, &locker, LEASE);
+        match queue.join(&claim, store.limits().command).unwrap() {
+            AcquireOutcome::Acquired(_) => drop(store.release(&claim, store.limits().command).unwrap()),
+            _ => break,
+        }
+    }
+}
+
+/// Closes all inboxes in the moment of a release. Before it, `prepare` may do something, with the lock free for the eight.
+fn release_unheard(name: &'static str, prepare: impl FnOnce(&Scene)) {
+    let report = eight(name).play(bounds(), |scene| {
         let [lock, asker, last] = [(); 3].map(|()| outsider(&scene.server));
+        prepare(scene);
         let guard = lock.lock().unwrap();
         let at = now();
         let order = all_wait(scene);
+        scene.server.outlast_the_unheard();
         let patience = Patience::with(&scene.server);
         scene.fault();
         scene.processes().for_each(|process| scene.stop(process));
         assert!(scene.server.close_inboxes() >= 8);
         guard.unlock().unwrap();
         assert_eq!(scene.server.run::<Option<String>>(&["GET", KEY.2]), None, "free at once");
+        assert_eq!(scene.server.waiters_of(KEY.2).len(), PROCESSES, "nobody else");
         assert_eq!(scene.queue(), order);
 
         let guard = asker.try_lock().unwrap().expect("nobody is heard");
@@ -159,6 +174,25 @@ fn waiters_that_are_unheard_when_the_lock_is_released_keep_their_places() {
         assert_eq!(served.into_iter().map(|(process, _)| process).collect::<Vec<_>>(), order);
     });
     report.assert_clean_without_loss();
+}
+
+/// Whoever comes while nobody is heard is given the lock: that delays no lock. Whoever comes behind it stays behind all that were passed
+/// over.
+/// Shows: G8, G10, S4.
+#[test]
+fn waiters_that_are_unheard_when_the_lock_is_released_keep_their_places() {
+    release_unheard("all inboxes closed, lock released", |_| {});
+}
+
+/// The second of a waiter that died earlier is over in that moment. It is dropped, and takes nobody along.
+/// Shows: G8, G10, S4.
+#[test]
+fn waiters_that_are_unheard_when_one_that_died_is_dropped_keep_their_places() {
+    release_unheard("all inboxes closed, one waiter gone", |scene| {
+        let store = RedisLockProcessor::connect(&scene.server.url()).unwrap();
+        leave_behind(&store, 0);
+        store.close();
+    });
 }
 
 /// A reconnect is enough: nobody asks again by itself in this time.
@@ -189,19 +223,7 @@ fn a_lock_that_is_released_while_nobody_is_heard_is_held_again_when_somebody_has
 fn a_hundred_waiters_that_are_gone_delay_nobody() {
     let report = Setup::of("100 waiters gone").play(Bounds::default(), |scene| {
         let store = RedisLockProcessor::connect(&scene.server.url()).unwrap();
-        let queue = store.queue().unwrap();
-        for n in 0..100 {
-            let client = format!("gone-{n}");
-            // One that comes as the lock is free has to come again.
-            for attempt in 0.. {
-                let locker = format!("{client}-{attempt}");
-                let claim = Claim::new(KEY.2, &client, &locker, LEASE);
-                match queue.join(&claim, store.limits().command).unwrap() {
-                    AcquireOutcome::Acquired(_) => drop(store.release(&claim, store.limits().command).unwrap()),
-                    _ => break,
-                }
-            }
-        }
+        (0..100).for_each(|n| leave_behind(&store, n));
         scene.go_on(12);
         let left = || scene.server.waiters_of(KEY.2).iter().filter(|locker| locker.starts_with("gone-")).count();
         eventually("they are forgotten", || left() == 0);
