@@ -1,14 +1,16 @@
 #!lua
--- Takes the key if it is free and nobody queues. Sent once for each locker; poll.lua is for all later questions.
+-- Takes the key if it is free and nobody who waits is heard. A free key goes to the first waiter that is heard otherwise. Sent once
+-- for each locker; poll.lua answers all later questions.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
--- ARGV  1 locker, 2 lease in ms, 3 whether to wait in the queue ('1' or '0'), 4 slack of the fence in microseconds
--- Reply number                    the key is the locker's, nobody waits (a table would cost as much as a whole command)
---       {0, holder, pttl}         busy, or free for pollers; with wait the locker stands in the queue
+-- ARGV  1 the locker, 2 its lease in ms, 3 '1' to wait in the queue, else '0', 4 slack of the fence in microseconds
+-- Reply number                    the locker has the key, and nobody waits (a table would cost as much as a whole command)
+--       {1, number, waiting}      the locker has the key; nobody who waits is heard at the moment
+--       {0, holder, pttl}         the key is busy, or free for pollers; with '1' the locker is in the queue
 --       error CONFLICT            a key is of another type; nothing was written
 --
--- Before it writes anything about the locker, and where it can take back what it wrote, a refused command is answered as the
--- error that it is: the locker is not in the store. A raised error (the server adds a position to it) leaves that open.
+-- A command that is refused before anything is written about the locker is answered as an error. So is a later one if the write
+-- is undone. Then the locker is not in the store. A raised error (the server adds a position to it) leaves that open.
 
 local call, keys, args = redis.pcall, KEYS, ARGV
 local holder
@@ -54,13 +56,14 @@ if type(holder) == 'table' then
 end
 
 -- Cold from here on: somebody holds the key, or it is free and others stand in the queue.
+local behind, life, refused = ARGV[3] == '1' and ARGV[2] .. ' ' .. ARGV[1], 2 * ARGV[2], nil
 local remaining, channel, message, contended
 if holder then
   remaining = redis.pcall('PTTL', KEYS[1])
   if type(remaining) == 'table' then
     return remaining
   end
-  if ARGV[3] == '0' then
+  if not behind then
     return {0, holder, remaining}
   end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
@@ -78,18 +81,19 @@ else
     if set.err then
       return set
     end
+    if waiting > 0 then
+      return {1, number, waiting}
+    end
     return number
   end
   holder, remaining, channel = winner, lease, inbox
   if channel then
-    waiting = redis.call('LLEN', KEYS[2]) + ARGV[3]
+    behind = false -- hand_over has seen to it
     message = 'granted ' .. string.format('%.0f', number) .. ' ' .. waiting .. ' ' .. winner .. ' ' .. KEYS[1]
   end
 end
 
-local refused
-if ARGV[3] == '1' then
-  local entry, life = ARGV[2] .. ' ' .. ARGV[1], 2 * ARGV[2]
+if behind then
   -- #include enqueue
 end
 if message and not (contended and refused) then -- a grant is told whatever became of the asker

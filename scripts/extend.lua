@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Lets the lease of a locker count anew, and hands out a range of unissued fence numbers when asked to.
+-- Starts the lease of a locker anew. On demand it reserves a range of fence numbers.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
--- ARGV  1 locker, 2 lease in ms, 3 whether to fetch fresh numbers ('1' or '0'), 4 slack of the fence in microseconds
--- Reply waiting                   extended
---       {1, waiting, low, high}   extended; the numbers low to high are the caller's alone
---       {0, holder or nil}        not the locker's (a key of another type is nobody's); nothing was written
+-- ARGV  1 the locker, 2 its lease in ms, 3 '1' to reserve numbers, else '0', 4 slack of the fence in microseconds
+-- Reply waiting                   the lease is extended
+--       {1, waiting, low, high}   the same; the numbers from low to high are the caller's alone
+--       {0, holder or nil}        the key is not the locker's (a key of another type is nobody's); nothing was written
 --       any error                 nothing was written
 --
--- A lease is not let down because the queue or the fence is of another type: then nobody waits, or no range comes.
+-- A queue or a fence of another type does not end a lease: then the reply says that nobody waits, or has no numbers.
 
 local holder = redis.pcall('GET', KEYS[1])
 if holder == ARGV[1] then
@@ -20,6 +20,7 @@ if holder == ARGV[1] then
   if type(waiting) == 'table' then
     waiting = 0
   end
+  -- #include waiters
   if ARGV[3] == '0' then
     return waiting
   end

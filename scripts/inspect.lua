@@ -26,6 +26,10 @@ if waiting > 0 then
   end
   if string.find(head, '^gap %d+ %d+$') then -- no waiter, see hand_over.lua
     waiting = waiting - 1
+    head = redis.call('LINDEX', KEYS[2], 1)
+  end
+  if head and string.find(head, '^keep %d+ %d+$') then -- nor is this
+    waiting = waiting - 1
   end
 end
 local remaining = redis.pcall('PTTL', KEYS[1])

@@ -1,8 +1,10 @@
--- Chunk: issues a fence number, the counter moved up to the server's clock when it is more than `slack` behind it.
+-- Chunk: issues a fence number. A counter that is more than `slack` behind the server's clock is first set to the clock.
 --
--- KEYS[3] the fence; locals of the including script: `slack`, the lag in microseconds that is accepted, 0 or 10000, and
--- `number` and `failed`, both nil. Sets the one, or the other: the error to answer, with the fence as it was. TIME comes
--- first for that reason.
+-- KEYS[3]  the fence
+-- locals   of the including script:
+--          slack    the accepted lag in microseconds, 0 or 10000
+--          number   nil; set to the number
+--          failed   nil; or set to the error to answer. At most one number has been skipped then
 
 local time = redis.pcall('TIME')
 if time.err then

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Tells what became of a locker that was sent before, and gives a free key to the first live waiter.
+-- Tells what became of a locker whose acquire was sent, and gives a free key to the first waiter that is heard. The caller counts
+-- as heard.
 --
 -- KEYS  1 lock key, 2 queue, 3 fence
--- ARGV  1 locker, 2 lease in ms, 3 slack of the fence in microseconds
--- Reply {1, number, waiting}      the key is the locker's, with a new number; its lease counts anew
---       {2, holder, pttl}         the locker stands in the queue; the key is busy, or free for pollers
+-- ARGV  1 the locker, 2 its lease in ms, 3 slack of the fence in microseconds
+-- Reply {1, number, waiting}      the locker has the key, with a new number; its lease starts anew
+--       {2, holder, pttl}         the locker is in the queue; the key is busy, or free for pollers
 --       {3}                       neither; nothing was written
 --       error CONFLICT            a key is of another type; nothing was written
 --
--- A refused command is answered as the error that it is: the locker is where it was. See hand_over.lua for the one error that
--- is raised.
+-- A refused command is answered as an error, and the locker is where it was. hand_over.lua names the one error that is raised.
 
 local waiting = redis.pcall('LLEN', KEYS[2])
 if type(waiting) == 'table' then
@@ -37,10 +37,11 @@ if holder == ARGV[1] then
   if set ~= 1 then
     return set
   end
+  -- #include waiters
   return {1, number, waiting}
 end
 
-local caller, ended = ARGV[2] .. ' ' .. ARGV[1], false
+local caller, ended, behind, life, refused = ARGV[2] .. ' ' .. ARGV[1], false, false, 0, nil
 local place = redis.pcall('LPOS', KEYS[2], caller)
 if not place then
   return {3}
@@ -58,18 +59,27 @@ if holder then
     return remaining
   end
   local client = string.match(holder, '^(.+)%-[^-]*$') -- a JVM's value may have any shape
+  if place == 1 or place == 2 then
+    local marker = redis.pcall('LINDEX', KEYS[2], place - 1)
+    if type(marker) == 'string' and string.find(marker, '^keep %d+ %d+$') then -- no waiter, see hand_over.lua
+      place = place - 1
+      local heard = redis.pcall('PUBSUB', 'NUMSUB', 'DLOCK:1:inbox:' .. (string.match(ARGV[1], '^(.+)%-') or ''))
+      if not heard.err and heard[2] > 0 then -- nobody before it is unheard any more
+        redis.pcall('LREM', KEYS[2], 1, marker)
+      end
+    end
+  end
   if client and place == 0 then
     redis.pcall('PUBLISH', 'DLOCK:1:inbox:' .. client, 'contended ' .. holder .. ' ' .. KEYS[1])
   end
   return {2, holder, remaining}
 end
 
--- The key is free. Unless it is so for pollers, somebody gets it: the caller at the latest.
+-- The key is free. Unless it is so for pollers, somebody gets it: the caller at the latest, also past those who are unheard.
 -- #include hand_over
 if failed then
   return failed
 end
-waiting = redis.call('LLEN', KEYS[2])
 if winner == ARGV[1] then
   return {1, number, waiting}
 end

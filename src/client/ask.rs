@@ -162,7 +162,7 @@ impl Core {
     }
 
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
-    /// to receive the grant: the store would drop a waiter that does not listen, as dead.
+    /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
         let limit = || wait_limit.limit(self.clock.now(), self.limits.command);
         let wait = !wait_limit.is_one_attempt() && self.gets_ready_to_hear(key, limit);

@@ -3,7 +3,7 @@
 //!
 //! A message is a hint. The retry thread finds out whatever gets lost. So the listener may start late, break, or be
 //! switched off; that changes only latency and the order across processes. While it is not subscribed, the client's
-//! threads wait outside the store's queue: the store would drop a waiter that does not listen, as dead.
+//! threads wait outside the store's queue: the store would pass over a waiter that does not listen, and drop it as dead.
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -175,8 +175,8 @@ impl<'a> Subscribed<'a> {
 
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
-        // ORDERING: Relaxed would do: a thread that still sees `true` is dropped from the store's queue, and its next
-        // poll says so.
+        // ORDERING: Relaxed would do: a thread that still sees `true` is passed over in the store's queue, or dropped, and
+        // its next poll says so.
         self.0.subscribed.store(false, Ordering::Release);
     }
 }

@@ -67,7 +67,8 @@ macro_rules! __conformance_cases {
                 answers_nothing_to_nothing []
             }
             denied {
-                leaves_the_key_with_the_holder [Queue Denials]
+                leaves_the_key_with_the_holder [Queue Denials DeadAtOnce Keeps]
+                leaves_those_who_are_passed_over [Queue Denials DeadAtOnce Keeps]
                 leaves_a_waiter_where_it_was [Queue Denials]
                 leaves_an_asker_nowhere [Queue Denials]
                 tells_the_winner_when_the_queue_takes_no_more [Queue Denials]
@@ -102,6 +103,21 @@ macro_rules! __conformance_cases {
                 answers_a_polling_winner_instead_of_telling_it [Queue]
                 gives_a_free_key_to_the_live_head_not_to_the_polling_waiter [Queue DeadAtOnce]
                 gives_a_free_key_to_the_polling_waiter_past_the_dead [Queue DeadAtOnce]
+            }
+            keep {
+                gives_a_waiter_that_is_heard_again_its_old_place [Queue DeadAtOnce Keeps]
+                drops_the_unheard_when_their_time_is_over [Queue DeadAtOnce Keeps]
+                frees_the_key_while_nobody_is_heard [Queue DeadAtOnce Keeps]
+                gives_the_key_to_a_waiter_that_asks_and_keeps_the_order_of_the_others [Queue DeadAtOnce Keeps]
+                gives_the_key_to_an_asker_while_nobody_is_heard [Queue DeadAtOnce Keeps]
+                passes_the_key_to_the_next_locker_while_nobody_is_heard [Queue DeadAtOnce Keeps]
+                counts_the_time_anew_when_nobody_is_unheard_any_more [Queue DeadAtOnce Keeps]
+                gives_each_of_the_unheard_a_time_of_its_own [Queue DeadAtOnce Keeps]
+                counts_the_time_anew_when_the_first_is_heard_again_and_polls [Queue DeadAtOnce Keeps]
+                counts_those_who_are_kept [Queue DeadAtOnce Keeps]
+                tells_the_holder_when_the_first_of_them_polls [Queue DeadAtOnce Keeps]
+                leaves_nothing_of_those_who_give_up [Queue DeadAtOnce Keeps]
+                goes_on_behind_a_gap [Queue Gaps DeadAtOnce Keeps]
             }
             lease {
                 ends []

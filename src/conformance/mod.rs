@@ -35,8 +35,10 @@
 //! redis_dlock::conformance::run("required::one_locker_excludes_all_others", start());
 //! ```
 //!
-//! A case that needs what a store does not have (a queue, ranges of numbers, posted releases, gaps for pollers, …) says so and passes. A case waits for the end of leases of 600 ms, or of the shortest that the store allows
-//! ([`StoreLimits`](crate::processor::StoreLimits)); no case looks at absolute time otherwise.
+//! A case that needs what a store does not have (a queue, ranges of numbers, posted releases, gaps for pollers, waiters that keep their
+//! places for a while when nobody hears them, or that are dropped as soon as they are dead, …) says so and passes. A case waits for the
+//! end of leases of 600 ms, or of the shortest that the store allows ([`StoreLimits`](crate::processor::StoreLimits)); no case looks at
+//! absolute time otherwise.
 //!
 //! For cases of your own there are the words in which these are written: a [`Suite`] has [`Client`]s, a client has [`Tenure`]s, a tenure
 //! asks, an [`Ear`] hears.

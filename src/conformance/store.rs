@@ -30,7 +30,8 @@ pub trait Store: Send + Sync {
         unimplemented!("this store was not told how a poller takes a key")
     }
 
-    /// As [`pass_time`](Self::pass_time), but perhaps for a key's queue and gaps only, and at once.
+    /// As [`pass_time`](Self::pass_time), but perhaps only for a key's queue, its gaps and the waiters that it
+    /// [keeps](crate::processor::StoreLimits::keeps_unheard), and at once.
     fn pass_time_of_gaps(&self, _key: &str, time: Duration) {
         self.pass_time(time);
     }
@@ -63,6 +64,8 @@ pub(super) enum Need {
     Gaps,
     /// Dead waiters are passed over at once.
     DeadAtOnce,
+    /// Dead waiters keep their places for a while.
+    Keeps,
     /// Commands of the Redis scripts can be denied.
     Denials,
     /// Posted releases.

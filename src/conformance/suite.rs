@@ -29,7 +29,7 @@ pub struct Suite {
     store: Box<dyn Store>,
     /// Two processors, so that clients share only the store.
     processors: [Arc<dyn LockProcessor>; 2],
-    limits: StoreLimits,
+    pub(super) limits: StoreLimits,
     clients: AtomicU64,
     /// Key, locker and lease of every tenure, to end them all.
     tenures: Mutex<Vec<(String, String, Duration)>>,
@@ -73,6 +73,7 @@ impl Suite {
             Need::Numbers => store.numbers().is_some(),
             Need::Gaps => self.limits.poller_gaps,
             Need::DeadAtOnce => self.limits.dead_waiters == DeadWaiters::AtOnce,
+            Need::Keeps => !self.limits.keeps_unheard.is_zero(),
             Need::Denials => self.store.deny(&[]),
             Need::Posting => store.posting().is_some(),
             Need::Settling => store.settling().is_some(),

@@ -301,9 +301,12 @@ impl Scene {
 
     /// The process that is to get the lock next.
     pub(crate) fn first_in_queue(&self) -> Option<Process> {
-        let queues: Vec<String> = self.server.run(&["KEYS", "DLOCK:1:*:queue:*"]);
-        let entry: Option<String> = self.server.run(&["LINDEX", queues.first()?, "0"]);
-        self.process_of(entry?.split_once(' ')?.1)
+        self.process_of(self.server.waiters_of(KEY.2).first()?)
+    }
+
+    /// The processes that stand in the queue, first to last.
+    pub(crate) fn queue(&self) -> Vec<Process> {
+        self.server.waiters_of(KEY.2).iter().filter_map(|locker| self.process_of(locker)).collect()
     }
 
     /// Waits until the store has given the lock to a process.

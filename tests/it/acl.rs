@@ -38,6 +38,13 @@ fn exercise(server: &RedisServer, admin: &mut redis::Connection) -> Result<(), E
     };
     let mut inbox = store.open("b", LIMIT)?;
 
+    // A free key goes to the waiter that asks.
+    acquire("a-0", false)?;
+    acquire("c-0", true)?;
+    redis::cmd("DEL").arg(key).exec(admin).expect("deleted");
+    store.poll(&claim(key, "c-0", LEASE), LIMIT)?;
+    release("c-0", None)?;
+
     assert!(matches!(acquire("a-1", false)?, AcquireOutcome::Acquired(_)));
     acquire("dead-1", true)?;
     acquire("b-1", true)?;

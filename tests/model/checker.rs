@@ -25,12 +25,16 @@ pub(crate) const REFUSALS_ARE_TRUE: &str = "a refusal leaves the locker where it
 pub(crate) const NO_THEFT: &str = "nobody touches a key that is not his";
 /// Shows: S4.
 pub(crate) const NOBODY_FALLS_OUT: &str = "a waiter leaves the queue by a grant or its release";
+/// Shows: G8, S4.
+pub(crate) const PLACES_KEPT: &str = "a waiter that nobody hears keeps its place for its time";
+/// Shows: S4.
+pub(crate) const PLACES_END: &str = "a waiter that nobody hears keeps its place no longer than its time";
 /// Shows: G10, L1.
 pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 /// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
 
-/// As many calls as a script makes that passes two dead waiters, gives the third the key, and takes a locker into the queue.
+/// As many calls as a script makes that passes over a waiter, drops another, gives a third the key, and takes a locker into the queue.
 const MOST_CALLS: u8 = 7;
 
 fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
@@ -56,6 +60,12 @@ impl Model for Rules {
         if world.faults > 0 && self.clock.is_some() {
             actions.push(Action::Flush);
             actions.extend([1, 3].map(|lag| Action::FailOver { lag }));
+        }
+        if world.faults > 0 && self.all_deaf && world.clients.iter().any(|client| client.lives && !client.deaf) {
+            actions.push(Action::DeafenAll);
+        }
+        if world.faults > 0 && self.steps_back && world.server.minds_steps_back() {
+            actions.push(Action::StepBack);
         }
         if world.faults > 0 && self.deletes && world.server.holder().is_some() {
             actions.push(Action::Delete);
@@ -102,6 +112,8 @@ impl Model for Rules {
             Property::always(REFUSALS_ARE_TRUE, |_, world: &World| !world.misled),
             Property::always(NOBODY_PASSED, |_, world: &World| !world.memory.passed),
             Property::always(NOBODY_FALLS_OUT, |_, world: &World| !world.fell_out),
+            Property::always(PLACES_KEPT, |_, world: &World| !world.places.lost),
+            Property::always(PLACES_END, |_, world: &World| !world.places.outstayed),
             Property::always(NOBODY_FORGOTTEN, |rules: &Rules, world| never_stuck(rules, world, Stuck::Forgotten)),
             Property::always(NOTHING_LEFT, |rules: &Rules, world| never_stuck(rules, world, Stuck::LeftBehind)),
         ]);

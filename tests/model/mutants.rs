@@ -2,7 +2,7 @@
 
 use crate::checker::{
     BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT, NUMBERS_FOLLOW,
-    NUMBERS_RISE, ONE_BELIEVER, REFUSALS_ARE_TRUE,
+    NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
 };
 use crate::rules::{Mutant, Rules};
 use crate::{DELETED, FENCE, PAIR, in_turn};
@@ -14,6 +14,18 @@ const BASE: Rules = Rules { alike: false, ..PAIR };
 
 /// One release leaves the key free for pollers.
 const GAP: Rules = Rules { gaps: 1, ..BASE };
+
+/// Inboxes are closed for a while, and the clock may be stepped back.
+const UNHEARD: Rules = Rules {
+    lockers: &[2, 1],
+    faults: 2,
+    crashes: false,
+    drops: false,
+    next: false,
+    extends: false,
+    steps_back: true,
+    ..BASE
+};
 
 /// Expects a counterexample to the property.
 fn caught(mutant: Mutant, rules: Rules, property: &'static str) {
@@ -120,6 +132,46 @@ fn gap_that_keeps_the_key() {
 #[test]
 fn gap_that_clears_the_queue() {
     caught(Mutant::GapClearsQueue, GAP, NOBODY_FALLS_OUT);
+}
+
+#[test]
+fn unheard_waiter_dropped_at_once() {
+    caught(Mutant::DropsUnheardAtOnce, UNHEARD, PLACES_KEPT);
+}
+
+#[test]
+fn unheard_waiter_kept_for_ever() {
+    caught(Mutant::KeepsForEver, UNHEARD, PLACES_END);
+}
+
+#[test]
+fn mark_that_is_left_behind() {
+    caught(Mutant::LeavesMark, UNHEARD, PLACES_KEPT);
+}
+
+#[test]
+fn clock_stepped_back_unnoticed() {
+    caught(Mutant::MissesStepBack, UNHEARD, PLACES_END);
+}
+
+#[test]
+fn mark_that_counts_whoever_is_unheard_later() {
+    // Without messages there are fewer states.
+    let rules = Rules {
+        lockers: &[2, 1, 1],
+        faults: 1,
+        all_deaf: true,
+        deafness: false,
+        steps_back: false,
+        publish: false,
+        ..UNHEARD
+    };
+    caught(Mutant::MarkCountsAll, rules, PLACES_KEPT);
+}
+
+#[test]
+fn mark_that_outlives_the_return_of_the_first() {
+    caught(Mutant::PollLeavesMark, Rules { steps_back: false, ..UNHEARD }, PLACES_KEPT);
 }
 
 #[test]

@@ -33,6 +33,18 @@ pub(crate) enum Mutant {
     StrangerIgnored,
     /// `granted` for an ended locker is left to a clean-up release that is already under way.
     StrangerLeftToCleanUp,
+    /// A hand-over drops a waiter that nobody hears when it comes to it.
+    DropsUnheardAtOnce,
+    /// The time for which such waiters keep their places does not end.
+    KeepsForEver,
+    /// The time is not forgotten when nobody is unheard any more, and when the unheard are dropped.
+    LeavesMark,
+    /// A hand-over does not notice that the time ends later than it can, because the clock was stepped back.
+    MissesStepBack,
+    /// When the time is over, a hand-over drops all that nobody hears, and not only those for whom it began.
+    MarkCountsAll,
+    /// The time is not forgotten when the first waiter is heard again and asks.
+    PollLeavesMark,
     /// A hand-over publishes before it sets the key, and a denied PUBLISH ends the script.
     PublishesFirst,
     /// A gap does not end.
@@ -84,7 +96,9 @@ pub(crate) struct Rules {
     pub(crate) lockers: &'static [u8],
     /// The lease, in ticks.
     pub(crate) lease: u8,
-    /// How many faults may happen: a dropped connection, a crash, a lost message, a deaf inbox, a lost fence.
+    /// For how many ticks a waiter that nobody hears keeps its place.
+    pub(crate) keep: u8,
+    /// How many faults may happen: a dropped connection, a crash, a lost message, a deaf inbox, a lost fence, a clock that steps back.
     pub(crate) faults: u8,
     /// How many commands of one client may be under way on one connection.
     pub(crate) under_way: usize,
@@ -94,6 +108,10 @@ pub(crate) struct Rules {
     pub(crate) drops: bool,
     /// Whether lost messages and deaf inboxes are among the faults.
     pub(crate) deafness: bool,
+    /// Whether the faults have one that ends all inboxes at once.
+    pub(crate) all_deaf: bool,
+    /// Whether steps of the server's clock back are among the faults. Only the time for which places are kept is modelled by that clock.
+    pub(crate) steps_back: bool,
     /// Whether acquires that do not wait are sent.
     pub(crate) tries: bool,
     /// Whether releases carry a next locker.

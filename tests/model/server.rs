@@ -1,9 +1,8 @@
 //! The server: one key as the [specification](redis_dlock::spec) has it, the fence, and the mistakes that a script could make.
 
+use crate::around::Around;
 use crate::rules::{Mutant, Rules};
-use redis_dlock::spec::{
-    Acquire, Context, Extend, Gap, Grant, Holder, KeyState, Message, Poll, Release, Stop, Tenure, Ticks,
-};
+use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -78,6 +77,9 @@ pub(crate) enum Reply {
     Counted { number: Number, rose: bool },
 }
 
+/// The end of a time that the clock was stepped back from, further than it goes forward in a model.
+const FAR: Ticks = Ticks::MAX;
+
 /// Who holds nothing, ever.
 const NOBODY: Locker = Locker { client: u8::MAX, n: 0 };
 
@@ -129,85 +131,8 @@ pub(crate) struct Done {
     pub(crate) granted: Option<Granted>,
     /// Whether a call was refused.
     pub(crate) refused: bool,
-}
-
-/// What a script sees of the world around the key.
-struct Around<'a> {
-    rules: &'a Rules,
-    /// For each client, whether anybody hears its inbox.
-    hears: [bool; 3],
-    refusal: Refusal,
-    /// How many calls there were, and whether one was refused.
-    calls: u8,
-    refused: bool,
-    /// Whether the script was told last that somebody hears an inbox.
-    heard: bool,
-    /// Whether a winner was not put back.
-    forgot: bool,
-    fence: Fence,
-    warm: bool,
-    /// The locker that a poll is about.
-    polls: Option<Locker>,
-    granted: Option<Granted>,
-}
-
-impl Context<Locker> for Around<'_> {
-    fn now(&self) -> Ticks {
-        0
-    }
-
-    fn hears(&mut self, locker: &Locker) -> bool {
-        self.heard = self.hears[usize::from(locker.client)] || self.rules.is(Mutant::GrantsToTheDead);
-        self.heard
-    }
-
-    fn call(&mut self, command: &'static str) -> Result<(), Stop> {
-        if command == "LPUSH" && self.rules.sets_before_pop() {
-            // There is nothing to put back.
-            return Ok(());
-        }
-        let refuses = match self.refusal {
-            Refusal::None => false,
-            Refusal::Only(only) => self.calls == only,
-            Refusal::From(first) => self.calls >= first,
-        };
-        self.calls += 1;
-        self.refused |= refuses;
-        if command == "LPUSH" && self.rules.is(Mutant::PopsAndForgets) {
-            self.forgot = true;
-            return Err(Stop::Raised);
-        }
-        if refuses {
-            return Err(Stop::Refused(command));
-        }
-        let hands_over = self.heard && matches!(command, "SET" | "LPUSH");
-        if hands_over && self.rules.is(Mutant::PublishesFirst) && !self.rules.publish {
-            return Err(Stop::Raised);
-        }
-        Ok(())
-    }
-
-    /// With a fine clock, every number costs at least one unit of it.
-    fn issue(&mut self) -> u64 {
-        let fence = &mut self.fence;
-        fence.last += 1;
-        if let Some(clock) = self.rules.clock {
-            fence.clock += 1;
-            let slack = if self.warm || self.rules.is(Mutant::SlackWhenFresh) { clock.slack } else { 0 };
-            if fence.last < fence.clock - slack {
-                fence.last = fence.clock;
-            }
-        }
-        fence.fell |= fence.last <= fence.highest;
-        fence.highest = fence.highest.max(fence.last);
-        fence.last.into()
-    }
-
-    fn tell(&mut self, message: Message<Locker>) {
-        if let Message::Granted { locker, grant } = message {
-            self.granted = Some(Granted { locker, number: number(grant) });
-        }
-    }
+    /// For the properties only: the waiters that a hand-over came to, and that nobody hears.
+    pub(crate) unheard: Vec<Locker>,
 }
 
 impl Server {
@@ -237,27 +162,24 @@ impl Server {
     /// Runs a command, with some of its calls refused. `hears` says for each client whether anybody hears its inbox.
     pub(crate) fn run(&mut self, rules: &Rules, hears: [bool; 3], refusal: Refusal, command: Command) -> Done {
         let before = self.holder();
-        let mut around = Around {
-            rules,
-            hears,
-            refusal,
-            calls: 0,
-            refused: false,
-            heard: false,
-            forgot: false,
-            fence: self.fence,
-            warm: command.warm,
-            polls: (command.script == Script::Poll).then_some(command.locker),
-            granted: None,
-        };
+        let polls = (command.script == Script::Poll).then_some(command.locker);
+        let mut around = Around::new(rules, hears, refusal, self.fence, command.warm, polls);
+        let mark = self.key.keep;
+        self.mistake_mark(rules);
         let reply = match self.execute(&mut around, command) {
             Ok(reply) => reply,
             Err(Stop::Refused(command)) => self.refuse(&around, command),
             Err(Stop::Raised) if around.forgot => Reply::Refused,
             Err(Stop::Raised) => Reply::Failed,
         };
-        let Around { fence, granted, refused, .. } = around;
+        let Around { fence, granted, refused, mut unheard, .. } = around;
         self.fence = fence;
+        let is_poll_of_held_key = polls.is_some() && before.is_some();
+        if is_poll_of_held_key {
+            // It looks whether the first waiter is heard, and passes over nobody.
+            unheard.clear();
+        }
+        self.restore_mark(rules, mark, is_poll_of_held_key);
         self.key.expire(0);
         if granted.is_some() && rules.is(Mutant::GrantsWithoutKey) {
             self.key.holder = None;
@@ -272,7 +194,30 @@ impl Server {
                 None => self.silent || holder != before,
             };
         let granted = granted.filter(|granted| rules.publish && hears[usize::from(granted.locker.client)]);
-        Done { reply, granted, refused }
+        Done { reply, granted, refused, unheard }
+    }
+
+    /// What a script that makes a mistake takes the mark of the queue for.
+    fn mistake_mark(&mut self, rules: &Rules) {
+        match &mut self.key.keep {
+            keep if rules.is(Mutant::DropsUnheardAtOnce) => *keep = Some(Keep { until: 0, count: usize::MAX }),
+            Some(keep) if rules.is(Mutant::MissesStepBack) && keep.until == FAR => keep.until = rules.keep.into(),
+            Some(keep) if rules.is(Mutant::MarkCountsAll) => keep.count = usize::MAX,
+            _ => {}
+        }
+    }
+
+    /// What such a script leaves of it.
+    fn restore_mark(&mut self, rules: &Rules, mark: Option<Keep>, is_poll: bool) {
+        let is_left = self.key.keep.is_some();
+        if rules.is(Mutant::DropsUnheardAtOnce) {
+            self.key.keep = None;
+        } else if rules.is(Mutant::MissesStepBack) && mark.is_some_and(|keep| keep.until == FAR) && is_left
+            || rules.is(Mutant::LeavesMark) && !is_left
+            || rules.is(Mutant::PollLeavesMark) && is_poll && !is_left
+        {
+            self.key.keep = mark;
+        }
     }
 
     fn execute(&mut self, around: &mut Around<'_>, command: Command) -> Result<Reply, Stop> {
@@ -388,12 +333,24 @@ impl Server {
         if let Some(clock) = rules.clock {
             self.fence.clock += clock.tick;
         }
-        let KeyState { holder, queue_until, gap_until, .. } = &mut self.key;
+        let KeyState { holder, queue_until, keep, gap_until, .. } = &mut self.key;
         let lease = holder.iter_mut().filter_map(|holder| holder.until.as_mut());
         let gap = gap_until.iter_mut().filter(|_| !rules.is(Mutant::GapForEver));
-        lease.chain(queue_until).chain(gap).for_each(|left| *left = left.saturating_sub(1));
+        let keep = keep.iter_mut().map(|keep| &mut keep.until);
+        let keep = keep.filter(|left| **left != FAR && !rules.is(Mutant::KeepsForEver));
+        lease.chain(queue_until).chain(gap).chain(keep).for_each(|left| *left = left.saturating_sub(1));
         self.key.expire(0);
         self.silent &= self.key.holder.is_some();
+    }
+
+    /// Whether there is a moment that is another one when the clock is stepped back.
+    pub(crate) fn minds_steps_back(&self) -> bool {
+        self.key.keep.is_some_and(|keep| keep.until != FAR)
+    }
+
+    /// Steps the clock back, so far that it does not come back to where it was.
+    pub(crate) fn step_back(&mut self) {
+        self.key.keep = self.key.keep.map(|keep| Keep { until: FAR, ..keep });
     }
 }
 
@@ -401,7 +358,7 @@ fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
     Tenure { locker, lease: rules.lease.into() }
 }
 
-fn number(grant: Grant) -> Number {
+pub(crate) fn number(grant: Grant) -> Number {
     Number::try_from(grant.number).unwrap()
 }
 

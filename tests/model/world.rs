@@ -2,6 +2,7 @@
 
 use crate::answers::Memory;
 use crate::client::{Client, Phase};
+use crate::places::Places;
 use crate::rules::Rules;
 use crate::server::{Command, Done, Refusal, Reply, Script, Server};
 use redis_dlock::spec::KeyState;
@@ -17,6 +18,7 @@ pub(crate) struct World {
     /// How many faults may still happen.
     pub(crate) faults: u8,
     pub(crate) memory: Memory,
+    pub(crate) places: Places,
     /// Whether a command touched a key that was another locker's.
     pub(crate) theft: bool,
     /// Whether a live waiter left the queue in another way than by a grant or its own release.
@@ -83,6 +85,10 @@ pub(crate) enum Action {
     LoseMessage(usize),
     /// Fault: the connection of the inbox ends.
     Deafen(usize),
+    /// Fault: the connections of all inboxes end.
+    DeafenAll,
+    /// Fault: the server's clock is stepped back.
+    StepBack,
     /// Fault: an administrator deletes the key.
     Delete,
     /// Fault: FLUSHALL. Connections stay.
@@ -105,6 +111,7 @@ impl World {
             clients: (0..).take(rules.lockers.len()).map(Client::new).collect(),
             faults: rules.faults,
             memory: Memory::default(),
+            places: Places::default(),
             theft: false,
             fell_out: false,
             misled: false,
@@ -123,7 +130,13 @@ impl World {
             *hears = client.lives && !client.deaf;
         }
         let (held, queue) = (self.server.key.holder, self.server.queue().collect::<Vec<_>>());
-        let Done { reply, granted, refused } = self.server.run(rules, hears, refusal, command);
+        let done = self.server.run(rules, hears, refusal, command);
+        let is_heard = hears[usize::from(command.locker.client)];
+        if command.script == Script::Poll && held.is_some() && is_heard && queue.first() == Some(&command.locker) {
+            self.places.first_is_heard();
+        }
+        self.places.look(rules, &queue, &self.server, &done);
+        let Done { reply, granted, refused, .. } = done;
 
         let is_own = held.map(|held| held.locker == command.locker);
         if reply == Reply::Refused {
@@ -203,6 +216,7 @@ impl World {
 
     pub(crate) fn tick(&mut self, rules: &Rules) {
         self.server.tick(rules);
+        self.places.tick(rules, &self.server);
         for client in &mut self.clients {
             client.tick();
         }
@@ -217,6 +231,13 @@ impl World {
     fn lose_data(&mut self, lag: u16) {
         (self.server.key, self.server.silent) = (KeyState::default(), false);
         self.server.fence.last = self.server.fence.last.saturating_sub(lag);
+        self.places.forget_if_nobody_waits(&self.server);
+    }
+
+    /// Ends the connection of an inbox; what was under way on it is lost.
+    fn deafen(&mut self, client: usize) {
+        self.lose(client, self.clients[client].inbox.len());
+        self.clients[client].deaf = true;
     }
 
     fn fail_over(&mut self, rules: &Rules, lag: u16) {
@@ -245,6 +266,8 @@ impl World {
                 | A::Crash { .. }
                 | A::LoseMessage(_)
                 | A::Deafen(_)
+                | A::DeafenAll
+                | A::StepBack
                 | A::Delete
                 | A::Flush
                 | A::FailOver { .. }
@@ -271,9 +294,17 @@ impl World {
             A::Refuse { client, refusal } => self.refuse(rules, client, refusal),
             A::Crash { client, lost } => self.crash(rules, client, lost),
             A::LoseMessage(client) => self.lose(client, 1),
-            A::Deafen(client) => {
-                self.lose(client, self.clients[client].inbox.len());
-                self.clients[client].deaf = true;
+            A::Deafen(client) => self.deafen(client),
+            A::DeafenAll => {
+                for client in 0..self.clients.len() {
+                    if self.clients[client].lives {
+                        self.deafen(client);
+                    }
+                }
+            }
+            A::StepBack => {
+                self.server.step_back();
+                self.places.step_back(rules);
             }
             A::Delete => self.server.delete(),
             A::Flush => self.lose_data(u16::MAX),

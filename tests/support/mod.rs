@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod monitor;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod queue;
 mod redis_server;
 pub(crate) mod sentinels;
 pub(crate) mod worker;

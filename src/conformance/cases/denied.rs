@@ -1,6 +1,6 @@
 //! What is denied in the middle of an operation: the answer says what was done.
 
-use crate::conformance::suite::Suite;
+use crate::conformance::suite::{Suite, Tenure};
 use crate::store::processor::ReleaseOutcome;
 
 /// Shows: S6.
@@ -17,18 +17,50 @@ pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
     let mut ear = client.listen();
     let dead = suite.client().waiter("k");
     let b = client.waiter("k");
-    for command in ["SET", "INCR", "LPOP"] {
+    let refuse = |command, next_lockers: &[Option<&Tenure>]| {
         suite.store().deny(&[command]);
-        a.release_denied(None);
-        a.release_denied(Some(&next));
+        next_lockers.iter().for_each(|next| a.release_denied(*next));
         suite.store().deny(&[]);
         assert!(a.holds(), "{command}");
-        assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
+        assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker), "{command}");
         next.poll_gone();
+    };
+    // The dead one is passed over. Its time begins with the last of these.
+    refuse("INCR", &[None, Some(&next)]);
+    refuse("LPUSH", &[None, Some(&next)]);
+    refuse("LREM", &[Some(&next)]);
+    suite.outlast_the_unheard("k");
+    // Now it is dropped.
+    for command in ["INCR", "LPOP", "SET"] {
+        refuse(command, &[None, Some(&next)]);
     }
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
     ear.hear_granted(&b);
     dead.poll_gone();
+}
+
+/// Shows: S4, S6.
+pub(crate) fn leaves_those_who_are_passed_over(suite: &Suite) {
+    let clients = [suite.client(), suite.client(), suite.client()];
+    let mut ear = clients[2].listen();
+    let (a, next) = (clients[0].holder("k"), clients[0].tenure("k"));
+    let (unheard, b) = (clients[1].waiter("k"), clients[2].waiter("k"));
+    suite.store().deny(&["SET"]);
+    a.release_denied(Some(&next));
+    suite.store().deny(&[]);
+    assert!(a.holds());
+    assert_eq!((suite.waiting("k"), a.extended().waiting), (2, 2));
+    next.poll_gone();
+    ear.hear_nothing();
+    // Both have a place. Whoever was to be given the key may stand before the one that was passed over.
+    let mut ear_of_unheard = clients[1].listen();
+    assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 1 });
+    let mut both = [(&unheard, &mut ear_of_unheard), (&b, &mut ear)];
+    both.sort_by_key(|(tenure, _)| !tenure.holds());
+    for ((tenure, ear), waiting) in both.into_iter().zip([1, 0]) {
+        assert_eq!(ear.hear_granted(tenure).waiting, waiting);
+        tenure.release();
+    }
 }
 
 /// Shows: S4, S6.

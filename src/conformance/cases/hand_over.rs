@@ -38,10 +38,20 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
     let behind = suite.client().waiter("k");
     assert_eq!(suite.waiting("k"), 102);
 
-    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 1 });
-    assert_eq!(ear.hear_granted(&winner).waiting, 1);
-    dead.iter().for_each(crate::conformance::suite::Tenure::poll_gone);
+    let waiting = 1 + suite.kept(100);
+    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting });
+    assert_eq!(ear.hear_granted(&winner).waiting, waiting);
     assert_eq!(behind.poll_waiting().holder.as_ref(), Some(&winner.locker));
+
+    suite.outlast_the_unheard("k");
+    let next = alive.waiter("k");
+    // The one behind them is passed over for the first time.
+    assert_eq!(winner.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
+    assert_eq!(ear.hear_granted(&next).waiting, suite.kept(1));
+    dead.iter().for_each(crate::conformance::suite::Tenure::poll_gone);
+    suite.outlast_the_unheard("k");
+    assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
+    behind.poll_gone();
 }
 
 /// Shows: L1.
@@ -78,8 +88,11 @@ pub(crate) fn gives_a_waiter_its_own_lease(suite: &Suite) {
 pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
-    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting: 0 });
-    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free());
+    let waiting = suite.kept(2);
+    assert_eq!(holder.release(), ReleaseOutcome::Released { waiting });
+    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free().with_waiting(waiting));
+    suite.outlast_the_unheard("k");
+    assert_eq!(suite.client().tenure("k").acquire().waiting, 0);
     dead.iter().for_each(crate::conformance::suite::Tenure::poll_gone);
 }
 
@@ -110,10 +123,11 @@ pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
 
     let asker = clients[1].tenure("k");
     assert_eq!(asker.wait().holder.as_ref(), Some(&waiter.locker));
-    assert_eq!(ears[0].hear_granted(&waiter).waiting, 1, "the asker waits behind the winner");
-    dead.poll_gone();
+    assert_eq!(ears[0].hear_granted(&waiter).waiting, 1 + suite.kept(1), "the asker waits behind the winner");
+    suite.outlast_the_unheard("k");
     waiter.release();
     assert_eq!(ears[1].hear_granted(&asker).waiting, 0);
+    dead.poll_gone();
 }
 
 /// Shows: L1.
@@ -123,11 +137,12 @@ pub(crate) fn gives_a_free_key_to_the_asker_when_all_waiters_are_dead(suite: &Su
         let dead = suite.client().waiter("k");
         assert!(suite.store().delete("k"));
         let asker = suite.client().tenure("k");
-        assert!(matches!(asker.ask(wait), AcquireOutcome::Acquired(grant) if grant.waiting == 0));
-        dead.poll_gone();
+        assert!(matches!(asker.ask(wait), AcquireOutcome::Acquired(grant) if grant.waiting == suite.kept(1)));
         first.poll_gone();
         assert!(asker.holds());
-        asker.release();
+        suite.outlast_the_unheard("k");
+        assert_eq!(asker.release(), ReleaseOutcome::Released { waiting: 0 });
+        dead.poll_gone();
     }
 }
 
@@ -166,7 +181,9 @@ pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite:
     assert_eq!(second.poll_waiting().holder.as_ref(), Some(&head.locker));
     assert_eq!(ear.hear_granted(&head).waiting, 1);
     assert!(head.holds());
-    head.release();
+    assert_eq!(head.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
+    suite.outlast_the_unheard("k");
+    suite.client().holder("k");
     second.poll_gone();
 }
 
@@ -176,6 +193,8 @@ pub(crate) fn gives_a_free_key_to_the_polling_waiter_past_the_dead(suite: &Suite
     let dead = suite.client().waiter("k");
     let second = suite.client().waiter("k");
     assert!(suite.store().delete("k"));
-    assert_eq!(second.poll_acquired().waiting, 0);
+    assert_eq!(second.poll_acquired().waiting, suite.kept(1));
+    suite.outlast_the_unheard("k");
+    assert_eq!(second.release(), ReleaseOutcome::Released { waiting: 0 });
     dead.poll_gone();
 }

@@ -5,6 +5,7 @@ pub(super) mod batch;
 pub(super) mod denied;
 pub(super) mod gap;
 pub(super) mod hand_over;
+pub(super) mod keep;
 pub(super) mod lease;
 pub(super) mod names;
 pub(super) mod numbers;

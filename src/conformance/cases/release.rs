@@ -85,8 +85,10 @@ pub(crate) fn passes_to_the_next_locker_past_the_dead(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.holder("k"), client.tenure("k"));
     let dead = suite.client().waiter("k");
-    assert!(matches!(a.release_to(&next), ReleaseOutcome::Passed(grant) if grant.waiting == 0));
+    assert!(matches!(a.release_to(&next), ReleaseOutcome::Passed(grant) if grant.waiting == suite.kept(1)));
     assert!(next.holds());
+    suite.outlast_the_unheard("k");
+    assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
     dead.poll_gone();
 }
 
@@ -119,8 +121,10 @@ pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
     assert_eq!(next.poll_waiting().holder.as_ref(), Some(&b.locker));
     a.poll_gone();
     // The one behind has no inbox: it is dead, and the next locker's turn comes.
-    assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
-    assert_eq!(ear_one.hear_granted(&next).waiting, 0);
+    assert_eq!(b.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
+    assert_eq!(ear_one.hear_granted(&next).waiting, suite.kept(1));
+    suite.outlast_the_unheard("k");
+    assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
     c.poll_gone();
 }
 

@@ -2,7 +2,7 @@
 
 use super::inbox::MemoryInbox;
 use super::link::Link;
-use super::state::{KeyState, Scene};
+use super::state::{KEEP, KeyState, Scene};
 use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
@@ -112,7 +112,7 @@ impl LockProcessor for MemoryLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits { tick: Duration::ZERO, poller_gaps: true, ..StoreLimits::default() }
+        StoreLimits { tick: Duration::ZERO, keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() }
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {

@@ -11,6 +11,9 @@ use crate::store::processor::{
 };
 use std::time::Duration;
 
+/// How long a waiter that nobody hears keeps its place, as in `scripts/hand_over.lua`.
+pub(super) const KEEP: Duration = Duration::from_secs(1);
+
 /// What an operation needs to know in addition to the key's state.
 pub(super) struct Scene<'a> {
     /// The lock's unique key.
@@ -31,6 +34,10 @@ impl Context<String> for Scene<'_> {
 
     fn hears(&mut self, locker: &String) -> bool {
         self.inboxes.hears(locker)
+    }
+
+    fn keep(&self) -> Ticks {
+        ticks(KEEP)
     }
 
     fn call(&mut self, command: &'static str) -> Result<(), Stop> {

@@ -10,8 +10,9 @@ use std::time::Duration;
 /// In a store with a queue, a free key for which others wait is given to the first live waiter before anybody else: by
 /// [`acquire`](super::LockProcessor::acquire), by [`poll`](super::LockProcessor::poll), and by
 /// [`release`](super::LockProcessor::release), which otherwise frees it. A waiter is live while its client has an open inbox
-/// ([`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none), and a tenure that
-/// is given the key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
+/// ([`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none, and
+/// [`StoreLimits::keeps_unheard`](super::StoreLimits::keeps_unheard) for how long such a waiter keeps its place), and a tenure that is given the
+/// key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
 /// its holder a [`Message::Contended`](super::Message::Contended), and so does every poll of the tenure that waits first.
 ///
 /// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each method with a `limit` blocks for at most that.

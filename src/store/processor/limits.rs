@@ -26,6 +26,10 @@ pub struct StoreLimits {
     pub dead_holder_leases: u32,
     /// When the store passes over a waiter whose process died. The default is [`DeadWaiters::AtOnce`].
     pub dead_waiters: DeadWaiters,
+    /// How long a waiter that the store has passed over as dead keeps its place. If its client opens an inbox within this time, it is
+    /// served in its order; a client that loses its connection for a moment loses no place. Later hand-overs drop the waiter. The default
+    /// is zero: it is dropped when it is passed over.
+    pub keeps_unheard: Duration,
     /// Whether [`Busy::remaining`](super::Busy::remaining) is known. The default is `true`.
     pub remaining_known: bool,
     /// Whether the store can leave a key free for clients that only poll: [`Claim::poller_gap`](super::Claim::poller_gap). The default is
@@ -53,6 +57,7 @@ impl Default for StoreLimits {
             outage: Duration::ZERO,
             dead_holder_leases: 1,
             dead_waiters: DeadWaiters::AtOnce,
+            keeps_unheard: Duration::ZERO,
             remaining_known: true,
             poller_gaps: false,
         }

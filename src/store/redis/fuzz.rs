@@ -194,9 +194,11 @@ fn written(outcome: &Outcome) -> Value {
     let not_ours = |NotOurs { holder }: &NotOurs| array(&[Value::Int(0), holder.as_ref().map_or(Value::Nil, string)]);
     let grant = |code: i64, grant: &Grant| array(&[Value::Int(code), number(grant.number), int(grant.waiting)]);
     match outcome {
-        Outcome::Acquire(AcquireOutcome::Acquired(grant)) => number(grant.number),
+        Outcome::Acquire(AcquireOutcome::Acquired(found)) if found.waiting == 0 => number(found.number),
         Outcome::Acquire(AcquireOutcome::Busy(other) | AcquireOutcome::Unqueued { busy: other, .. }) => busy(0, other),
-        Outcome::Poll(PollOutcome::Acquired(found)) => grant(1, found),
+        Outcome::Acquire(AcquireOutcome::Acquired(found)) | Outcome::Poll(PollOutcome::Acquired(found)) => {
+            grant(1, found)
+        }
         Outcome::Poll(PollOutcome::Waiting(other)) => busy(2, other),
         Outcome::Poll(PollOutcome::Gone) => array(&[Value::Int(3)]),
         Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers: None, .. })) => int(*waiting),

@@ -11,7 +11,7 @@ use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
 use super::script::keys::queue_key;
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
-use super::script::scripts::{Call, SLACK};
+use super::script::scripts::{Call, KEEP, SLACK};
 use super::sentinel::Outage;
 use super::transport::{Answer, KeyHash, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
@@ -355,7 +355,8 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        StoreLimits { command: self.io_timeout, outage: self.outage.get(), poller_gaps: true, ..StoreLimits::default() }
+        let limits = StoreLimits { keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() };
+        StoreLimits { command: self.io_timeout, outage: self.outage.get(), ..limits }
     }
 
     fn status(&self) -> Status {

@@ -9,4 +9,5 @@ mod messages;
 pub(crate) mod network;
 mod restart;
 mod server;
+mod unheard;
 mod waiter;

@@ -1,7 +1,7 @@
 //! Random requests of three clients and a poller for one key. The store must answer them as the embedded store does, which runs the
 //! specification of the protocol (`src/store/memory/spec`).
 
-use super::suite::{Client, Ear, MemoryStore, Store, Suite, Tenure};
+use super::suite::{Client, Ear, MemoryStore, RedisStore, Suite, Tenure};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
@@ -20,11 +20,12 @@ const JVM: &str = "jvm-1";
 /// Longer than any case takes, and so short that no lease ends in one.
 const LEASE: Duration = Duration::from_secs(100_000);
 const GAP: Gap = Gap::new(Duration::from_secs(100), Duration::from_secs(200));
-/// What may be denied during a step, and what during an acquire. `SET` is not among them: a script also sets the fence, when the clock
-/// has moved on. A Redis store may try an acquire without the script; it takes a free key and gives it back when one of the other
-/// commands is denied.
+/// What may be denied during a step, during an acquire, and during an acquire of a free key. `SET` is not among them: a script also sets
+/// the fence, when the clock has moved on. A Redis store may try an acquire without the script; it takes a free key and gives it back when
+/// one of the other commands is denied.
 const COMMANDS: [&str; 7] = ["INCR", "DEL", "PEXPIRE", "RPUSH", "LPUSH", "LPOP", "LREM"];
 const QUEUEING: [&str; 3] = ["PEXPIRE", "RPUSH", "LREM"];
+const QUEUEING_BEHIND: [&str; 2] = ["PEXPIRE", "RPUSH"];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -76,8 +77,9 @@ fn step(gaps: bool) -> impl Strategy<Value = Step> {
 }
 
 /// Whether the step is a request during which this command may be denied.
-fn may_be_denied(step: &Step, command: &str) -> bool {
+fn may_be_denied(step: &Step, command: &str, is_held: bool) -> bool {
     match step {
+        Step::Acquire { .. } if !is_held => QUEUEING_BEHIND.contains(&command),
         Step::Acquire { .. } => QUEUEING.contains(&command),
         Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } => true,
         Step::Take | Step::Pass | Step::Delete => false,
@@ -216,7 +218,8 @@ impl<'s> Side<'s> {
     }
 }
 
-pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: impl Store + 'static) {
+pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: RedisStore) {
+    let stand_still = store.stand_still();
     let suite = &Suite::on(store);
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let keys = AtomicU64::new(0);
@@ -224,7 +227,7 @@ pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: impl 
         let key = format!("k{}", keys.fetch_add(1, Ordering::Relaxed));
         // Its clients have the same names.
         let embedded = Suite::beside(suite, MemoryStore::start());
-        play(Side::new(suite, &key), Side::new(&embedded, &key), &steps)?;
+        play(Side::new(suite, &key), Side::new(&embedded, &key), &steps, &stand_still)?;
         suite.assert_nothing_is_left();
         embedded.assert_nothing_is_left();
         Ok(())
@@ -234,11 +237,18 @@ pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: impl 
     }
 }
 
-fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &[(Step, Denied)]) -> Result<(), TestCaseError> {
+fn play(
+    mut real: Side<'_>,
+    mut embedded: Side<'_>,
+    steps: &[(Step, Denied)],
+    stand_still: &impl Fn(),
+) -> Result<(), TestCaseError> {
     for (step, denied) in steps {
-        let denied = denied.filter(|command| may_be_denied(step, command));
+        let is_held = embedded.look().0.is_some();
+        let denied = denied.filter(|command| may_be_denied(step, command, is_held));
         let chosen = embedded.chosen(step);
         let expected = embedded.play(step, chosen, denied);
+        stand_still();
         prop_assert_eq!(real.play(step, chosen, denied), expected, "at {:?}, without {:?}", step, denied);
         prop_assert_eq!(real.look(), embedded.look(), "after {:?}, without {:?}", step, denied);
         for client in 0..LISTENERS {

@@ -1,6 +1,7 @@
 //! [`Store`] for Redis: a server for each test, and real time.
 
 use crate::support::RedisServer;
+use crate::support::queue::begin_the_time_of_the_unheard;
 use parking_lot::Mutex;
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::conformance::Store;
@@ -28,6 +29,12 @@ impl RedisStore {
 
     pub(crate) fn start_proved() -> Self {
         Self { proved: true, ..Self::start() }
+    }
+
+    /// Returns what lets no time pass for the waiters that nobody hears, however long it is until it is called.
+    pub(crate) fn stand_still(&self) -> impl Fn() + use<> {
+        let admin = Mutex::new(self.server.connection());
+        move || begin_the_time_of_the_unheard(&mut admin.lock())
     }
 
     fn admin<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
@@ -94,14 +101,20 @@ impl Store for RedisStore {
     }
 
     fn pass_time_of_gaps(&self, key: &str, time: Duration) {
-        // What would end earlier is made to: the queue, what keeps the time since the last gap, and the gap itself.
+        // What would end earlier is made to: the queue, what keeps the time since the last gap, the gap itself, and the time for
+        // which places are kept.
         let script = "local time = tonumber(ARGV[1])
             for _, found in ipairs(redis.call('KEYS', 'DLOCK:1:{*:' .. KEYS[1])) do
                 redis.call('PEXPIRE', found, redis.call('PTTL', found) - time)
-                if redis.call('TYPE', found).ok == 'list' then
-                    local ends, length = string.match(redis.call('LINDEX', found, 0), '^gap (%d+) (%d+)$')
+                for place = 0, redis.call('TYPE', found).ok == 'list' and 1 or -1 do
+                    local entry = redis.call('LINDEX', found, place) or ''
+                    local ends, length = string.match(entry, '^gap (%d+) (%d+)$')
                     if ends then
-                        redis.call('LSET', found, 0, string.format('gap %.0f %s', ends - time, length))
+                        redis.call('LSET', found, place, string.format('gap %.0f %s', ends - time, length))
+                    end
+                    ends, length = string.match(entry, '^keep (%d+) (%d+)$')
+                    if ends then
+                        redis.call('LSET', found, place, string.format('keep %.0f %s', ends - time, length))
                     end
                 end
             end";

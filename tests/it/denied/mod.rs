@@ -1,9 +1,11 @@
 //! Commands that the server refuses in the middle of a script.
 //!
 //! The commands are read out of the scripts, so a new one is tried without a line here. `scripts` looks at each script alone:
-//! what it leaves, and whether its answer says so. `clients` looks at what becomes of a lock between processes.
+//! what it leaves, and whether its answer says so. `clients` looks at what becomes of a lock between processes. `removed` plays the same
+//! steps with all rights.
 
 mod clients;
+mod removed;
 mod scene;
 mod scripts;
 mod steps;

@@ -1,6 +1,8 @@
 //! One key on a server, whose user is denied commands for the time of one step.
 
 use super::steps::Queue;
+use crate::support::monitor::{Executed, Monitor};
+use crate::support::queue::outlast_the_unheard;
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{Error, Inbox, LockProcessor, Message, RedisLockProcessor, Request};
@@ -15,7 +17,7 @@ const LEASE_MS: &str = "30000";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) holder: Option<String>,
-    /// The lockers in the queue, without gaps.
+    /// The lockers in the queue, without marks.
     pub(super) queue: Vec<String>,
     /// Whether key and queue end by themselves.
     pub(super) holder_ends: bool,
@@ -77,7 +79,7 @@ impl Scene {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut self.admin).unwrap()
     }
 
-    /// Lockers of this turn: `a` holds, `b` and `d` are live, `dead` is not, `x` asks, `next` follows `a`.
+    /// Lockers of this turn: `a` holds, `b` and `d` are live, `dead` and `gone` are not, `x` asks, `next` follows `a`.
     pub(super) fn locker(&self, name: &str) -> String {
         format!("{name}-{}", self.turn)
     }
@@ -93,10 +95,13 @@ impl Scene {
         if held {
             script.cmd("SET").arg(KEY).arg(self.locker("a")).arg("PX").arg(LEASE_MS);
         }
+        let (seconds, micros): (u64, u64) = self.run(&["TIME"]);
         for entry in queue {
             let entry = match entry {
                 Queue::Of(name) => format!("{LEASE_MS} {}", self.locker(name)),
                 Queue::GapThatIsOver => "gap 1000 10".to_owned(),
+                Queue::Keep => format!("keep {} 1", seconds * 1000 + micros / 1000 + 1000),
+                Queue::KeepThatIsOver => "keep 1000 1".to_owned(),
             };
             script.cmd("RPUSH").arg(&self.queue_key).arg(entry);
             script.cmd("PEXPIRE").arg(&self.queue_key).arg("60000");
@@ -135,6 +140,18 @@ impl Scene {
         (result, called.collect())
     }
 
+    /// What the server executes meanwhile.
+    pub(super) fn executed_during<T>(&self, work: impl FnOnce(&Self) -> T) -> (T, Vec<Executed>) {
+        let monitor = Monitor::start(&self.server);
+        let result = work(self);
+        (result, monitor.stop(&self.server))
+    }
+
+    /// Everything in the server, as `DUMP` gives it.
+    pub(super) fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.server.contents()
+    }
+
     pub(super) fn deny(&mut self, commands: &[&str]) {
         Self::set_user(&mut self.admin, commands);
     }
@@ -153,7 +170,7 @@ impl Scene {
             .arg(&self.queue_key)
             .query(&mut self.admin)
             .unwrap();
-        let lockers = entries.iter().filter(|entry| !entry.starts_with("gap "));
+        let lockers = entries.iter().filter(|entry| !entry.starts_with("gap ") && !entry.starts_with("keep "));
         let queue = lockers.map(|entry| entry.split_once(' ').expect("an entry").1.to_owned()).collect();
         // -1 is for ever, -2 is nothing.
         let (holder_ends, queue_ends) = (holder_life != -1, queue_life != -1);
@@ -194,10 +211,14 @@ impl Scene {
             self.run::<()>(&["LPOP", &self.queue_key.clone()]);
         }
         self.run::<()>(&["DEL", &self.gapped_key.clone()]);
-        let last = self.locker("last");
-        let outcome = self.free.ask(&claim(KEY, &last, LEASE), true, LONG).unwrap();
-        assert!(matches!(outcome, redis_dlock::AcquireOutcome::Acquired(_)), "held by nobody: {outcome:?}");
-        self.release(&last).unwrap();
+        for name in ["last", "very-last", "last-of-all"] {
+            let last = self.locker(name);
+            let outcome = self.free.ask(&claim(KEY, &last, LEASE), true, LONG).unwrap();
+            assert!(matches!(outcome, redis_dlock::AcquireOutcome::Acquired(_)), "held by nobody: {outcome:?}");
+            self.release(&last).unwrap();
+            // Whoever is dead was passed over, and is dropped when it is met again.
+            outlast_the_unheard(&mut self.admin);
+        }
         let left: Vec<String> = self.run(&["KEYS", "DLOCK*x"]);
         assert!(left.is_empty(), "{left:?}");
     }

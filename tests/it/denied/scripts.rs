@@ -39,7 +39,7 @@ fn judge(scene: &mut Scene, step: &Step, denied: &[&str]) -> Vec<String> {
     assert!(!holder_queues(&after) || holder_queues(&before), "who holds stands in the queue: {what}");
     assert!(after.holder_ends, "held for ever: {what}");
     // What another version left in the queue, and a gap then covers, needs LREM.
-    let left_alone = denied.contains(&"lrem") && matches!(step.queue.first(), Some(Queue::Of("a")));
+    let left_alone = denied.contains(&"lrem") && step.queue.iter().any(|entry| matches!(entry, Queue::Of("a")));
     match &result {
         Ok(came) => {
             let stands = after.queue.contains(&locker);

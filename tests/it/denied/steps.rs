@@ -12,9 +12,12 @@ use std::time::Duration;
 pub(super) enum Queue {
     Of(&'static str),
     GapThatIsOver,
+    /// The time for which waiters that nobody hears keep their places.
+    Keep,
+    KeepThatIsOver,
 }
 
-use Queue::{GapThatIsOver, Of};
+use Queue::{GapThatIsOver, Keep, KeepThatIsOver, Of};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
@@ -60,17 +63,24 @@ impl Step {
         const BOTH: &[Queue] = &[Of("b"), Of("d")];
         const DEAD: &[Queue] = &[Of("dead")];
         const DEAD_FIRST: &[Queue] = &[Of("dead"), Of("b")];
+        const DEAD_KEPT: &[Queue] = &[Keep, Of("dead"), Of("b")];
+        const DEAD_OVER: &[Queue] = &[KeepThatIsOver, Of("dead"), Of("b")];
+        const ANOTHER_DEAD: &[Queue] = &[KeepThatIsOver, Of("dead"), Of("gone"), Of("b")];
+        const DEAD_BEHIND_GAP: &[Queue] = &[GapThatIsOver, Keep, Of("dead"), Of("b")];
+        const KEPT_ALONE: &[Queue] = &[Keep, Of("b")];
         const GAP_FIRST: &[Queue] = &[GapThatIsOver, Of("b")];
         // What a release finds when a script of version 0.1.0 was refused its LPOP.
         const OWN: &[Queue] = &[Of("a")];
         const OWN_FIRST: &[Queue] = &[Of("a"), Of("b")];
+        const OWN_KEPT: &[Queue] = &[Keep, Of("dead"), Of("a"), Of("b")];
         let mut steps = Vec::new();
         let mut add = |what, by, held, queue| {
             steps.push(Self { what, by, held, queue, broken_fence: false, warm: false });
         };
         for wait in [false, true] {
             [&[], B].into_iter().for_each(|queue| add(What::Acquire { wait }, "x", true, queue));
-            for queue in [&[], B, BOTH, DEAD, DEAD_FIRST, GAP_FIRST] {
+            let dead = [DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, ANOTHER_DEAD, DEAD_BEHIND_GAP];
+            for queue in [&[], B, BOTH, GAP_FIRST].into_iter().chain(dead) {
                 add(What::Acquire { wait }, "x", false, queue);
             }
         }
@@ -82,18 +92,26 @@ impl Step {
             ("d", true, BOTH),
             ("b", false, B),
             ("b", false, BOTH),
+            ("b", true, KEPT_ALONE),
             ("b", false, DEAD_FIRST),
+            ("b", false, DEAD_KEPT),
+            ("b", false, DEAD_OVER),
+            ("b", false, ANOTHER_DEAD),
             ("b", false, GAP_FIRST),
             ("d", false, BOTH),
         ] {
             add(What::Poll, by, held, queue);
         }
-        for queue in [&[], B] {
+        for queue in [&[], B, KEPT_ALONE] {
             [false, true].into_iter().for_each(|fresh| add(What::Extend { fresh }, "a", true, queue));
         }
         add(What::Inspect, "a", true, GAP_FIRST);
-        add(What::Release { next: false, gap: false }, "b", true, BOTH);
-        for queue in [&[], B, BOTH, DEAD, DEAD_FIRST, GAP_FIRST, OWN, OWN_FIRST] {
+        add(What::Inspect, "a", true, DEAD_BEHIND_GAP);
+        for queue in [BOTH, KEPT_ALONE, &[GapThatIsOver, Keep, Of("b")]] {
+            add(What::Release { next: false, gap: false }, "b", true, queue);
+        }
+        let dead = [DEAD, DEAD_FIRST, DEAD_KEPT, DEAD_OVER, ANOTHER_DEAD, DEAD_BEHIND_GAP];
+        for queue in [&[], B, BOTH, KEPT_ALONE, GAP_FIRST, OWN, OWN_FIRST, OWN_KEPT].into_iter().chain(dead) {
             for (next, gap) in [(false, false), (true, false), (false, true), (true, true)] {
                 add(What::Release { next, gap }, "a", true, queue);
             }

@@ -1,15 +1,18 @@
 //! The server's wall clock is stepped, by which it ends leases and counts fence numbers.
 //!
 //! Forward it ends leases that are good: their holders know soon. Backward it makes them longer: nobody is let in twice. Tokens
-//! rise, whichever way.
+//! rise, whichever way. A waiter that is gone does not keep its place for longer.
 
-use crate::support::RedisServer;
 use crate::support::clock_shim::ClockShim;
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::is_long;
 use crate::support::lab::{config, connect};
+use crate::support::{Asking, LONG, RedisServer, claim};
 use parking_lot::Mutex;
-use redis_dlock::{Clock, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment, SystemClock};
+use redis_dlock::{
+    AcquireOutcome, Clock, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause, Moment,
+    RedisLockProcessor, ReleaseOutcome, SystemClock,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -116,6 +119,27 @@ fn a_step_back_lets_nobody_in_and_keeps_nobody_out() {
     // One step was forward.
     assert!(lost <= 1, "{lost} holds of {holds} were lost");
     eprintln!("endurance, server clock -120 s, -120 s, +180 s, -120 s: {holds} holds, {lost} lost, no violations");
+}
+
+/// Shows: L2.
+#[test]
+fn a_step_back_keeps_no_place_for_longer() {
+    const KEY: &str = "DLOCK_TEST_kept";
+    let lease = Duration::from_secs(3600);
+    let (server, shim) = server();
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    let _inbox = store.open("heard", LONG).unwrap();
+    let wait = |locker| store.ask(&claim(KEY, locker, lease), true, LONG).unwrap();
+    let release = |locker| store.release(&claim(KEY, locker, lease), LONG).unwrap();
+    assert!(matches!(wait("heard-1"), AcquireOutcome::Acquired(_)));
+    for locker in ["gone-1", "heard-2", "heard-3"] {
+        assert!(matches!(wait(locker), AcquireOutcome::Busy(_)));
+    }
+    assert_eq!(release("heard-1"), ReleaseOutcome::Released { waiting: 2 }, "it is passed over, and stays");
+    // By this clock, its time would be over in an hour.
+    shim.set(-3600);
+    assert_eq!(release("heard-2"), ReleaseOutcome::Released { waiting: 0 }, "it is dropped");
+    assert_eq!(server.entries_of(KEY), [""; 0]);
 }
 
 /// Later than the step before it.

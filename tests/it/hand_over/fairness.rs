@@ -79,15 +79,15 @@ fn long_holds_end_a_turn_after_ten_milliseconds() {
     assert!(longest[longest.len() * 9 / 10] <= 4, "{longest:?}");
 }
 
-/// How many tenures of others began between the moment at which a locker stood in the queue and its own.
+/// How many tenures of others began between the end of the script that put a locker into the queue and its own tenure.
 fn turns_before(executed: &[Executed]) -> Vec<usize> {
     let mut tenures = 0;
-    let (mut waiting, mut before) = (HashMap::new(), Vec::new());
-    for done in executed.iter().filter(|done| done.by_script) {
+    let (mut pushed, mut waiting, mut before) = (None, HashMap::new(), Vec::new());
+    for done in executed {
         match &*done.words.iter().map(String::as_str).collect::<Vec<_>>() {
-            ["rpush", _, entry] => {
-                waiting.insert(entry.split_once(' ').unwrap().1.to_owned(), tenures);
-            }
+            _ if !done.by_script => waiting.extend(pushed.take().map(|locker| (locker, tenures))),
+            // A script that hands the key over as well does that after this.
+            ["rpush", _, entry] => pushed = Some(entry.split_once(' ').unwrap().1.to_owned()),
             ["set", KEY, locker, "PX", _, ..] => {
                 before.extend(waiting.remove(*locker).map(|since| tenures - since));
                 tenures += 1;

@@ -2,7 +2,7 @@
 //!
 //! | file | shows |
 //! |---|---|
-//! | `dead.rs` | killed waiters are passed over inside the releaser's script call |
+//! | `dead.rs` | killed waiters are passed over inside the releaser's script call, and dropped after a second |
 //! | `stopped.rs` | who is stopped between a grant and the reading of it believes in no lease that is over |
 //! | `chaos.rs` | nor does anybody when processes are stopped at any time |
 //! | `expired.rs` | when a holder dies, the first in the queue gets the lock, not whoever asks first |

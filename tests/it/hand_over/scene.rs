@@ -61,10 +61,7 @@ pub(super) fn holder(server: &RedisServer) -> Option<String> {
 
 /// The lockers that stand in the queue, first to last.
 pub(super) fn queue(server: &RedisServer) -> Vec<String> {
-    let keys: Vec<String> = server.run(&["KEYS", &format!("DLOCK:1:*:queue:{KEY}")]);
-    let Some(key) = keys.first() else { return Vec::new() };
-    let entries: Vec<String> = server.run(&["LRANGE", key, "0", "-1"]);
-    entries.iter().map(|entry| entry.split_once(' ').unwrap().1.to_owned()).collect()
+    server.waiters_of(KEY)
 }
 
 /// The process of a locker.

@@ -5,6 +5,7 @@ mod demoted;
 mod errors;
 mod gaps;
 mod identity;
+mod keep;
 mod outcomes;
 mod plain;
 mod slots;

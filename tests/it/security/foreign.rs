@@ -139,6 +139,14 @@ fn any_entries() {
         "gap 999999999999999999999999 999999999999999",
         "gap x 1",
         "gap",
+        "keep 1 1",
+        "keep 1 0",
+        "keep 99999999999999 3",
+        "keep 1 999999999999999999999999",
+        "keep 999999999999999999999999 1",
+        "keep 1",
+        "keep x 1",
+        "keep",
         "100 x-1 ",
         "1e3 live-1",
         "",
@@ -152,7 +160,11 @@ fn any_entries() {
                 redis::cmd(push).arg(&queue).arg(entry).exec(&mut admin.borrow_mut()).unwrap();
             }
         });
-        // Whoever wants the lock next clears away what is left.
+        // Whoever wants the lock next clears away what is left, and what looks like a dead waiter a second or two later.
+        for _ in 0..3 {
+            holder.try_lock_for(HANG).unwrap().expect("free").unlock().unwrap();
+            server.outlast_the_unheard();
+        }
         holder.try_lock_for(HANG).unwrap().expect("free").unlock().unwrap();
         assert_eq!(queue_length(&mut admin.borrow_mut(), &holder), 0);
     });

@@ -7,10 +7,13 @@
 //! | some | waiters | held and contended: the holder's client was told |
 //! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
 //! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
+//! | any | waiters, marked | somebody was passed over because nobody heard its inbox: see `hand_over.rs` |
 //!
 //! Invariants: a locker is in the queue only because it was sent with `wait` or as a next locker. It leaves the queue by a grant, by a
-//! release, or when the queue ends. The holder changes only by the operations below, by the end of its lease, and by administrators.
+//! release, by a hand-over that finds it unheard when its time is over, or when the queue ends. The holder changes only by the operations
+//! below, by the end of its lease, and by administrators.
 
+use super::hand_over::{HandOver, Keep, Parties};
 use super::{Acquire, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks};
 use std::collections::VecDeque;
 
@@ -23,6 +26,8 @@ pub struct KeyState<L> {
     pub queue: VecDeque<Tenure<L>>,
     /// When the queue ends, unless one of its waiters asks again before. A queue without such a moment does not end.
     pub queue_until: Option<Ticks>,
+    /// For which waiters that nobody hears the places are kept, and until when. `None` while nobody was passed over.
+    pub keep: Option<Keep>,
     /// Until when the key, if nobody holds it, is reserved for pollers.
     pub gap_until: Option<Ticks>,
     /// Until when there is no other gap.
@@ -31,7 +36,14 @@ pub struct KeyState<L> {
 
 impl<L> Default for KeyState<L> {
     fn default() -> Self {
-        Self { holder: None, queue: VecDeque::new(), queue_until: None, gap_until: None, gapped_until: None }
+        Self {
+            holder: None,
+            queue: VecDeque::new(),
+            queue_until: None,
+            keep: None,
+            gap_until: None,
+            gapped_until: None,
+        }
     }
 }
 
@@ -55,12 +67,13 @@ impl<L: Clone> KeyState<L> {
             self.queue.clear();
         }
         if self.queue.is_empty() {
-            self.queue_until = None;
+            (self.queue_until, self.keep) = (None, None);
             self.queue.shrink_to_fit();
         }
     }
 
-    /// Takes the key for a locker if it is free and nobody waits. If it is free and others wait, gives it to the first live waiter.
+    /// Takes the key for a locker if it is free and nobody who waits is heard. If it is free otherwise, gives it to the first waiter that
+    /// is heard.
     ///
     /// # Errors
     ///
@@ -85,31 +98,29 @@ impl<L: Clone> KeyState<L> {
                 return Ok(Acquire::Acquired(self.grant(number)));
             }
         }
-        let busy = self.held(context.now()).or_else(|| self.gap(context.now()));
-        let (busy, granted) = if let Some(busy) = busy {
-            (busy, None)
-        } else {
-            match self.hand_over(context, None::<Tenure<N>>, None)? {
-                (Some(winner), number) => (winner.busy(), Some((winner.locker, number))),
-                (None, number) => {
-                    context.call("SET")?;
-                    self.hold(context.now(), asker);
-                    return Ok(Acquire::Acquired(self.grant(number)));
+        if let Some(busy) = self.held(context.now()).or_else(|| self.gap(context.now())) {
+            if wait {
+                self.enqueue(context, asker)?;
+                if is_alone {
+                    self.tell_contended(context);
                 }
             }
-        };
-        let waiting = self.waiting() + u64::from(wait);
-        let queued = if wait { self.enqueue(context, asker) } else { Ok(()) };
-        if let Some((locker, number)) = granted {
-            // The winner is told even if the asker's place in the queue is refused, which only makes the count too high.
-            context.tell(Message::Granted { locker, grant: Grant { number, waiting } });
-        } else if wait && is_alone && queued.is_ok() {
-            self.tell_contended(context);
+            return Ok(Acquire::Busy(busy));
         }
+        let parties = Parties { behind: wait.then_some(asker), ..Parties::default() };
+        let HandOver { winner, number, queued } = self.hand_over(context, parties)?;
+        let Some(winner) = winner else {
+            context.call("SET")?;
+            self.hold(context.now(), asker);
+            return Ok(Acquire::Acquired(self.grant(number)));
+        };
+        let busy = winner.busy();
+        // The winner is told even if the asker's place in the queue is refused.
+        self.tell_granted(context, winner.locker, number);
         queued.map(|()| Acquire::Busy(busy))
     }
 
-    /// Finds out what became of a locker. Gives a free key to the first live waiter, which may be this one.
+    /// Finds out what became of a locker. Gives a free key to the first waiter that is heard, or to this one if it comes before.
     ///
     /// # Errors
     ///
@@ -126,20 +137,23 @@ impl<L: Clone> KeyState<L> {
         };
         if let Some(busy) = self.held(context.now()) {
             self.prolong_queue(context, &asker)?;
-            if place == 0 && self.gap_until.is_none() {
-                self.tell_contended(context);
+            if place == 0 {
+                self.forget_the_mark_if_heard(context);
+                if self.gap_until.is_none() {
+                    self.tell_contended(context);
+                }
             }
             return Ok(Poll::Waiting(busy));
         }
         let (busy, granted) = if let Some(gap) = self.gap(context.now()) {
             (gap, None)
         } else {
-            // The asker itself is in the queue and counts as alive, so somebody wins.
-            match self.hand_over(context, Some(asker), None)? {
-                (Some(winner), number) if asker.locker != winner.locker => {
+            // The asker itself is in the queue and counts as heard, so somebody wins.
+            match self.hand_over(context, Parties { asker: Some(asker), ..Parties::default() })? {
+                HandOver { winner: Some(winner), number, .. } if asker.locker != winner.locker => {
                     (winner.busy(), Some((winner.locker, number)))
                 }
-                (_, number) => return Ok(Poll::Acquired(self.grant(number))),
+                HandOver { number, .. } => return Ok(Poll::Acquired(self.grant(number))),
             }
         };
         // If this is refused, the next poll says so: the winner is told first.
@@ -164,8 +178,8 @@ impl<L: Clone> KeyState<L> {
         Ok(Extend::Extended { waiting: self.waiting() })
     }
 
-    /// Ends a tenure: gives the key to the first live waiter, or else to the `next` locker, or else frees it. If a `gap` is due, frees
-    /// the key for pollers instead. A locker that does not hold the key leaves the queue.
+    /// Ends a tenure: gives the key to the first waiter that is heard, or else to the `next` locker, or else frees it. If a `gap` is due,
+    /// frees the key for pollers instead. A locker that does not hold the key leaves the queue.
     ///
     /// # Errors
     ///
@@ -202,10 +216,10 @@ impl<L: Clone> KeyState<L> {
         if self.queue.is_empty() && next.is_none() {
             return self.free(context);
         }
-        let (winner, number) = self.hand_over(context, None, Some(tenure.locker))?;
+        let parties = Parties { asker: None, ended: Some(tenure.locker), behind: next };
+        let HandOver { winner, number, .. } = self.hand_over(context, parties)?;
         match (winner, next) {
             (Some(winner), next) => {
-                let _ = next.map(|next| self.enqueue(context, next));
                 let busy = winner.busy();
                 self.tell_granted(context, winner.locker, number);
                 let released = Release::Released { waiting: self.waiting() };
@@ -226,45 +240,6 @@ impl<L: Clone> KeyState<L> {
         Ok(Release::Released { waiting: self.waiting() })
     }
 
-    /// Issues a number, and gives the key to the first waiter that is alive. Drops the dead ones before it. Call it only when the key
-    /// may be given away.
-    ///
-    /// `asker` counts as alive without an inbox, because its reply tells it that it won. Never gives the key to `ended`, the locker that
-    /// is being released, whoever left it in the queue.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop::Refused`]; then only dead waiters have left the queue. [`Stop::Raised`]; then the winner may have left it, too.
-    fn hand_over<N: Name<L>>(
-        &mut self,
-        context: &mut impl Context<L>,
-        asker: Option<Tenure<N>>,
-        ended: Option<N>,
-    ) -> Result<(Option<Tenure<L>>, u64), Stop> {
-        let number = number(context)?;
-        while let Some(waiter) = self.queue.front() {
-            let is_live = asker.is_some_and(|asker| asker.is(waiter)) || context.hears(&waiter.locker);
-            let wins = is_live && ended.is_none_or(|ended| ended != waiter.locker);
-            context.call("LPOP")?;
-            let Some(winner) = self.queue.pop_front().filter(|_| wins) else { continue };
-            if let Err(refused) = context.call("SET") {
-                undo(context, "LPUSH")?;
-                let life = life(context.now(), &winner);
-                self.queue.push_front(winner);
-                if self.queue.len() == 1 {
-                    self.queue_until = None;
-                    undo(context, "PEXPIRE")?;
-                    self.queue_until = Some(life);
-                }
-                return Err(refused);
-            }
-            let until = Some(context.now().saturating_add(winner.lease));
-            self.holder = Some(Holder { locker: winner.locker.clone(), until });
-            return Ok((Some(winner), number));
-        }
-        Ok((None, number))
-    }
-
     /// Makes a locker the holder from now on.
     pub fn hold<N: Name<L>>(&mut self, now: Ticks, tenure: Tenure<N>) {
         let until = Some(now.saturating_add(tenure.lease));
@@ -279,7 +254,7 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]; then the queue is as it was. If the locker cannot be taken out again, that is no error: it waits.
-    fn enqueue<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<(), Stop> {
+    pub(super) fn enqueue<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<(), Stop> {
         context.call("RPUSH")?;
         let is_first = self.queue.is_empty();
         if is_first {
@@ -303,6 +278,14 @@ impl<L: Clone> KeyState<L> {
         let life = life(context.now(), waiter);
         self.queue_until = self.queue_until.map(|until| until.max(life));
         Ok(())
+    }
+
+    /// Ends the time of those that were passed over if the first waiter is heard again: nobody stands before it.
+    fn forget_the_mark_if_heard(&mut self, context: &mut impl Context<L>) {
+        let is_heard = self.keep.is_some() && self.queue.front().is_some_and(|first| context.hears(&first.locker));
+        if is_heard && context.call("LREM").is_ok() {
+            self.keep = None;
+        }
     }
 
     fn tell_granted(&self, context: &mut impl Context<L>, locker: L, number: u64) {
@@ -351,7 +334,7 @@ impl<L: Clone> KeyState<L> {
 
 impl<N> Tenure<N> {
     /// Compares both, as in Redis, where an entry of the queue is found by its whole text.
-    fn is<L>(&self, waiter: &Tenure<L>) -> bool
+    pub(super) fn is<L>(&self, waiter: &Tenure<L>) -> bool
     where
         N: PartialEq<L>,
     {
@@ -367,17 +350,17 @@ impl<L: Clone> Tenure<L> {
 }
 
 /// Issues a number.
-fn number<L>(context: &mut impl Context<L>) -> Result<u64, Stop> {
+pub(super) fn number<L>(context: &mut impl Context<L>) -> Result<u64, Stop> {
     context.call("INCR")?;
     Ok(context.issue())
 }
 
 /// Asks for a call that undoes an earlier one.
-fn undo<L>(context: &mut impl Context<L>, command: &'static str) -> Result<(), Stop> {
+pub(super) fn undo<L>(context: &mut impl Context<L>, command: &'static str) -> Result<(), Stop> {
     context.call(command).map_err(|_| Stop::Raised)
 }
 
 /// When a queue ends that lives for twice the lease of this waiter.
-fn life<N>(now: Ticks, waiter: &Tenure<N>) -> Ticks {
+pub(super) fn life<N>(now: Ticks, waiter: &Tenure<N>) -> Ticks {
     now.saturating_add(waiter.lease.saturating_mul(2))
 }

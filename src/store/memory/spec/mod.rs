@@ -7,13 +7,16 @@
 //! |---|---|
 //! | `mod.rs` | what an operation needs, what it tells, and its outcomes |
 //! | `key.rs` | [`KeyState`]: the state of one key, and the operations |
+//! | `hand_over.rs` | who is given a key that is free |
 //!
 //! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
 //! the same order, and each may be refused. Everything else comes from the caller, through a [`Context`]: the time, which clients
 //! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
 
+mod hand_over;
 mod key;
 
+pub use hand_over::Keep;
 pub use key::KeyState;
 
 /// A moment or a length of time, in units of the caller's choice. Moments count from an origin of the caller's choice.
@@ -26,6 +29,9 @@ pub trait Context<L> {
 
     /// Returns whether the client of this locker has an open inbox.
     fn hears(&mut self, locker: &L) -> bool;
+
+    /// Returns how long a waiter whose client has none keeps its place.
+    fn keep(&self) -> Ticks;
 
     /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
     ///
@@ -160,12 +166,12 @@ pub enum Extend<L> {
 /// The outcome of [`KeyState::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release<L> {
-    /// The key is free, or was given to the first live waiter.
+    /// The key is free, or was given to the first waiter that is heard.
     Released {
         /// How many wait in the queue.
         waiting: u64,
     },
-    /// Nobody waited: the key was given to the next locker.
+    /// Nobody was heard: the key was given to the next locker.
     Passed(Grant),
     /// The key was given to a waiter, or is free for pollers. The next locker is at the end of the queue.
     Queued(Busy<L>),

@@ -76,6 +76,7 @@ fn acquire(reply: &Value) -> Option<AcquireOutcome> {
         return Some(AcquireOutcome::Acquired(Grant::new(number(reply)?, 0)));
     }
     match items(reply)? {
+        [Value::Int(1), number, waiting] => Some(AcquireOutcome::Acquired(grant(number, waiting)?)),
         [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
         _ => None,
     }

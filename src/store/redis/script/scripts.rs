@@ -4,10 +4,15 @@ use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::Lazy;
+use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
+const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
+
+/// How long a waiter that nobody hears keeps its place. `scripts/hand_over.lua` says it in milliseconds.
+pub(crate) const KEEP: Duration = Duration::from_secs(1);
 
 /// The comparison that the scripts make before they change a key. Mutants replace it.
 const COMPARE: &str = "if holder == ARGV[1] then";
@@ -61,6 +66,7 @@ fn splice(source: &str) -> String {
         match line.trim().strip_prefix("-- #include ") {
             Some("issue") => text.push_str(&splice(code_of(ISSUE))),
             Some("enqueue") => text.push_str(code_of(ENQUEUE)),
+            Some("waiters") => text.push_str(code_of(WAITERS)),
             Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
             Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
             None => {
