@@ -19,6 +19,7 @@ use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
+use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 use crate::timer::Sleeper;
@@ -134,7 +135,7 @@ impl Core {
                     return Ok(Some(key.hold.token()));
                 }
                 let late =
-                    Error::backend(BackendFailure::Unknown, "the lease ended before the client learned of the grant");
+                    Error::backend(BackendFailure::Unknown, "the grant was not confirmed before its lease ended");
                 let turn = self.discard(key);
                 if wait_limit.is_one_attempt() {
                     return Err(late);
@@ -253,15 +254,17 @@ impl Core {
         }
     }
 
-    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first.
-    /// Returns `false` if the hold turns out to be lost.
+    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
+    /// one of which only a message has told, if the store wants that. Returns `false` if the hold turns out to be lost,
+    /// or cannot be confirmed.
     fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>) -> bool {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return false,
             Phase::Held(tenure) => {
                 // The lease thread already renews a tenure that is passed on. It only must not be over.
-                tenure.told = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
+                let is_fresh = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
+                tenure.told = is_fresh && self.counts(tenure);
                 if tenure.told {
                     return true;
                 }
@@ -270,17 +273,22 @@ impl Core {
             _ => return true,
         };
         let unconfirmed = Unconfirmed { key, core: self };
-        log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
+        log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
         self.extend_now(key, &worn, false, wait_limit.limit(now, self.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && self.clock.now() < tenure.deadline() => {
+            Phase::Held(tenure) if !tenure.is_lost() && self.clock.now() < tenure.deadline() && self.counts(tenure) => {
                 tenure.told = true;
                 true
             }
             _ => false,
         }
+    }
+
+    /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
+    fn counts(&self, tenure: &Tenure) -> bool {
+        tenure.is_answered() || !self.limits.extends_heard_grants
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.

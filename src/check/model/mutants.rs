@@ -115,6 +115,12 @@ pub(crate) enum Mutant {
     TakesConnectAlong,
     /// Callers that wait for a connect are not woken when it ends.
     ConnectsUnheard,
+    /// A reader that delivers a confirmation promotes nobody to write the calls that have waited for it.
+    ConfirmsUnheard,
+    /// Calls wait for a confirmation although no caller waits for it, and so nobody reads it.
+    HoldsBackUnread,
+    /// A call is answered before its write is confirmed.
+    AnswersUnconfirmed,
     /// No thread waits for the callbacks that run on a thread whose connect has ended.
     LeavesTellersBehind,
     // Mistakes for the tests with real servers: see tests/faults/mutants.rs.

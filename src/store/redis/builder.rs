@@ -7,6 +7,7 @@ use super::net::endpoint::{Dialer, Endpoint, Finder};
 #[cfg(feature = "tls")]
 use super::net::tls::{Tls, TlsSettings};
 use super::processor::RedisLockProcessor;
+use super::script::acks::ReplicaAcks;
 use super::sentinel::url::{self, Service};
 use super::sentinel::{AddressMap, Outage, Sentinels};
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub struct RedisBuilder {
     service: Option<Service>,
     address_map: Option<AddressMap>,
     failover_within: Option<Duration>,
+    replica_acks: Option<(u32, Duration)>,
     connect_timeout: Duration,
     io_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -63,6 +65,7 @@ impl RedisBuilder {
             service,
             address_map: None,
             failover_within: None,
+            replica_acks: None,
             connect_timeout: Duration::from_secs(2),
             io_timeout: Duration::from_secs(1),
             #[cfg(feature = "tls")]
@@ -110,6 +113,25 @@ impl RedisBuilder {
         self
     }
 
+    /// Lets a lock count only when `replicas` replicas of the server have acknowledged it: a hold that begins, and a lease that is extended.
+    /// The server waits for them for at most `timeout`. So a hold that was acknowledged by all replicas survives a failover, and what a
+    /// master says that has no replica any more is not believed. The page [Failover](crate::manual::failover) says what this does not
+    /// cover.
+    ///
+    /// An attempt that is not acknowledged is undone. It fails as
+    /// [`BackendFailure::Unacknowledged`](crate::BackendFailure::Unacknowledged); a `lock()` without a limit goes on trying. An extension that
+    /// is not acknowledged leaves the deadline of the hold where it was. A release is not acknowledged by anybody: if it is lost in a
+    /// failover, the key is taken until its lease ends.
+    ///
+    /// Each lock takes one replication round trip longer, and so does a hand-over between processes. While replicas are missing, commands
+    /// wait for `timeout`, for a lock of this store that is under way. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of
+    /// [`io_timeout`](Self::io_timeout); 100 ms is a good choice. No replicas, which is the default, mean no acknowledgement, and no cost.
+    #[must_use]
+    pub fn replica_acks(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.replica_acks = Some((replicas, timeout));
+        self
+    }
+
     /// Sets the root certificates, as PEM text, that a `rediss://` server is checked against. Defaults to the platform's.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -131,7 +153,7 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, for certificates that cannot be used, and for certificates
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for certificates that cannot be used, and for certificates
     /// together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         let times = [
@@ -146,6 +168,13 @@ impl RedisBuilder {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
         }
+        if let Some((_, timeout)) = self.replica_acks
+            && !(SHORTEST_COMMAND..=self.io_timeout / 2).contains(&timeout)
+        {
+            let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
+            return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
+        }
+        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
             Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
@@ -172,7 +201,7 @@ impl RedisBuilder {
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
-        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage))
+        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage, acks))
     }
 
     /// Makes a processor and connects at once.

@@ -5,8 +5,9 @@ use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
+use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::transport::{KeyHash, Transport};
+use crate::store::redis::transport::{Answer, KeyHash, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) trust: &'a FenceTrust,
     pub(crate) contention: &'a Contention,
     pub(crate) given_up: &'a GivenUp,
+    /// How many replicas must acknowledge, if some must.
+    pub(crate) acks: Option<ReplicaAcks>,
     /// Carries out one request by its script, within a limit.
     pub(crate) by_script: S,
 }
@@ -46,13 +49,19 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(None);
         }
         let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
-        let (replies, epoch) = self.transport.call_on(way, pack(claim), limit)?;
+        let Answer { values: replies, epoch, confirmation, .. } = self.transport.call_on(way, pack(claim), limit)?;
         if replies.iter().any(is_no_master) {
             self.trust.end_all(self.transport);
         }
         match read(&replies, claim).map_err(|e| self.address.hide(e))? {
             Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
-                return Ok(Some(AcquireOutcome::Acquired(Grant::new(number, 0))));
+                let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
+                let Some(acks) = self.acks else { return Ok(Some(outcome)) };
+                if let Err(error) = acks.count(confirmation.as_ref()) {
+                    self.take_back(claim, limit.saturating_sub(start.elapsed()))?;
+                    return Err(self.address.hide(error));
+                }
+                return Ok(Some(outcome));
             }
             Found::Busy(holder) => {
                 self.contention.note_busy(hash);
@@ -84,6 +93,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         match (self.by_script)(Request::Join(*claim), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
+            Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
             Err(Error::Backend { failure, .. }) => {
                 Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
             }
@@ -91,8 +101,8 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         }
     }
 
-    /// Removes whatever a plain attempt may have left in the store.
-    fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
+    /// Removes whatever a request may have left in the store.
+    pub(crate) fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
         let mut result = (self.by_script)(Request::Release(claim.with_poller_gap(None)), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {

@@ -47,7 +47,12 @@
 //!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
 //!    a write, the poster waits for its end. A posted call that must be sent again, or whose poster's time was over, has nobody who waits
 //!    for it: it goes with the reader that has met it if nobody writes, else with the writer, with the next caller, or with `collect`.
-//! 8. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
+//! 8. *A confirmation costs one command a write.* Some calls are answered only when the server has confirmed their write. One command
+//!    behind all others of a write does that for all of them; the server executes nothing behind it on this connection until it has
+//!    answered it. Meanwhile calls that are to be confirmed stay queued, and go out together afterwards; so a caller waits for two
+//!    confirmations at most. The reader that delivers a confirmation promotes a writer for them. They stay queued only while a caller
+//!    waits for the confirmation, and so reads, or leaves and promotes a writer itself. Any other call takes them along.
+//! 9. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
 //!    role back (`role.rs`).
 
 mod connecting;
@@ -85,12 +90,30 @@ pub(crate) struct Settings<C> {
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
+    /// How calls are confirmed, if they are.
+    pub(crate) confirming: Option<Confirming>,
     /// What is written over the bytes of commands that are packed for it, in epochs that are stamped.
     pub(crate) stamp: Stamp,
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
     pub(crate) connect_took: AtomicU64,
     pub(super) yielding: Yielding,
+}
+
+/// How a connection confirms calls: by one more command behind all others of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirming {
+    /// The command, which has one reply.
+    pub(crate) command: Vec<u8>,
+    /// How long its reply may take, in addition to what any reply may take.
+    pub(crate) takes: Duration,
+}
+
+impl<C> Settings<C> {
+    /// How long the oldest reply may be due before the connection is given up.
+    fn patience(&self) -> Duration {
+        self.io_timeout + self.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes)
+    }
 }
 
 /// See the module.

@@ -1,8 +1,8 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, KeyHash, MUXES, Transport};
+use super::super::{Answer, Batch, Confirming, KeyHash, MUXES, Transport};
 use super::book::{Book, Entry};
-use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
+use super::network::{CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -38,6 +38,8 @@ pub(super) enum Act {
     Renew(u8, u8, Limit),
     /// A command about each of two keys.
     Pair(u8, u8),
+    /// A command about a key that is to be confirmed.
+    Confirm(u8, Limit),
     /// A command about a key, posted without waiting for the answer.
     Post(u8, Limit),
     Collect,
@@ -87,7 +89,14 @@ impl Scenario {
         // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let execution = Arc::new_cyclic(|this| Execution {
-            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout, *b"00000"),
+            transport: Transport::over(
+                network.clone(),
+                "model".to_owned(),
+                CONNECT_TIMEOUT,
+                io_timeout,
+                *b"00000",
+                Some(Confirming { command: CONFIRM.to_vec(), takes: IO_TIMEOUT / 10 }),
+            ),
             this: Weak::clone(this),
             book: Mutex::default(),
             network: network.clone(),
@@ -133,6 +142,7 @@ impl Execution {
         match act {
             Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false),
             Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true),
+            Act::Confirm(key, limit) => self.call_one(key, limit, true),
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false),
             Act::Post(key, limit) => self.post(key, limit),
             Act::Collect => {
@@ -150,7 +160,7 @@ impl Execution {
         if let [(key, 1)] = parts
             && !or_break
         {
-            return self.call_one(*key, limit);
+            return self.call_one(*key, limit, false);
         }
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
@@ -174,21 +184,31 @@ impl Execution {
             }
             self.sent(*call);
             for (place, answer) in (0..).zip(mine) {
-                self.answer(*call, place, answer.map(|(value, _)| value));
+                self.answer(*call, place, answer.map(|replied| replied.value));
             }
             self.answered(*call);
         }
     }
 
-    fn call_one(&self, key: u8, limit: Limit) {
+    fn call_one(&self, key: u8, limit: Limit, is_confirmed: bool) {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
+        packed.is_confirmed = is_confirmed;
         let answer = self.transport.call(hash_of(key), packed, limit.time());
         self.sent(call);
-        self.answer(call, 0, answer.map(|(value, _)| value));
+        if let Ok(replied) = &answer {
+            match replied.confirmation {
+                Some(Value::Int(CONFIRMATION)) if is_confirmed => {}
+                None if !is_confirmed => {}
+                // The limit, or the connection, ended between the reply and the confirmation.
+                None if limit != Limit::Long || self.faults != NO_FAULTS || self.with(|book| book.is_closed) => {}
+                _ => self.object(format!("call {call} is not confirmed as it should be: {replied:?}")),
+            }
+        }
+        self.answer(call, 0, answer.map(|replied| replied.value));
         self.answered(call);
     }
 

@@ -33,4 +33,7 @@ caught_each! {
     takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
     leaves_tellers_behind: LeavesTellersBehind, CONNECTING_FAULTY, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
+    confirms_unheard: ConfirmsUnheard, CONFIRMING, LEFT;
+    holds_back_unread: HoldsBackUnread, CONFIRMING, LEFT;
+    answers_unconfirmed: AnswersUnconfirmed, CONFIRMING, &["is not confirmed"];
 }

@@ -53,6 +53,10 @@ pub(super) struct Arrival {
 pub(super) const POSTED: u8 = b'!';
 const UNKNOWN: u8 = b'-';
 
+/// The command that confirms those before it, and the reply to it.
+pub(super) const CONFIRM: [u8; COMMAND] = [b'?', 0xff, 0xff, 0, 0, b'0', b'0', b'0', b'0', b'0'];
+pub(super) const CONFIRMATION: i64 = 0xff_ff00;
+
 /// The packed form of a command.
 pub(super) fn command(call: u16, place: u8, key: u8) -> [u8; COMMAND] {
     let [high, low] = call.to_be_bytes();
@@ -159,13 +163,13 @@ impl Network {
             let n = ready[thread_rng().gen_range(0..ready.len())];
             log::trace!("{:?}: {n}: a command", time::now());
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
-            assert!([b'#', POSTED].contains(&bytes[0]), "the server is sent garbage");
+            assert!([b'#', POSTED, CONFIRM[0]].contains(&bytes[0]), "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
             let is_unknown =
                 bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
             if is_unknown {
                 net.unknown.push(call);
-            } else {
+            } else if bytes[0] != CONFIRM[0] {
                 net.log.push(Arrival { call, place: bytes[3], connection: n });
             }
             if net.strikes(|faults| &mut faults.breaks) {

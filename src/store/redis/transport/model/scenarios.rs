@@ -1,6 +1,6 @@
 //! The scenarios that are explored.
 
-use super::execution::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
+use super::execution::Act::{Call, Close, Collect, Confirm, Nap, Pair, Post, Renew};
 use super::execution::Limit::{Long, None, Short};
 use super::execution::Scenario;
 use super::network::{Faults, NO_FAULTS};
@@ -208,6 +208,19 @@ pub(super) const CONNECTING_AT_THE_CLOSING: Scenario = Scenario {
     ..CONNECTING
 };
 
+/// Some calls are answered only when their write is confirmed. Some of their callers leave.
+pub(super) const CONFIRMING: Scenario = Scenario {
+    callers: &[
+        &[Confirm(0, Long), Confirm(0, Long)],
+        &[Confirm(0, Short), Post(0, Long), Confirm(0, Long)],
+        &[Confirm(0, Short), Confirm(0, Short)],
+        &[Confirm(0, Long), Call(0, 1, Long)],
+    ],
+    ..CALLS
+};
+
+pub(super) const CONFIRMING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONFIRMING };
+
 macro_rules! holds {
     ($($name:ident: $scenario:ident;)*) => {
         $(#[test]
@@ -251,4 +264,6 @@ holds! {
     a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
     several_connects_outlast_their_callers: CONNECTING_PAIRS;
     a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
+    calls_are_confirmed: CONFIRMING;
+    calls_are_confirmed_on_connections_that_break: CONFIRMING_FAULTY;
 }

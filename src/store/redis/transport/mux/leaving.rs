@@ -57,7 +57,7 @@ impl<C: Connector> Mux<C> {
         if mutant!(LeavesTheOrder)
             && let Some(session) = &mut state.session
         {
-            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
+            session.due.retain(|due| !matches!(due.calls(), [only] if Arc::ptr_eq(only, call)));
         }
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;

@@ -80,7 +80,7 @@ impl<C: Connector> Mux<C> {
         drop(state);
         let role = Role::reading(self, Some(own), epoch);
         loop {
-            let overdue = oldest + self.settings.io_timeout;
+            let overdue = oldest + self.settings.patience();
             let arrived = Arrived::by(&mut inbound, |inbound| {
                 if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
             });
@@ -164,21 +164,27 @@ impl<C: Connector> Mux<C> {
             state.queue.append(&mut again);
         }
         if let (Ok(false), Some(since)) = (&result, oldest)
-            && at >= since + self.settings.io_timeout
+            && at >= since + self.settings.patience()
         {
-            result = Err(overdue_by(self.settings.io_timeout));
+            result = Err(overdue_by(self.settings.patience()));
         }
         if let Err(cause) = result {
             state = self.fail(state, epoch, cause);
             if repeats && !state.writing {
                 state = self.write_left_over(state);
             }
+            // Calls that waited for the end of a confirmation go on the next connection.
+            state.promote_writer(&mut woken);
             drop(state);
             woken.iter().for_each(|call| call.wake());
             return None;
         }
         if repeats && !state.writing {
             state = self.write_left_over(state);
+        }
+        // Calls that waited for the end of a confirmation may be written now.
+        if !mutant!(ConfirmsUnheard) {
+            state.promote_writer(&mut woken);
         }
         let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
         let back = match oldest {

@@ -2,9 +2,8 @@
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
-use super::IDLE;
-use crate::store::redis::net::resp::Stamp;
-use crate::sync::{guarded, now};
+use super::{IDLE, Settings};
+use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -33,14 +32,37 @@ pub(super) struct Session<C: Connector> {
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
+    /// The number of confirmations that are due.
+    confirmations: usize,
 }
 
-/// A call that was written and whose replies are due.
+/// Replies that are due.
 pub(super) struct Due {
-    pub(super) call: Arc<Pending>,
-    /// The number of replies not yet read.
-    left: usize,
+    what: Awaited,
     pub(super) since: Instant,
+}
+
+/// What replies belong to.
+enum Awaited {
+    /// To a call that was written, with the number of its replies not yet read.
+    Call(Arc<Pending>, usize),
+    /// To the command that confirms these calls, of the same write.
+    Confirmation(Vec<Arc<Pending>>),
+}
+
+impl Due {
+    /// Returns the calls that wait for these replies. A call that is to be confirmed waits for its own and for the confirmation.
+    pub(super) fn calls(&self) -> &[Arc<Pending>] {
+        match &self.what {
+            Awaited::Call(call, _) => std::slice::from_ref(call),
+            Awaited::Confirmation(calls) => calls,
+        }
+    }
+
+    /// Returns `true` if the server stands still on this connection until these replies come, and a caller waits for them.
+    pub(super) fn holds_back(&self) -> bool {
+        matches!(&self.what, Awaited::Confirmation(calls) if calls.iter().any(|call| call.waits() || mutant!(HoldsBackUnread)))
+    }
 }
 
 impl<C: Connector> Session<C> {
@@ -60,27 +82,43 @@ impl<C: Connector> Session<C> {
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),
+            confirmations: 0,
         }
     }
 
-    /// Appends calls to the order of writing, and their bytes to `bytes`.
+    /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
+    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered.
     pub(super) fn queue_up(
         &mut self,
         calls: impl Iterator<Item = Arc<Pending>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
-        stamp: Option<&Stamp>,
+        settings: &Settings<C>,
+        stamped: bool,
         since: Instant,
     ) {
+        let stamp = stamped.then_some(&settings.stamp);
+        let mut confirmed = Vec::new();
         for call in calls {
             call.write_to(bytes, epoch, stamp);
+            if call.is_confirmed && settings.confirming.is_some() {
+                confirmed.push(Arc::clone(&call));
+            }
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
                 // This write ends the wait for callers answered before it.
                 self.away = 0;
             }
-            self.due.push_back(Due { left: call.replies, call, since });
+            let left = call.replies;
+            self.due.push_back(Due { what: Awaited::Call(call, left), since });
+        }
+        if let Some(confirming) = &settings.confirming
+            && !confirmed.is_empty()
+        {
+            bytes.extend_from_slice(&confirming.command);
+            self.due.push_back(Due { what: Awaited::Confirmation(confirmed), since });
+            self.confirmations += 1;
         }
     }
 
@@ -101,27 +139,48 @@ impl<C: Connector> Session<C> {
         again: &mut VecDeque<Arc<Pending>>,
     ) -> io::Result<()> {
         for value in replies {
-            let Some(oldest) = self.due.front_mut() else {
-                return Err(unasked());
-            };
-            oldest.left -= 1;
-            let taken = oldest.call.push(value);
-            if oldest.left > 0 {
-                continue;
-            }
-            let Some(due) = self.due.pop_front() else { continue };
-            match taken {
-                Taken::Kept => {}
-                Taken::Last => {
-                    self.away += usize::from(!due.call.is_posted);
-                    if own.is_none_or(|own| !Arc::ptr_eq(own, &due.call)) {
-                        over.push(due.call);
+            match self.due.front_mut().map(|due| &mut due.what) {
+                None => return Err(unasked()),
+                Some(Awaited::Call(call, left)) => {
+                    *left -= 1;
+                    let taken = call.push(value);
+                    if *left > 0 {
+                        continue;
+                    }
+                    let call = Arc::clone(call);
+                    self.due.pop_front();
+                    match taken {
+                        Taken::Kept => {}
+                        Taken::Last => self.end(call, own, over),
+                        Taken::Again => again.push_back(call),
                     }
                 }
-                Taken::Again => again.push_back(due.call),
+                Some(Awaited::Confirmation(calls)) => {
+                    let calls = std::mem::take(calls);
+                    self.due.pop_front();
+                    self.confirmations -= 1;
+                    for call in calls {
+                        if call.confirm(&value) == Taken::Last {
+                            self.end(call, own, over);
+                        }
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Notes that a call has its answer.
+    fn end(&mut self, call: Arc<Pending>, own: Option<&Arc<Pending>>, over: &mut Vec<Arc<Pending>>) {
+        self.away += usize::from(!call.is_posted);
+        if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
+            over.push(call);
+        }
+    }
+
+    /// Returns `true` if the server stands still on this connection until it has confirmed earlier calls, for which callers wait.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.confirmations > 0 && self.due.iter().any(Due::holds_back)
     }
 
     /// Checks, without waiting, that a connection is still usable if it was idle for long and no reply is due on it.
@@ -148,7 +207,7 @@ impl<C: Connector> Session<C> {
             drop((outbound, inbound, cut));
             Ok(())
         });
-        due.into_iter().map(|due| due.call).collect()
+        due.iter().flat_map(Due::calls).cloned().collect()
     }
 }
 

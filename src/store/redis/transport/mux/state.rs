@@ -4,7 +4,7 @@ use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::Woken;
 use super::connecting::Connecting;
-use super::session::Session;
+use super::session::{Due, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl<C: Connector> State<C> {
 
     /// Returns the calls whose replies are due, in order.
     pub(super) fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
-        self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call))
+        self.session.iter().flat_map(|session| session.due.iter().flat_map(Due::calls))
     }
 
     /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
@@ -70,9 +70,16 @@ impl<C: Connector> State<C> {
         }
     }
 
-    /// Returns `true` if something is waiting to be written.
+    /// Returns `true` if something is to be written now.
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
+        (!self.queue.is_empty() && !self.is_held_back())
+            || self.session.as_ref().is_some_and(|session| session.has_backlog)
+    }
+
+    /// Returns `true` if all queued calls are better written later. While the server confirms earlier calls, it executes nothing else on
+    /// this connection. So calls that are to be confirmed, too, wait for that and then go out in one write, with one confirmation.
+    fn is_held_back(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_held_back) && self.queue.iter().all(|call| call.is_confirmed)
     }
 
     /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was

@@ -173,9 +173,9 @@ impl<C: Connector> Mux<C> {
         }
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
-        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
+        let stamped = self.stamped.load(Ordering::Relaxed) == epoch;
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
+        session.queue_up(queue.drain(..), &mut bytes, epoch, &self.settings, stamped, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
