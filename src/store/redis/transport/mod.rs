@@ -190,7 +190,8 @@ impl<C: Connector> Transport<C> {
         Ok(answer)
     }
 
-    fn exchange(&self, mux: usize, route: RouteGuard, packed: Packed, at: Instant, limit: Duration) -> Answer {
+    fn exchange(&self, mux: usize, route: RouteGuard, mut packed: Packed, at: Instant, limit: Duration) -> Answer {
+        packed.is_confirmed &= self.settings.confirming.is_some();
         let deadline = end_of(limit, at);
         let call = Arc::new(Pending::new(packed, route));
         self.muxes[mux].begin(&call, at, deadline, true);
@@ -204,7 +205,8 @@ impl<C: Connector> Transport<C> {
         let deadline = end_of(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
-        for Part { mux, packed, route } in batch.parts {
+        for Part { mux, mut packed, route } in batch.parts {
+            packed.is_confirmed &= self.settings.confirming.is_some();
             // Sending the parts before this one may have used up the time.
             let at = if calls.is_empty() { at } else { now() };
             let call = Arc::new(if is_one { Pending::new(packed, route) } else { Pending::part(packed, route) });
