@@ -117,8 +117,10 @@ pub(crate) enum Mutant {
     ConnectsUnheard,
     /// A reader that delivers a confirmation promotes nobody to write the calls that have waited for it.
     ConfirmsUnheard,
-    /// Calls wait for a confirmation although no caller waits for it, and so nobody reads it.
+    /// A caller whose call waits for a confirmation does not read, although the callers that are confirmed may have left.
     HoldsBackUnread,
+    /// Calls that are to be confirmed are written while another confirmation is under way.
+    ConfirmsTwice,
     /// A call is answered before its write is confirmed.
     AnswersUnconfirmed,
     /// No thread waits for the callbacks that run on a thread whose connect has ended.

@@ -34,6 +34,7 @@ caught_each! {
     leaves_tellers_behind: LeavesTellersBehind, CONNECTING_FAULTY, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
     confirms_unheard: ConfirmsUnheard, CONFIRMING, LEFT;
-    holds_back_unread: HoldsBackUnread, CONFIRMING, LEFT;
+    holds_back_unread: HoldsBackUnread, CONFIRMING_AND_LEAVING, LEFT;
+    confirms_twice: ConfirmsTwice, CONFIRMING, &["confirmation is under way"];
     answers_unconfirmed: AnswersUnconfirmed, CONFIRMING, &["is not confirmed"];
 }

@@ -41,7 +41,12 @@ impl<C: Connector> Mux<C> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connecting.is_busy { "; the connect goes on" } else { "" };
+                let is_confirming = state.session.as_ref().is_some_and(|session| session.is_confirming);
+                let why = match () {
+                    () if state.connecting.is_busy => "; the connect goes on",
+                    () if is_confirming && call.is_confirmed => "; earlier commands were still being confirmed",
+                    () => "",
+                };
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }

@@ -66,7 +66,7 @@ impl<C: Connector> Mux<C> {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
         let epoch = session.epoch;
-        if session.inbound.is_none() || !own.is_due_since(epoch) {
+        if session.inbound.is_none() || !session.has_reply_for(own) {
             return false;
         }
         let mut at = now();
@@ -87,7 +87,7 @@ impl<C: Connector> Mux<C> {
             match self.take_in(epoch, inbound, arrived, Some((own, deadline))) {
                 Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
                 Some((back, _)) => {
-                    self.put_down(epoch, back);
+                    self.put_down(own, epoch, back);
                     role.end();
                     return false;
                 }
@@ -99,12 +99,17 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader.
-    fn put_down(&self, epoch: u64, inbound: C::In) {
-        if let Some(session) = self.state.lock().session_of(epoch)
+    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
+    /// caller is not held back any more, and so has no reply to come again for, promotes a reader.
+    fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
+        let mut state = self.state.lock();
+        if let Some(session) = state.session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
             session.inbound = Some(inbound);
+            if own.is_confirmed && !session.has_reply_for(own) {
+                self.hand_on(state, true);
+            }
         }
     }
 

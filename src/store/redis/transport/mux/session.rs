@@ -32,8 +32,8 @@ pub(super) struct Session<C: Connector> {
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
-    /// The number of confirmations that are due.
-    confirmations: usize,
+    /// Whether a confirmation is due. The server executes nothing else on this connection before that.
+    pub(super) is_confirming: bool,
 }
 
 /// Replies that are due.
@@ -58,11 +58,6 @@ impl Due {
             Awaited::Confirmation(calls) => calls,
         }
     }
-
-    /// Returns `true` if the server stands still on this connection until these replies come, and a caller waits for them.
-    pub(super) fn holds_back(&self) -> bool {
-        matches!(&self.what, Awaited::Confirmation(calls) if calls.iter().any(|call| call.waits() || mutant!(HoldsBackUnread)))
-    }
 }
 
 impl<C: Connector> Session<C> {
@@ -82,15 +77,16 @@ impl<C: Connector> Session<C> {
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),
-            confirmations: 0,
+            is_confirming: false,
         }
     }
 
     /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
-    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered.
+    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered. So calls
+    /// that are to be confirmed stay in the queue while an earlier confirmation is due.
     pub(super) fn queue_up(
         &mut self,
-        calls: impl Iterator<Item = Arc<Pending>>,
+        queue: &mut VecDeque<Arc<Pending>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
         settings: &Settings<C>,
@@ -98,12 +94,17 @@ impl<C: Connector> Session<C> {
         since: Instant,
     ) {
         let stamp = stamped.then_some(&settings.stamp);
-        let mut confirmed = Vec::new();
-        for call in calls {
-            call.write_to(bytes, epoch, stamp);
-            if call.is_confirmed && settings.confirming.is_some() {
+        let (mut confirmed, mut held_back) = (Vec::new(), VecDeque::new());
+        let holds_back = self.is_confirming && !mutant!(ConfirmsTwice);
+        for call in queue.drain(..) {
+            if call.is_confirmed {
+                if holds_back {
+                    held_back.push_back(call);
+                    continue;
+                }
                 confirmed.push(Arc::clone(&call));
             }
+            call.write_to(bytes, epoch, stamp);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
@@ -113,12 +114,13 @@ impl<C: Connector> Session<C> {
             let left = call.replies;
             self.due.push_back(Due { what: Awaited::Call(call, left), since });
         }
+        queue.append(&mut held_back);
         if let Some(confirming) = &settings.confirming
             && !confirmed.is_empty()
         {
             bytes.extend_from_slice(&confirming.command);
             self.due.push_back(Due { what: Awaited::Confirmation(confirmed), since });
-            self.confirmations += 1;
+            self.is_confirming = true;
         }
     }
 
@@ -147,8 +149,7 @@ impl<C: Connector> Session<C> {
                     if *left > 0 {
                         continue;
                     }
-                    let call = Arc::clone(call);
-                    self.due.pop_front();
+                    let Some(Due { what: Awaited::Call(call, _), .. }) = self.due.pop_front() else { continue };
                     match taken {
                         Taken::Kept => {}
                         Taken::Last => self.end(call, own, over),
@@ -158,7 +159,7 @@ impl<C: Connector> Session<C> {
                 Some(Awaited::Confirmation(calls)) => {
                     let calls = std::mem::take(calls);
                     self.due.pop_front();
-                    self.confirmations -= 1;
+                    self.is_confirming = false;
                     for call in calls {
                         if call.confirm(&value) == Taken::Last {
                             self.end(call, own, over);
@@ -178,9 +179,14 @@ impl<C: Connector> Session<C> {
         }
     }
 
-    /// Returns `true` if the server stands still on this connection until it has confirmed earlier calls, for which callers wait.
-    pub(super) fn is_held_back(&self) -> bool {
-        self.confirmations > 0 && self.due.iter().any(Due::holds_back)
+    /// Returns `true` if the caller of this call waits for a reply that is due here: its own, or the confirmation that holds its call back.
+    pub(super) fn has_reply_for(&self, call: &Pending) -> bool {
+        call.is_due_since(self.epoch) || self.holds_back(call)
+    }
+
+    /// Returns `true` if this call stays in the queue until a confirmation has come.
+    pub(super) fn holds_back(&self, call: &Pending) -> bool {
+        self.is_confirming && call.is_confirmed && call.is_queued() && !mutant!(HoldsBackUnread)
     }
 
     /// Checks, without waiting, that a connection is still usable if it was idle for long and no reply is due on it.

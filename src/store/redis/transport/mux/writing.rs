@@ -64,7 +64,7 @@ impl<C: Connector> Mux<C> {
         claim: WriterClaim,
     ) -> Guard<'a, C> {
         let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
-        if !has_waited && self.load() > 1 && state.lacks_callers() {
+        if !has_waited && self.load() > 1 && state.lacks_callers() && state.has_work() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
             let number = state.gather();
@@ -158,7 +158,7 @@ impl<C: Connector> Mux<C> {
 
     /// Writes everything that is queued, once. `since` is the current time.
     ///
-    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes, but for calls that are held back. So whatever is read next finds the call that it belongs to.
     /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
     ///    left to do.
@@ -175,7 +175,7 @@ impl<C: Connector> Mux<C> {
         self.written.store(self.nanos(since), Ordering::Relaxed);
         let stamped = self.stamped.load(Ordering::Relaxed) == epoch;
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, &self.settings, stamped, since);
+        session.queue_up(queue, &mut bytes, epoch, &self.settings, stamped, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
