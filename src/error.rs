@@ -188,7 +188,7 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
-    /// Returns `true` if the store was unreachable or answered too late: the same attempt to lock, or the same query, may
+    /// Returns `true` if the store was unreachable or answered too late, or its replicas did: the same attempt to lock, or the same query, may
     /// succeed later without anybody's help. If the store executed the failed attempt nevertheless, it is undone in the
     /// background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
     /// the background.

@@ -81,6 +81,10 @@ impl Question {
                 self.about.counts_from = if mutant!(CountsFromReply) { clock.now() } else { sent_at };
                 Answer::Acquired(self.about.granted(grant))
             }
+            // The store has undone what it did for the locker; a grant that was heard is undone with it.
+            (Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }), _) => {
+                Answer::Failed { error, unsettled: None }
+            }
             // The grant holds whatever the reply says. "Busy" was said before the grant. After "gone", the lease,
             // which counts from before the grant, is checked before anybody is told.
             (_, Some(grant)) => Answer::Acquired(self.about.heard(grant)),

@@ -66,6 +66,8 @@ pub(crate) enum Mutant {
     SleepsUnregistered,
     /// Moving the clock rings for a worker without taking the mutex.
     RingsWithoutMutex,
+    /// A hold begins by a message alone, although the store asks replicas.
+    BelievesMessages,
     /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
     // Mistakes of the transport: see redis/transport/model.
@@ -221,4 +223,5 @@ caught! {
     lingers_unwatched: LingersUnwatched, LINGERING_FAULTY, LEFT;
     takes_up_recalled: TakesUpRecalled, LINGERING, &["given back"];
     ignores_recall: IgnoresRecall, LINGERING, FORGOTTEN;
+    believes_messages: BelievesMessages, TWO, &["by a message alone"];
 }
