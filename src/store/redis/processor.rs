@@ -178,33 +178,17 @@ impl RedisLockProcessor {
         self.run_scripts(requests, limit, or_break)
     }
 
-    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of each poll of a locker that was given up.
+    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of some requests of lockers that were given up.
     fn run_requests_about_given_up(
         &self,
         requests: &[Request<'_>],
         limit: Duration,
         or_break: bool,
     ) -> Vec<Result<Outcome, Error>> {
-        let mut sent = requests.to_vec();
-        for request in &mut sent {
-            if let Request::Poll(claim) = *request
-                && self.given_up.has(claim.locker)
-            {
-                *request = Request::Release(claim.with_poller_gap(None));
-            }
-        }
+        let sent = self.given_up.replace(requests);
         let outcomes = self.run_scripts(&sent, limit, or_break);
-        let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
-            let outcome = outcome?;
-            if let Request::Release(claim) = sent {
-                self.given_up.remove(claim.locker);
-            }
-            Ok(match (request, sent) {
-                (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
-                _ => outcome,
-            })
-        };
-        requests.iter().zip(&sent).zip(outcomes).map(read).collect()
+        let both = requests.iter().zip(&sent).zip(outcomes);
+        both.map(|((request, sent), outcome)| Ok(self.given_up.outcome_of(request, sent, outcome?))).collect()
     }
 
     fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
@@ -262,11 +246,11 @@ impl RedisLockProcessor {
             self.trust.note(&self.transport, epoch, number, sent_at);
         }
         self.contention.note(KeyHash::of(request.claim().key), &outcome);
-        let checked = self.acks.map_or(Ok(()), |acks| acks.check(&outcome, confirmation.as_ref()));
-        if checked.is_err() && acks::takes(request) {
-            self.attempt().take_back(request.claim(), left())?;
+        match self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) {
+            Some(Err(error)) if acks::takes(request) => Err(self.attempt().undo(request.claim(), error, left())),
+            Some(Err(error)) => Err(self.address.hide(error)),
+            Some(Ok(())) | None => Ok(outcome),
         }
-        checked.map(|()| outcome).map_err(|e| self.address.hide(e))
     }
 }
 

@@ -57,11 +57,10 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
                 let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
                 let Some(acks) = self.acks else { return Ok(Some(outcome)) };
-                if let Err(error) = acks.count(confirmation.as_ref()) {
-                    self.take_back(claim, limit.saturating_sub(start.elapsed()))?;
-                    return Err(self.address.hide(error));
-                }
-                return Ok(Some(outcome));
+                return match acks.count(confirmation.as_ref()) {
+                    Ok(()) => Ok(Some(outcome)),
+                    Err(error) => Err(self.undo(claim, error, limit.saturating_sub(start.elapsed()))),
+                };
             }
             Found::Busy(holder) => {
                 self.contention.note_busy(hash);
@@ -101,8 +100,20 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         }
     }
 
-    /// Removes whatever a request may have left in the store.
-    pub(crate) fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
+    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
+    pub(crate) fn undo(&self, claim: &Claim<'_>, error: Error, limit: Duration) -> Error {
+        match self.take_back(claim, limit) {
+            Ok(()) => self.address.hide(error),
+            Err(Error::Backend { failure, message, source }) => {
+                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
+                Error::Backend { failure, message, source }
+            }
+            Err(other) => other,
+        }
+    }
+
+    /// Removes whatever a plain attempt may have left in the store.
+    fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
         let mut result = (self.by_script)(Request::Release(claim.with_poller_gap(None)), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {

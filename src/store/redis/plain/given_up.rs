@@ -1,6 +1,11 @@
-//! The lockers of plain attempts whose release has not been answered.
+//! The lockers that were taken back, and whose release has not been answered: of plain attempts, and of requests that too few replicas have
+//! acknowledged.
+//!
+//! The release may be executed late. If a poll found such a locker holding, or an extension confirmed a grant that was heard, the hold would
+//! end unnoticed. So a release is sent in place of both.
 
 use crate::log;
+use crate::store::processor::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -48,6 +53,33 @@ impl GivenUp {
                 RELEASE,
                 "more than {MOST} releases are unanswered; the oldest locker, {oldest:?}, is forgotten"
             );
+        }
+    }
+
+    /// Returns what is sent for these requests.
+    pub(crate) fn replace<'a>(&self, requests: &[Request<'a>]) -> Vec<Request<'a>> {
+        let replace = |request: &Request<'a>| match *request {
+            // A lease of zero ends the tenure, too.
+            Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
+                if !claim.lease.is_zero() && self.has(claim.locker) =>
+            {
+                Request::Release(claim.with_poller_gap(None))
+            }
+            other => other,
+        };
+        requests.iter().map(replace).collect()
+    }
+
+    /// Returns the outcome of a request, from that of what was `sent` for it.
+    pub(crate) fn outcome_of(&self, request: &Request<'_>, sent: &Request<'_>, outcome: Outcome) -> Outcome {
+        let Request::Release(claim) = sent else { return outcome };
+        self.remove(claim.locker);
+        match request {
+            Request::Poll(_) => Outcome::Poll(PollOutcome::Gone),
+            Request::Extend(_) | Request::ExtendWithNumbers(_) => {
+                Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None)))
+            }
+            _ => outcome,
         }
     }
 

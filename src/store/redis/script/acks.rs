@@ -42,14 +42,20 @@ impl ReplicaAcks {
         packed.bytes
     }
 
-    /// Checks that enough replicas have acknowledged an outcome that gives somebody a right. `confirmation` is the reply to `WAIT`, if it
-    /// came.
+    /// Checks that enough replicas have acknowledged the outcome of a request, if it gives somebody a right. `confirmation` is the reply to
+    /// `WAIT`, if it came.
     ///
     /// # Errors
     ///
-    /// See the table of the module; [`Error::Denied`] if the user may not use `WAIT`.
-    pub(crate) fn check(&self, outcome: &Outcome, confirmation: Option<&Value>) -> Result<(), Error> {
+    /// See the table of the module; [`Error::Denied`] and [`Error::Unsupported`] if the user may not use `WAIT`, or the server lacks it.
+    pub(crate) fn check(
+        &self,
+        request: &Request<'_>,
+        outcome: &Outcome,
+        confirmation: Option<&Value>,
+    ) -> Result<(), Error> {
         let is_hand_over = match outcome {
+            _ if !is_confirmed(request) => return Ok(()),
             Outcome::Acquire(AcquireOutcome::Acquired(_))
             | Outcome::Poll(PollOutcome::Acquired(_))
             | Outcome::Extend(ExtendOutcome::Extended(_)) => false,
@@ -64,17 +70,20 @@ impl ReplicaAcks {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] (unacknowledged) if too few replicas have acknowledged, or it is not known how many; [`Error::Denied`].
+    /// [`Error::Backend`] (unacknowledged) if too few replicas have acknowledged, or it is not known how many; [`Error::Denied`],
+    /// [`Error::Unsupported`].
     pub(crate) fn count(&self, confirmation: Option<&Value>) -> Result<(), Error> {
         let Self { wanted, timeout } = self;
         let why = match confirmation {
             Some(Value::Int(n)) if *n >= i64::from(*wanted) => return Ok(()),
             Some(Value::Int(n)) => format!("{n} of {wanted} replicas acknowledged the write within {timeout:?}"),
             Some(Value::ServerError(e)) => match classify(e, "") {
-                denied @ Error::Denied { .. } => return Err(denied),
-                other => format!("the acknowledgement of {wanted} replicas is not known: {other}"),
+                Error::Backend { message, .. } => {
+                    format!("it is not known whether {wanted} replicas have acknowledged the write: {message}")
+                }
+                other => return Err(other),
             },
-            Some(_) | None => format!("the acknowledgement of {wanted} replicas is not known"),
+            Some(_) | None => format!("it is not known whether {wanted} replicas have acknowledged the write"),
         };
         Err(Error::backend(BackendFailure::Unacknowledged, why))
     }
@@ -98,7 +107,7 @@ pub(crate) fn takes(request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::processor::{Busy, Extension, Grant};
+    use crate::store::processor::{Busy, Claim, Extension, Grant};
 
     fn acks() -> ReplicaAcks {
         ReplicaAcks::new(2, Duration::from_millis(50)).expect("some are wanted")
@@ -124,38 +133,41 @@ mod tests {
 
     #[test]
     fn only_what_gives_a_right_needs_acknowledgements() {
-        let grant = || Grant::new(7, 0);
-        let busy = || Busy::new("l-2", None);
+        use BackendFailure::{Unacknowledged, Unknown};
+        let claim = |locker| Claim::new("k", "l", locker, Duration::from_secs(1));
+        let (one, next, ended) = (claim("l-1"), claim("l-2"), Claim::new("k", "l", "l-1", Duration::ZERO));
+        let (grant, busy) = (|| Grant::new(7, 0), || Busy::new("l-3", None));
+        let extended = || Outcome::Extend(ExtendOutcome::Extended(Extension::while_waiting(0)));
         let replies = [None, Some(Value::Int(0)), Some(Value::Int(1)), Some(error("UNBLOCKED force unblock"))];
         for confirmation in replies.iter().map(Option::as_ref) {
-            for outcome in [
-                Outcome::Acquire(AcquireOutcome::Acquired(grant())),
-                Outcome::Poll(PollOutcome::Acquired(grant())),
-                Outcome::Extend(ExtendOutcome::Extended(Extension::while_waiting(0))),
+            for (request, outcome, expected) in [
+                (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Join(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Extend(one), extended(), Some(Unacknowledged)),
+                (Request::ExtendWithNumbers(one), extended(), Some(Unacknowledged)),
+                (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Passed(grant())), Some(Unknown)),
+                (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Busy(busy())), None),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Waiting(busy())), None),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Gone), None),
+                (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Queued(busy())), None),
+                (Request::Release(one), Outcome::Release(ReleaseOutcome::Released { waiting: 0 }), None),
+                (Request::Extend(ended), extended(), None),
             ] {
-                assert_eq!(failure(acks().check(&outcome, confirmation)), Some(BackendFailure::Unacknowledged));
-            }
-            let passed = Outcome::Release(ReleaseOutcome::Passed(grant()));
-            assert_eq!(failure(acks().check(&passed, confirmation)), Some(BackendFailure::Unknown));
-            for outcome in [
-                Outcome::Acquire(AcquireOutcome::Busy(busy())),
-                Outcome::Poll(PollOutcome::Waiting(busy())),
-                Outcome::Poll(PollOutcome::Gone),
-                Outcome::Release(ReleaseOutcome::Queued(busy())),
-                Outcome::Release(ReleaseOutcome::Released { waiting: 0 }),
-            ] {
-                assert_eq!(failure(acks().check(&outcome, confirmation)), None, "{outcome:?}");
+                assert_eq!(failure(acks().check(&request, &outcome, confirmation)), expected, "{request:?}");
             }
         }
         for enough in [2, 3] {
             let taken = Outcome::Acquire(AcquireOutcome::Acquired(grant()));
-            assert_eq!(failure(acks().check(&taken, Some(&Value::Int(enough)))), None);
+            assert_eq!(failure(acks().check(&Request::Acquire(one), &taken, Some(&Value::Int(enough)))), None);
         }
     }
 
     #[test]
-    fn a_user_without_the_right_to_wait_is_told_so() {
+    fn who_cannot_wait_is_told_so() {
         let denied = acks().count(Some(&error("NOPERM User x has no permissions to run the 'wait' command")));
         assert!(matches!(denied, Err(Error::Denied { .. })), "{denied:?}");
+        let unknown = acks().count(Some(&error("ERR unknown command 'WAIT', with args beginning with: '2' '50'")));
+        assert!(matches!(unknown, Err(Error::Unsupported { .. })), "{unknown:?}");
     }
 }
