@@ -115,17 +115,19 @@ impl RedisBuilder {
 
     /// Lets a lock count only when `replicas` replicas of the server have acknowledged it: a hold that begins, and a lease that is extended.
     /// The server waits for them for at most `timeout`. So a hold that was acknowledged by all replicas survives a failover, and what a
-    /// master says that has no replica any more is not believed. The page [Failover](crate::manual::failover) says what this does not
-    /// cover.
+    /// master says that has no replica any more is not believed. The page
+    /// [Failover](crate::manual::failover#acknowledgement-by-replicas) says what this does not cover.
     ///
     /// An attempt that is not acknowledged is undone. It fails as
     /// [`BackendFailure::Unacknowledged`](crate::BackendFailure::Unacknowledged); a `lock()` without a limit goes on trying. An extension that
     /// is not acknowledged leaves the deadline of the hold where it was. A release is not acknowledged by anybody: if it is lost in a
     /// failover, the key is taken until its lease ends.
     ///
-    /// Each lock takes one replication round trip longer, and so does a hand-over between processes. While replicas are missing, commands
-    /// wait for `timeout`, for a lock of this store that is under way. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of
-    /// [`io_timeout`](Self::io_timeout); 100 ms is a good choice. No replicas, which is the default, mean no acknowledgement, and no cost.
+    /// Each lock takes one replication round trip longer, and a hand-over between processes one command and such a round trip. While
+    /// replicas are missing, each lock takes `timeout`, and other commands of this store may wait for as long: an attempt for two such
+    /// times, with what undoes it for three. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of
+    /// [`io_timeout`](Self::io_timeout); 100 ms is a good choice for the default of a second. No replicas, which is the default, mean no
+    /// acknowledgement, and no cost.
     #[must_use]
     pub fn replica_acks(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replica_acks = Some((replicas, timeout));
@@ -153,8 +155,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for certificates that cannot be used, and for certificates
-    /// together with a URL that is not `rediss://`.
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for
+    /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         let times = [
             ("connect_timeout", Some(self.connect_timeout)),
@@ -168,13 +170,13 @@ impl RedisBuilder {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
         }
-        if let Some((_, timeout)) = self.replica_acks
+        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
+        if let Some(ReplicaAcks { timeout, .. }) = acks
             && !(SHORTEST_COMMAND..=self.io_timeout / 2).contains(&timeout)
         {
             let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
             return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
         }
-        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
             Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
