@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the server waits for acknowledgements.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -211,6 +211,25 @@ fn a_grant_that_is_heard_counts_when_it_is_acknowledged() {
     }
 }
 
+/// A timed call fails by name even if it was given the lock, and keeps nothing.
+#[test]
+fn a_grant_that_is_heard_and_not_acknowledged_is_given_back() {
+    let service = replicated(1);
+    let master = &service.servers[0];
+    let [holder, waiter] = [0, 1].map(|acks| generator(&master.url(), acks));
+    let held = lock_of(&holder, "given-back").lock_owned().unwrap();
+    let waits = spawn({
+        let lock = lock_of(&waiter, "given-back");
+        move || failure(lock.try_lock_for(PATIENCE * 20))
+    });
+    eventually("it waits", || lock_of(&holder, "given-back").inspect().unwrap().waiting == 1);
+    signal_replicas(&service, Signal::STOP);
+    held.unlock().unwrap();
+    assert_eq!(waits.join(), BackendFailure::Unacknowledged);
+    eventually("it is given back", || value(master, "DLOCK_ACKS_given-back").is_none());
+    signal_replicas(&service, Signal::CONT);
+}
+
 /// A hold outlives the loss of the master, if every replica has it.
 #[test]
 fn a_hold_survives_the_promotion_of_a_replica_that_acknowledged_it() {
@@ -248,6 +267,7 @@ fn missing_replicas_cost_no_connection() {
     };
     signal_replicas(&service, Signal::STOP);
     let before = connections();
+    let impatient = locks[0].clone();
     let members: Vec<_> = locks
         .into_iter()
         .map(|lock| {
@@ -260,11 +280,17 @@ fn missing_replicas_cost_no_connection() {
         })
         .collect();
     members.into_iter().for_each(|member| member.join());
-    let opened = connections() - before;
-    // The other three of the callers, the one of renewals, and those of the test.
-    assert!(opened <= 8, "{opened} connections");
     let keys: Vec<String> = master.run(&["KEYS", "DLOCK_ACKS_*"]);
     assert_eq!(keys, Vec::<String>::new());
+    // Nor is it for callers that leave before they have an answer, and come again.
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert!(!matches!(impatient.try_lock_for(PATIENCE / 20), Ok(Some(_))));
+    }
+    // The other three of the callers, the one of renewals, and those of the test.
+    let opened = connections() - before;
+    assert!(opened <= 8, "{opened} connections");
+    eventually("nothing is left", || value(master, impatient.key()).is_none());
     signal_replicas(&service, Signal::CONT);
 }
 
@@ -285,11 +311,21 @@ fn the_right_to_wait_is_needed_and_enough() {
     for _ in 0..3 {
         lock.lock().unwrap().unlock().unwrap();
     }
-    // A right that is withdrawn later: the attempt is undone.
+    // A right that is withdrawn later: the attempt is undone, and so is the grant of a lock that somebody waits for.
+    let holder = DLockGenerator::connect(&master.url()).unwrap();
+    let held = lock_of(&holder, "rights-to-wait").lock_owned().unwrap();
+    let waits = spawn({
+        let lock = lock_of(&generator, "rights-to-wait");
+        move || lock.lock().err().unwrap()
+    });
+    eventually("it waits", || lock_of(&holder, "rights-to-wait").inspect().unwrap().waiting == 1);
     master.run::<()>(&["ACL", "SETUSER", "dlock", "-wait"]);
-    let error = lock.try_lock().err().unwrap();
-    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    held.unlock().unwrap();
+    for error in [lock.try_lock().err().unwrap(), waits.join()] {
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    }
     assert_eq!(value(master, lock.key()), None);
+    eventually("it is given back", || value(master, "DLOCK_ACKS_rights-to-wait").is_none());
 }
 
 #[test]
@@ -310,4 +346,6 @@ fn times_that_cannot_be_kept_are_refused() {
         let store = builder(timeout).unwrap();
         assert!(store.limits().extends_heard_grants);
     }
+    let builder = RedisLockProcessor::builder("redis://127.0.0.1:1").unwrap();
+    assert!(!builder.replica_acks(0, Duration::ZERO).build().unwrap().limits().extends_heard_grants);
 }

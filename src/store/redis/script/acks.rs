@@ -7,7 +7,7 @@
 //! | outcome without enough acknowledgements | then |
 //! |---|---|
 //! | an acquire or a poll got the key | the locker is released, and the request fails as [`Unacknowledged`](BackendFailure::Unacknowledged) |
-//! | an extension | it fails likewise. The deadline stays where it was: a promoted replica may know only the earlier one |
+//! | an extension | it fails likewise, or as `Unknown` if the reply to `WAIT` is missing. The deadline stays where it was: a promoted replica may know only the earlier one |
 //! | a hand-over gave the key to the next locker | it fails as `Unknown`, and the client asks what became of that locker |
 //! | any other | it counts: it gives nobody a right |
 //!
@@ -54,16 +54,15 @@ impl ReplicaAcks {
         outcome: &Outcome,
         confirmation: Option<&Value>,
     ) -> Result<(), Error> {
-        let is_hand_over = match outcome {
+        let stays_unknown = match outcome {
             _ if !is_confirmed(request) => return Ok(()),
-            Outcome::Acquire(AcquireOutcome::Acquired(_))
-            | Outcome::Poll(PollOutcome::Acquired(_))
-            | Outcome::Extend(ExtendOutcome::Extended(_)) => false,
+            // The caller undoes it.
+            Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_)) => false,
+            Outcome::Extend(ExtendOutcome::Extended(_)) => confirmation.is_none(),
             Outcome::Release(ReleaseOutcome::Passed(_)) => true,
             _ => return Ok(()),
         };
-        let Err(error) = self.count(confirmation) else { return Ok(()) };
-        Err(if is_hand_over { error.into_unknown() } else { error })
+        self.count(confirmation).map_err(|error| if stays_unknown { error.into_unknown() } else { error })
     }
 
     /// Checks the reply to `WAIT`.
@@ -140,12 +139,13 @@ mod tests {
         let extended = || Outcome::Extend(ExtendOutcome::Extended(Extension::while_waiting(0)));
         let replies = [None, Some(Value::Int(0)), Some(Value::Int(1)), Some(error("UNBLOCKED force unblock"))];
         for confirmation in replies.iter().map(Option::as_ref) {
+            let of_extension = Some(if confirmation.is_none() { Unknown } else { Unacknowledged });
             for (request, outcome, expected) in [
                 (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
                 (Request::Join(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
                 (Request::Poll(one), Outcome::Poll(PollOutcome::Acquired(grant())), Some(Unacknowledged)),
-                (Request::Extend(one), extended(), Some(Unacknowledged)),
-                (Request::ExtendWithNumbers(one), extended(), Some(Unacknowledged)),
+                (Request::Extend(one), extended(), of_extension),
+                (Request::ExtendWithNumbers(one), extended(), of_extension),
                 (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Passed(grant())), Some(Unknown)),
                 (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Busy(busy())), None),
                 (Request::Poll(one), Outcome::Poll(PollOutcome::Waiting(busy())), None),
