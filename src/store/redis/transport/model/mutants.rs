@@ -18,7 +18,7 @@ caught_each! {
     gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
     forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, &["deadlock", "nobody waits for the answer", "closed without an answer"];
     leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
-    posts_unread: PostsUnread, POSTS, LEFT;
+    posts_unread: PostsUnread, POSTING, LEFT;
     writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
