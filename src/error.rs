@@ -113,9 +113,9 @@ pub enum BackendFailure {
     Refused,
     /// The command was sent and its outcome is unknown (time-out, connection closed, an error in the middle of a script).
     Unknown,
-    /// The server executed the command, but too few of its replicas have acknowledged it:
-    /// `RedisBuilder::replica_acks`. An attempt to lock was undone; a lease that was to be
-    /// extended counts as not extended.
+    /// The server executed the command, but too few of its replicas have acknowledged it: `RedisBuilder::replica_acks`. An
+    /// attempt to lock was undone, and the store does not know its locker any more; a lease that was to be extended counts as
+    /// not extended.
     Unacknowledged,
 }
 
