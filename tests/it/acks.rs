@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the server waits for acknowledgements.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -43,6 +43,12 @@ fn signal_replicas(service: &Service, signal: Signal) {
 
 fn value(server: &RedisServer, key: &str) -> Option<String> {
     server.run(&["GET", key])
+}
+
+/// How many connections the server has accepted so far.
+fn connections(server: &RedisServer) -> u64 {
+    let stats: String = server.run(&["INFO", "stats"]);
+    stats.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().parse().unwrap()
 }
 
 #[track_caller]
@@ -261,13 +267,8 @@ fn missing_replicas_cost_no_connection() {
     let master = &service.servers[0];
     let generator = generator(&master.url(), 1);
     let locks: Vec<_> = (0..64).map(|n| lock_of(&generator, &n.to_string())).collect();
-    let connections = || {
-        let stats: String = master.run(&["INFO", "stats"]);
-        stats.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().parse::<u64>().unwrap()
-    };
     signal_replicas(&service, Signal::STOP);
-    let before = connections();
-    let impatient = locks[0].clone();
+    let before = connections(master);
     let members: Vec<_> = locks
         .into_iter()
         .map(|lock| {
@@ -282,15 +283,44 @@ fn missing_replicas_cost_no_connection() {
     members.into_iter().for_each(|member| member.join());
     let keys: Vec<String> = master.run(&["KEYS", "DLOCK_ACKS_*"]);
     assert_eq!(keys, Vec::<String>::new());
-    // Nor is it for callers that leave before they have an answer, and come again.
-    let until = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < until {
-        assert!(!matches!(impatient.try_lock_for(PATIENCE / 20), Ok(Some(_))));
-    }
     // The other three of the callers, the one of renewals, and those of the test.
-    let opened = connections() - before;
+    let opened = connections(master) - before;
     assert!(opened <= 8, "{opened} connections");
-    eventually("nothing is left", || value(master, impatient.key()).is_none());
+    signal_replicas(&service, Signal::CONT);
+}
+
+/// Nor is it where others release what they hold, and where callers leave before they have an answer, and come again.
+#[test]
+fn nor_do_releases_and_callers_that_leave() {
+    let service = replicated(1);
+    let master = &service.servers[0];
+    let generator = generator(&master.url(), 1);
+    let [impatient, patient] = ["impatient", "patient"].map(|target| lock_of(&generator, target));
+    let held: Vec<_> = (0..200).map(|n| lock_of(&generator, &format!("held-{n}")).lock_owned().unwrap()).collect();
+    signal_replicas(&service, Signal::STOP);
+    let before = connections(master);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let attempts: Vec<_> = (0..8)
+        .map(|n| {
+            let (lock, is_over) = (lock_of(&generator, &n.to_string()), Arc::clone(&is_over));
+            spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    assert_eq!(failure(lock.try_lock()), BackendFailure::Unacknowledged);
+                }
+            })
+        })
+        .collect();
+    for guard in held {
+        drop(guard);
+        assert!(!matches!(impatient.try_lock_for(PATIENCE / 20), Ok(Some(_))));
+        thread::sleep(PATIENCE / 10);
+    }
+    is_over.store(true, Ordering::SeqCst);
+    attempts.into_iter().for_each(|attempt| attempt.join());
+    assert_eq!(failure(patient.try_lock()), BackendFailure::Unacknowledged);
+    let opened = connections(master) - before;
+    assert!(opened <= 8, "{opened} connections");
+    eventually("nothing is left", || master.run::<Vec<String>>(&["KEYS", "DLOCK_ACKS_*"]).is_empty());
     signal_replicas(&service, Signal::CONT);
 }
 
