@@ -113,6 +113,10 @@ pub enum BackendFailure {
     Refused,
     /// The command was sent and its outcome is unknown (time-out, connection closed, an error in the middle of a script).
     Unknown,
+    /// The server executed the command, but too few of its replicas have acknowledged it: `RedisBuilder::replica_acks`. An
+    /// attempt to lock was undone, and the store does not know its locker any more; a lease that was to be extended counts as
+    /// not extended.
+    Unacknowledged,
 }
 
 impl fmt::Display for BackendFailure {
@@ -121,6 +125,7 @@ impl fmt::Display for BackendFailure {
             Self::NotExecuted => "command not executed",
             Self::Refused => "writes refused",
             Self::Unknown => "outcome unknown",
+            Self::Unacknowledged => "not acknowledged by replicas",
         })
     }
 }
@@ -183,13 +188,19 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
-    /// Returns `true` if the store was unreachable or answered too late: the same attempt to lock, or the same query, may
+    /// Returns `true` if the store was unreachable or answered too late, or its replicas did: the same attempt to lock, or the same query, may
     /// succeed later without anybody's help. If the store executed the failed attempt nevertheless, it is undone in the
     /// background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
     /// the background.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. })
+        matches!(
+            self,
+            Self::Backend {
+                failure: BackendFailure::NotExecuted | BackendFailure::Unknown | BackendFailure::Unacknowledged,
+                ..
+            }
+        )
     }
 
     /// Returns `true` if a lease was lost: somebody else may be inside, or may have been.

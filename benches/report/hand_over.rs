@@ -8,7 +8,7 @@ use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
 use crate::support::stats::{median, percentile, ratio};
 use crate::support::worker::{Worker, argument, listen, now, say};
-use redis_dlock::DLockGenerator;
+use redis_dlock::{DLockGenerator, RedisLockProcessor};
 use std::thread;
 use std::time::Duration;
 
@@ -60,21 +60,38 @@ fn measure(plan: &Plan, server: Place, clients: Place) -> [Vec<Vec<f64>>; 2] {
     let server = Server::start(server);
     let port = server.port().to_string();
     let mut talkers = ["0", "1"].map(|n| Worker::start(clients, "talk", &[&port, n]));
-    let mut lockers = ["0", "1"].map(|n| Worker::start(clients, "hand-over", &[&port, n]));
+    let mut lockers = Taking::begin(clients, server.port(), 0);
     let window = plan.size(1_000_000_000, 100_000_000);
     let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..=plan.rounds {
-        let said = [&mut talkers, &mut lockers].map(|workers| {
-            let until = now() + window;
-            workers.iter_mut().for_each(|worker| worker.tell(&[until]));
-            workers.iter_mut().map(Worker::hear).collect::<Vec<_>>()
-        });
-        let [messages, holds] = said.map(|said| said.concat());
-        rounds[0].push(messages.into_iter().map(micros).collect());
-        rounds[1].push(hand_overs(&holds));
+        rounds[0].push(for_a_while(&mut talkers, window).into_iter().map(micros).collect());
+        rounds[1].push(lockers.turns(window));
     }
     // The first is for warming up.
     rounds.map(|rounds| rounds.into_iter().skip(1).collect())
+}
+
+/// Lets two workers work until the time is over, and returns what they say.
+fn for_a_while(workers: &mut [Worker; 2], window: u64) -> Vec<u64> {
+    let until = now() + window;
+    workers.iter_mut().for_each(|worker| worker.tell(&[until]));
+    workers.iter_mut().map(Worker::hear).collect::<Vec<_>>().concat()
+}
+
+/// Two processes that take turns.
+pub(crate) struct Taking([Worker; 2]);
+
+impl Taking {
+    /// Starts them, with that many acknowledgements by replicas.
+    pub(crate) fn begin(clients: Place, port: u16, acks: u32) -> Self {
+        let [port, acks] = [u32::from(port), acks].map(|number| number.to_string());
+        Self(["0", "1"].map(|n| Worker::start(clients, "hand-over", &[&port, n, &acks])))
+    }
+
+    /// Lets them take turns for a while. Returns how many microseconds each hand-over took.
+    pub(crate) fn turns(&mut self, window: u64) -> Vec<f64> {
+        hand_overs(&for_a_while(&mut self.0, window))
+    }
 }
 
 fn micros(nanos: u64) -> f64 {
@@ -88,10 +105,18 @@ fn hand_overs(holds: &[u64]) -> Vec<f64> {
     holds.windows(2).filter(|two| two[0][1] != two[1][1]).map(|two| micros(two[1][2] - two[0][3])).collect()
 }
 
+/// A client for which that many replicas must acknowledge.
+pub(crate) fn generator(port: u16, acks: u32) -> DLockGenerator {
+    let builder = RedisLockProcessor::builder(&format!("redis://127.0.0.1:{port}")).unwrap();
+    DLockGenerator::new(builder.replica_acks(acks, Duration::from_millis(100)).connect().unwrap()).unwrap()
+}
+
 /// A worker that locks and unlocks.
 pub(crate) fn lock_in_turn() {
-    let generator = DLockGenerator::connect(&Address::Tcp(argument(0)).url()).unwrap();
-    let lock = generator.generate("BENCH", "hand-over").unwrap();
+    let acks: u32 = argument(2);
+    let generator = generator(argument(0), acks);
+    // The pairs of processes are not to meet.
+    let lock = generator.generate("BENCH", format!("hand-over-{acks}")).unwrap();
     let me: u64 = argument(1);
     loop {
         let until = listen()[0];

@@ -12,6 +12,7 @@ mod local;
 mod many_keys;
 mod pair_cost;
 mod peers;
+mod replicas;
 mod round_trip;
 mod server_cost;
 mod support;
@@ -51,6 +52,7 @@ enum Experiment {
     HandOver,
     Held,
     ServerCost,
+    Replicas,
     Peers,
 }
 
@@ -80,6 +82,7 @@ impl Experiment {
             Self::HandOver => hand_over::run(plan),
             Self::Held => held::run(plan),
             Self::ServerCost => server_cost::run(plan),
+            Self::Replicas => replicas::run(plan),
             Self::Peers => peers::run(plan),
         }
     }

@@ -19,6 +19,7 @@ use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
+use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 use crate::timer::Sleeper;
@@ -46,6 +47,15 @@ enum Woken {
     Turn,
     /// The calling thread's limit is over.
     GaveUp,
+}
+
+/// Whether a hold may begin.
+enum Confirmed {
+    Yes,
+    /// It was lost, or its lease is over.
+    Lost,
+    /// Only a message has told of it, and the store has not answered for it.
+    Failed(Error),
 }
 
 impl Core {
@@ -129,19 +139,22 @@ impl Core {
                     Woken::Turn => false,
                 },
             };
-            let turn = if got {
-                if self.confirm(key, wait_limit) {
-                    return Ok(Some(key.hold.token()));
+            let turn = match if got { Some(self.confirm(key, wait_limit)) } else { None } {
+                Some(Confirmed::Yes) => return Ok(Some(key.hold.token())),
+                Some(Confirmed::Failed(error)) => {
+                    let turn = self.discard(key);
+                    asked = self.after_unconfirmed(turn, settings, wait_limit, error)?;
+                    continue;
                 }
-                let late =
-                    Error::backend(BackendFailure::Unknown, "the lease ended before the client learned of the grant");
-                let turn = self.discard(key);
-                if wait_limit.is_one_attempt() {
-                    return Err(late);
+                Some(Confirmed::Lost) => {
+                    let turn = self.discard(key);
+                    if wait_limit.is_one_attempt() {
+                        let late = "the lease ended before the client learned of the grant";
+                        return Err(Error::backend(BackendFailure::Unknown, late));
+                    }
+                    turn
                 }
-                turn
-            } else {
-                Turn::of(self, key)
+                None => Turn::of(self, key),
             };
             if wait_limit.is_over(self.clock.now()) || self.is_closed() {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { key.state().failure.clone() };
@@ -253,34 +266,44 @@ impl Core {
         }
     }
 
-    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first.
-    /// Returns `false` if the hold turns out to be lost.
-    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>) -> bool {
+    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
+    /// one of which only a message has told, if the store wants that.
+    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>) -> Confirmed {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
-            Phase::Held(tenure) if tenure.is_lost() => return false,
+            Phase::Held(tenure) if tenure.is_lost() => return Confirmed::Lost,
             Phase::Held(tenure) => {
                 // The lease thread already renews a tenure that is passed on. It only must not be over.
-                tenure.told = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
+                let is_fresh = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
+                tenure.told = is_fresh && self.counts(tenure);
                 if tenure.told {
-                    return true;
+                    return Confirmed::Yes;
                 }
                 Arc::clone(&tenure.locker)
             }
-            _ => return true,
+            _ => return Confirmed::Yes,
         };
         let unconfirmed = Unconfirmed { key, core: self };
-        log::debug!(ACQUIRE, "lock {:?}: granted late, extending the lease before use", key.name);
-        self.extend_now(key, &worn, false, wait_limit.limit(now, self.limits.command));
+        log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
+        let failure = self.extend_now(key, &worn, false, wait_limit.limit(now, self.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && self.clock.now() < tenure.deadline() => {
-                tenure.told = true;
-                true
+                tenure.told = self.counts(tenure);
+                match failure {
+                    _ if tenure.told => Confirmed::Yes,
+                    Some(error) => Confirmed::Failed(error),
+                    None => Confirmed::Lost,
+                }
             }
-            _ => false,
+            _ => Confirmed::Lost,
         }
+    }
+
+    /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
+    pub(super) fn counts(&self, tenure: &Tenure) -> bool {
+        tenure.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.

@@ -6,8 +6,9 @@ use crate::client::question::{Answer, Question};
 use crate::client::recall::Recall;
 use crate::client::turn::{Turn, is_unknown};
 use crate::client::wait_limit::WaitLimit;
+use crate::clock::Moment;
 use crate::config::DLockConfig;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::state::key::Key;
 use crate::state::locker;
@@ -85,8 +86,10 @@ impl Core {
                     question = Question::again(unsettled);
                     key.state().ask_about(question.locker());
                 }
-                Answer::Failed { error: Error::Backend { .. }, unsettled }
+                // That nobody acknowledges it shows that the lock has become free.
+                Answer::Failed { error: Error::Backend { failure, .. }, unsettled }
                     if is_busy
+                        && failure != BackendFailure::Unacknowledged
                         && !self.is_closed()
                         && (wait_limit.is_one_attempt() || wait_limit.is_over(self.clock.now())) =>
                 {
@@ -139,26 +142,58 @@ impl Core {
                 answer if wait_limit.is_one_attempt() || self.is_closed() || answer.is_refusal(self) => {
                     return self.refuse(key, answer, wait_limit).map(|()| Asked::No);
                 }
-                answer => {
-                    self.listen();
-                    if let Err(error) = self.start_retry_thread() {
-                        self.abandon(&key.name, answer.into_unsettled());
-                        return Err(error);
-                    }
-                    let waiter = Waiter::new(current_thread(), Arc::clone(settings));
-                    let mut state = key.state();
-                    state.queue.push_back_to_head(Arc::clone(&waiter));
-                    // If no request can be answered in the time left, none is sent. It is sent when this thread gives
-                    // up, if others still wait.
-                    let may_ask = wait_limit.has_time_for_another(self.clock.now(), sent_at);
-                    let settled = self.wait_more(key, &mut state, answer, sent_at, may_ask);
-                    turn.end();
-                    drop(state);
-                    settled.tell();
-                    return Ok(Asked::Queued(waiter));
-                }
+                answer => return self.wait_on(turn, settings, wait_limit, answer, sent_at),
             }
         }
+    }
+
+    /// Takes the turn of a thread whose grant the store has not confirmed, and which has given it back: fails, or waits.
+    pub(crate) fn after_unconfirmed(
+        &self,
+        turn: Turn<'_>,
+        settings: &Arc<DLockConfig>,
+        wait_limit: &WaitLimit<'_>,
+        error: Error,
+    ) -> Result<Asked, Error> {
+        let now = self.clock.now();
+        let is_undone = matches!(error, Error::Backend { failure: BackendFailure::Unacknowledged, .. });
+        let answer = Answer::Failed { error, unsettled: None };
+        if wait_limit.is_one_attempt() || self.is_closed() || answer.is_refusal(self) {
+            return self.refuse(turn.key(), answer, wait_limit).map(|()| Asked::No);
+        }
+        if wait_limit.is_over(now) && !is_undone {
+            // The lock was busy, and there was too little time after that.
+            return Ok(Asked::No);
+        }
+        self.wait_on(turn, settings, wait_limit, answer, now)
+    }
+
+    /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
+    fn wait_on(
+        &self,
+        turn: Turn<'_>,
+        settings: &Arc<DLockConfig>,
+        wait_limit: &WaitLimit<'_>,
+        answer: Answer,
+        sent_at: Moment,
+    ) -> Result<Asked, Error> {
+        let key = Arc::clone(turn.key());
+        self.listen();
+        if let Err(error) = self.start_retry_thread() {
+            self.abandon(&key.name, answer.into_unsettled());
+            return Err(error);
+        }
+        let waiter = Waiter::new(current_thread(), Arc::clone(settings));
+        let mut state = key.state();
+        state.queue.push_back_to_head(Arc::clone(&waiter));
+        // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
+        // still wait.
+        let may_ask = wait_limit.has_time_for_another(self.clock.now(), sent_at);
+        let settled = self.wait_more(&key, &mut state, answer, sent_at, may_ask);
+        turn.end();
+        drop(state);
+        settled.tell();
+        Ok(Asked::Queued(waiter))
     }
 
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open

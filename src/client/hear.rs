@@ -90,7 +90,7 @@ impl Core {
                 };
                 let Some(waiter) = state.queue.pop() else { return false };
                 self.forget_retry(key);
-                self.grant(key, &mut state, granted.granted(grant), waiter.thread);
+                self.grant(key, &mut state, granted.heard(grant), waiter.thread);
                 drop(state);
                 waiter.parked.notify_one();
                 true

@@ -14,7 +14,7 @@ impl Core {
         let now = self.clock.now();
         tenure.begin(now);
         tenure.hold_begins(now);
-        if mutant!(CountsFromHearing) {
+        if mutant!(CountsFromHearing) && self.counts(&tenure) {
             tenure.renewed(now);
         }
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {

@@ -79,11 +79,15 @@ impl Question {
                 _,
             ) => {
                 self.about.counts_from = if mutant!(CountsFromReply) { clock.now() } else { sent_at };
-                self.acquired(grant)
+                Answer::Acquired(self.about.granted(grant))
+            }
+            // The store has undone what it did for the locker; a grant that was heard is undone with it.
+            (Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }), _) => {
+                Answer::Failed { error, unsettled: None }
             }
             // The grant holds whatever the reply says. "Busy" was said before the grant. After "gone", the lease,
             // which counts from before the grant, is checked before anybody is told.
-            (_, Some(grant)) => self.acquired(grant),
+            (_, Some(grant)) => Answer::Acquired(self.about.heard(grant)),
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
@@ -110,9 +114,5 @@ impl Question {
                 Answer::Failed { error, unsettled }
             }
         }
-    }
-
-    fn acquired(self, grant: Grant) -> Answer {
-        Answer::Acquired(self.about.granted(grant))
     }
 }

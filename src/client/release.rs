@@ -171,9 +171,8 @@ impl Core {
         });
         let heard = key.state().heard();
         let (released, answer) = match (outcome, heard) {
-            (Ok(ReleaseOutcome::Passed(grant)), _) | (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => {
-                (Ok(()), Answer::Acquired(next.granted(grant)))
-            }
+            (Ok(ReleaseOutcome::Passed(grant)), _) => (Ok(()), Answer::Acquired(next.granted(grant))),
+            (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => (Ok(()), Answer::Acquired(next.heard(grant))),
             (Ok(ReleaseOutcome::Queued(busy)), None) => {
                 next.answered = true;
                 (Ok(()), Answer::Busy { busy, unsettled: Some(next) })
@@ -189,7 +188,7 @@ impl Core {
             }
             (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
                 let answer = match heard {
-                    Some(grant) => Answer::Acquired(next.granted(grant)),
+                    Some(grant) => Answer::Acquired(next.heard(grant)),
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };

@@ -60,19 +60,24 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
 
 impl Core {
     /// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
-    /// set.
-    pub(crate) fn extend_now(&self, key: &Arc<Key>, locker: &str, fresh_numbers: bool, limit: Duration) {
-        let lease = match key.state().live_tenure(locker) {
-            Some(tenure) => tenure.lease(),
-            None => return,
-        };
+    /// set. Returns why the store did not do it, if it failed.
+    pub(crate) fn extend_now(
+        &self,
+        key: &Arc<Key>,
+        locker: &str,
+        fresh_numbers: bool,
+        limit: Duration,
+    ) -> Option<Error> {
+        let lease = key.state().live_tenure(locker)?.lease();
         let sent_at = self.clock.now();
         let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at));
         let claim = self.claim(&key.name, locker, lease);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);
+        let failure = result.as_ref().err().cloned();
         self.end_chore(key, locker, result, sent_at);
         self.notice_server();
+        failure
     }
 
     /// Returns the work that a due key needs, if its tenure is live.
@@ -144,12 +149,14 @@ impl Core {
                 let from = self.clock.pause_begins(sent_at);
                 let left = tenure.deadline().since(from);
                 self.schedule_look(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
+                // Before the hold has begun, its thread gets the error.
+                let level = if self.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
                 drop(state);
                 let why = other.map_or_else(
                     |error| error.to_string(),
                     |outcome| format!("the store answered {outcome:?} to a renewal"),
                 );
-                log::warn!(LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
+                log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
             }
         }
     }

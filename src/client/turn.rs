@@ -177,7 +177,7 @@ impl Core {
             && !mutant!(SettlesWithoutLook)
         {
             // The grant came after the reply was read: it goes to the first waiter.
-            let tenure = unsettled.clone().granted(*grant);
+            let tenure = unsettled.clone().heard(*grant);
             if let Some(waiter) = state.queue.pop() {
                 self.grant(key, state, tenure, waiter.thread);
                 return AfterUnlock { warning, granted: Some(waiter) };

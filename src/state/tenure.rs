@@ -31,6 +31,8 @@ pub(crate) struct Tenure {
     doubted_at: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
+    /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
+    is_answered: bool,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) told: bool,
     /// Whether a hold followed another one, by passing on or lingering.
@@ -56,6 +58,7 @@ impl Tenure {
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
             hold_ends: Moment::NEVER,
+            is_answered: true,
             told: false,
             kept_on: false,
             gap: None,
@@ -194,9 +197,16 @@ impl Tenure {
         self.extend_at(trip).min(probe).min(self.doubted_at).min(self.valid_until())
     }
 
+    /// Notes that a reply has extended the lease.
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
         self.renewed_at = self.renewed_at.max(sent_at);
+        self.is_answered = true;
         self.checked(sent_at);
+    }
+
+    /// Returns whether a reply of the store has said that the key is ours.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered
     }
 
     /// Returns when the request was sent that last set or renewed the lease.
@@ -264,9 +274,14 @@ pub(crate) struct Unsettled {
 }
 
 impl Unsettled {
-    /// Returns the tenure that the locker gets when the key is granted to it.
+    /// Returns the tenure that the locker gets when a reply says that the key is granted to it.
     pub(crate) fn granted(self, grant: Grant) -> Tenure {
         Tenure::new(self.locker, self.settings, grant, self.counts_from)
+    }
+
+    /// Returns the tenure that the locker gets when a message says that the key is granted to it.
+    pub(crate) fn heard(self, grant: Grant) -> Tenure {
+        Tenure { is_answered: false, ..self.granted(grant) }
     }
 }
 

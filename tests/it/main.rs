@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod acks;
 mod acl;
 mod bad_input;
 mod causes;

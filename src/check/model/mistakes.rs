@@ -62,6 +62,8 @@ pub(crate) enum Mutant {
     SleepsUnregistered,
     /// Moving the clock rings for a worker without taking the mutex.
     RingsWithoutMutex,
+    /// A hold begins by a message alone, although the store asks replicas.
+    BelievesMessages,
     /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
     // Mistakes of the transport: see redis/transport/model.
@@ -111,6 +113,14 @@ pub(crate) enum Mutant {
     TakesConnectAlong,
     /// Callers that wait for a connect are not woken when it ends.
     ConnectsUnheard,
+    /// A reader that delivers a confirmation promotes nobody to write the calls that have waited for it.
+    ConfirmsUnheard,
+    /// A caller whose call waits for a confirmation does not read, although the callers that are confirmed may have left.
+    HoldsBackUnread,
+    /// Calls that are to be confirmed are written while another confirmation is under way.
+    ConfirmsTwice,
+    /// A call is answered before its write is confirmed.
+    AnswersUnconfirmed,
     /// No thread waits for the callbacks that run on a thread whose connect has ended.
     LeavesTellersBehind,
     // Mistakes for the tests with real servers: see tests/faults/mutants.rs.

@@ -84,4 +84,5 @@ caught! {
     lingers_unwatched: LingersUnwatched, LINGERING_FAULTY, LEFT;
     takes_up_recalled: TakesUpRecalled, LINGERING, &["given back"];
     ignores_recall: IgnoresRecall, LINGERING, FORGOTTEN;
+    believes_messages: BelievesMessages, TWO, &["by a message alone"];
 }

@@ -9,7 +9,9 @@ use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
-use crate::store::processor::{ExtendOutcome, Extension, Message, Outcome, OwnedRequest, Request};
+use crate::store::processor::{
+    AcquireOutcome, ExtendOutcome, Extension, Message, Outcome, OwnedRequest, PollOutcome, ReleaseOutcome, Request,
+};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -39,6 +41,8 @@ enum Fate {
     Unanswered,
     /// It is executed after its caller has given it up.
     Late,
+    /// It is executed, and no replica acknowledges it. Only where the store asks replicas.
+    Unacknowledged,
 }
 
 /// The messages that clients have processed.
@@ -48,6 +52,8 @@ struct Heard {
     granted: HashSet<String>,
     /// The lockers whose key others wait for, and how many holds each has had since.
     contended: HashMap<String, u32>,
+    /// The lockers of which a reply has said that they have the key.
+    answered: HashSet<String>,
 }
 
 /// One store, and a client's connection to it.
@@ -61,6 +67,8 @@ pub(super) struct Shared {
     pub(super) store: MemoryLockProcessor,
     faults: std::sync::Mutex<Faults>,
     pub(super) lease: Duration,
+    /// Whether the store asks replicas, so that a message alone begins no hold.
+    pub(super) asks_replicas: bool,
     /// Changes whenever a message may have been sent.
     pub(super) news: Mutex<u64>,
     pub(super) changed: Condvar,
@@ -79,6 +87,7 @@ impl Network {
             store: MemoryLockProcessor::with_clock(Arc::new(StoreClock)),
             faults: std::sync::Mutex::new(faults),
             lease,
+            asks_replicas: thread_rng().gen_bool(0.5),
             news: Mutex::new(0),
             changed: Condvar::new(),
             late: std::sync::Mutex::default(),
@@ -130,6 +139,11 @@ impl Network {
         self.memory().contended.contains_key(locker)
     }
 
+    /// Whether a hold of this locker may begin.
+    pub(crate) fn may_begin(&self, locker: &str) -> bool {
+        !self.shared.asks_replicas || self.memory().answered.contains(locker)
+    }
+
     /// Counts a hold of this locker, if others are known to wait for it. Returns how many holds there were since.
     pub(crate) fn count_hold(&self, locker: &str) -> Option<u32> {
         let mut memory = self.memory();
@@ -170,7 +184,33 @@ impl Network {
             return Fate::Answered;
         }
         self.shared.faulty.store(true, Ordering::Relaxed);
-        [Fate::Refused, Fate::Lost, Fate::Unanswered, Fate::Late][thread_rng().gen_range(0..4)]
+        let fates = [Fate::Refused, Fate::Lost, Fate::Unanswered, Fate::Late, Fate::Unacknowledged];
+        fates[thread_rng().gen_range(0..4 + usize::from(self.shared.asks_replicas))]
+    }
+
+    /// What becomes of an outcome that no replica acknowledges.
+    fn unacknowledged(&self, request: &Request<'_>, outcome: Result<Outcome, Error>) -> Result<Outcome, Error> {
+        let failure = match outcome {
+            Ok(Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_))) => {
+                let _ = self.execute(&Request::Release(*request.claim()));
+                BackendFailure::Unacknowledged
+            }
+            Ok(Outcome::Extend(ExtendOutcome::Extended(_))) => BackendFailure::Unacknowledged,
+            Ok(Outcome::Release(ReleaseOutcome::Passed(_))) => BackendFailure::Unknown,
+            other => return other,
+        };
+        Err(Error::backend(failure, "no replica acknowledges it"))
+    }
+
+    /// Notes which locker has the key, as a reply says.
+    fn note_holder(&self, request: &Request<'_>, outcome: &Outcome) {
+        let holder = match (request, outcome) {
+            (Request::HandOver(_, next), Outcome::Release(ReleaseOutcome::Passed(_))) => next.locker,
+            (_, Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_)))
+            | (_, Outcome::Extend(ExtendOutcome::Extended(_))) => request.claim().locker,
+            _ => return,
+        };
+        self.memory().answered.insert(holder.to_owned());
     }
 
     /// Executes a command.
@@ -197,9 +237,11 @@ impl Network {
                     // The waiter was so slow that the store has forgotten it.
                     self.memory().contended.remove(request.claim().locker);
                 }
+                outcome.iter().for_each(|outcome| self.note_holder(request, outcome));
                 time::step();
                 return outcome;
             }
+            Fate::Unacknowledged => return self.unacknowledged(request, self.execute(request)),
             Fate::Refused => return Err(Error::backend(BackendFailure::NotExecuted, "the store is loading")),
             Fate::Lost => {}
             Fate::Unanswered => {

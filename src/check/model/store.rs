@@ -52,7 +52,8 @@ impl LockProcessor for Network {
 
     fn limits(&self) -> StoreLimits {
         let (command, tick) = (self.shared.lease / 4, Duration::from_millis(1));
-        StoreLimits { command, tick, ..self.shared.store.limits() }
+        let extends_heard_grants = self.shared.asks_replicas;
+        StoreLimits { command, tick, extends_heard_grants, ..self.shared.store.limits() }
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {

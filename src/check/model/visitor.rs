@@ -100,6 +100,9 @@ impl Visitor {
         let entry = self.world.journal.enter(&*self.name, guard.fencing_token());
         let lost = guard.lost();
         entry.ask(|| guard.is_valid());
+        if self.locker().is_some_and(|locker| !self.world.network.may_begin(&locker)) {
+            self.object("is inside by a message alone");
+        }
         self.count_pass();
         match thread_rng().gen_range(0..6) {
             _ if matches!(act, Act::Host) => self.world.outstay_guests(),

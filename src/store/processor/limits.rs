@@ -30,6 +30,10 @@ pub struct StoreLimits {
     /// served in its order; a client that loses its connection for a moment loses no place. Later hand-overs drop the waiter. The default
     /// is zero: it is dropped when it is passed over.
     pub keeps_unheard: Duration,
+    /// Whether the client extends a lease of which only a message has told ([`Message::Granted`](super::Message::Granted)) before it lets a
+    /// thread begin its hold. For a store that can answer for an extension, but not for a message: Redis with
+    /// `RedisBuilder::replica_acks`. The default is `false`.
+    pub extends_heard_grants: bool,
     /// Whether [`Busy::remaining`](super::Busy::remaining) is known. The default is `true`.
     pub remaining_known: bool,
     /// Whether the store can leave a key free for clients that only poll: [`Claim::poller_gap`](super::Claim::poller_gap). The default is
@@ -58,6 +62,7 @@ impl Default for StoreLimits {
             dead_holder_leases: 1,
             dead_waiters: DeadWaiters::AtOnce,
             keeps_unheard: Duration::ZERO,
+            extends_heard_grants: false,
             remaining_known: true,
             poller_gaps: false,
         }

@@ -7,6 +7,7 @@ use super::net::endpoint::{Dialer, Endpoint, Finder};
 #[cfg(feature = "tls")]
 use super::net::tls::{Tls, TlsSettings};
 use super::processor::RedisLockProcessor;
+use super::script::acks::ReplicaAcks;
 use super::sentinel::url::{self, Service};
 use super::sentinel::{AddressMap, Outage, Sentinels};
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub struct RedisBuilder {
     service: Option<Service>,
     address_map: Option<AddressMap>,
     failover_within: Option<Duration>,
+    replica_acks: Option<(u32, Duration)>,
     connect_timeout: Duration,
     io_timeout: Duration,
     #[cfg(feature = "tls")]
@@ -63,6 +65,7 @@ impl RedisBuilder {
             service,
             address_map: None,
             failover_within: None,
+            replica_acks: None,
             connect_timeout: Duration::from_secs(2),
             io_timeout: Duration::from_secs(1),
             #[cfg(feature = "tls")]
@@ -110,6 +113,27 @@ impl RedisBuilder {
         self
     }
 
+    /// Lets a lock count only when `replicas` replicas of the server have acknowledged it: a hold that begins, and a lease that is extended.
+    /// The server waits for them for at most `timeout`. So a hold that was acknowledged by all replicas survives a failover, and what a
+    /// master says that has no replica any more is not believed. The page
+    /// [Failover](crate::manual::failover#acknowledgement-by-replicas) says what this does not cover.
+    ///
+    /// An attempt that is not acknowledged is undone. It fails as
+    /// [`BackendFailure::Unacknowledged`](crate::BackendFailure::Unacknowledged); a `lock()` without a limit goes on trying. An extension that
+    /// is not acknowledged leaves the deadline of the hold where it was. A release is not acknowledged by anybody: if it is lost in a
+    /// failover, the key is taken until its lease ends.
+    ///
+    /// Each lock takes one replication round trip longer, and a hand-over between processes one command and such a round trip. While
+    /// replicas are missing, each lock takes `timeout`, and other commands of this store may wait for as long: an attempt for two such
+    /// times, with what undoes it for three. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of
+    /// [`io_timeout`](Self::io_timeout); 100 ms is a good choice for the default of a second. No replicas, which is the default, mean no
+    /// acknowledgement, and no cost.
+    #[must_use]
+    pub fn replica_acks(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.replica_acks = Some((replicas, timeout));
+        self
+    }
+
     /// Sets the root certificates, as PEM text, that a `rediss://` server is checked against. Defaults to the platform's.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -132,8 +156,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, for certificates that cannot be used, and for certificates
-    /// together with a URL that is not `rediss://`.
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for
+    /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         let times = [
             ("connect_timeout", Some(self.connect_timeout)),
@@ -146,6 +170,13 @@ impl RedisBuilder {
             {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
+        }
+        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
+        if let Some(ReplicaAcks { timeout, .. }) = acks
+            && !(SHORTEST_COMMAND..=self.io_timeout / 2).contains(&timeout)
+        {
+            let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
+            return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
         }
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
@@ -173,7 +204,7 @@ impl RedisBuilder {
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
-        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage))
+        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage, acks))
     }
 
     /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus

@@ -3,22 +3,23 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 use super::net::address::Address;
-use super::net::classify::{is_no_master, is_noscript};
+use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::endpoint::Endpoint;
 use super::net::identity::Servers;
 use super::net::resp::Packed;
 use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
+use super::script::acks::{self, ReplicaAcks};
 use super::script::keys::queue_key;
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
 use super::script::scripts::{Call, KEEP, SLACK};
 use super::sentinel::Outage;
-use super::transport::{Answer, KeyHash, Reply, Transport};
+use super::transport::{Confirming, KeyHash, Replied, Reply, Transport};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
-    ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
+    ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use ::redis::Value;
 use std::fmt;
@@ -37,32 +38,36 @@ pub struct RedisLockProcessor {
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
     outage: Outage,
+    /// How many replicas must acknowledge, if some must.
+    acks: Option<ReplicaAcks>,
     /// Whether the server knows the release script, as far as the last replies tell.
     // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
     // after a wrong `false` the release is not posted.
-    knows_release: Arc<AtomicBool>,
+    pub(super) knows_release: Arc<AtomicBool>,
     /// The number of the server whose answers `knows_release` and the trust in its fence are from.
     // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
     server: AtomicU64,
     /// Whether the reply to a posted release said that the server is no master.
     // ORDERING: Relaxed: nothing is read through it. `Mux::take_in` has marked the connection deposed before the callback stores `true`; the
     // next plain attempt that sees it ends the trust in the other connections.
-    is_demoted: Arc<AtomicBool>,
+    pub(super) is_demoted: Arc<AtomicBool>,
     trust: FenceTrust,
-    contention: Arc<Contention>,
+    pub(super) contention: Arc<Contention>,
     given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
-    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration, outage: Outage) -> Self {
+    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration, outage: Outage, acks: Option<ReplicaAcks>) -> Self {
         // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
         let knows_release = Arc::new(AtomicBool::new(false));
+        let confirming = acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout });
         Self {
             address: Arc::new(endpoint.address.clone()),
-            transport: Transport::new(endpoint, io_timeout, SLACK),
+            transport: Transport::new(endpoint, io_timeout, SLACK, confirming),
             io_timeout,
             outage,
+            acks,
             knows_release,
             server: AtomicU64::new(0),
             is_demoted: Arc::new(AtomicBool::new(false)),
@@ -72,9 +77,16 @@ impl RedisLockProcessor {
         }
     }
 
-    /// Connects, and waits for one reply. `HELLO` is the only command that no access rule can forbid.
+    /// Connects, and waits for one reply. `HELLO` is the only command that no access rule can forbid. If replicas must acknowledge, checks
+    /// the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.say(&["HELLO"], limit).map(drop)
+        self.say(&["HELLO"], limit)?;
+        if self.acks.is_some()
+            && let Value::ServerError(e) = self.say(&["WAIT", "0", "0"], limit)?
+        {
+            return Err(self.address.hide(classify(&e, "")));
+        }
+        Ok(())
     }
 
     /// Sends one command that concerns no key.
@@ -82,7 +94,7 @@ impl RedisLockProcessor {
         let mut batch = self.transport.batch(limit);
         batch.push_any(|packed| packed.words(words));
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
-        reply.map(|(value, _)| value)
+        reply.map(|replied| replied.value)
     }
 
     /// Runs calls in one batch. The calls whose script the server does not know were not executed; they are repeated with the script's
@@ -90,7 +102,7 @@ impl RedisLockProcessor {
     fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
         let start = Instant::now();
         let mut replies = self.send(calls.iter(), false, limit, or_break, urgent);
-        let unknown = |reply: &Reply| matches!(reply, Ok((value, _)) if is_noscript(value));
+        let unknown = |reply: &Reply| matches!(reply, Ok(replied) if is_noscript(&replied.value));
         if !replies.iter().any(unknown) {
             return replies;
         }
@@ -116,7 +128,10 @@ impl RedisLockProcessor {
     ) -> Vec<Reply> {
         let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         for call in calls {
-            batch.push(KeyHash::of(call.keys[0]), |packed| call.pack(packed, full_text));
+            batch.push(KeyHash::of(call.keys[0]), |packed| {
+                call.pack(packed, full_text);
+                packed.is_confirmed |= call.is_confirmed;
+            });
         }
         self.transport.run(batch, limit, or_break)
     }
@@ -126,7 +141,7 @@ impl RedisLockProcessor {
     }
 
     /// Forgets what is known of the server if another one has answered since.
-    fn forget_earlier_server(&self) {
+    pub(super) fn forget_earlier_server(&self) {
         let number = self.servers().number();
         // ORDERING: Relaxed, here and below: see the fields.
         if self.server.load(Ordering::Relaxed) != number {
@@ -145,6 +160,7 @@ impl RedisLockProcessor {
             trust: &self.trust,
             contention: &self.contention,
             given_up: &self.given_up,
+            acks: self.acks,
             by_script: move |request: Request<'_>, limit: Duration| match request {
                 Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
                 other => self.run_one(other, limit),
@@ -162,45 +178,30 @@ impl RedisLockProcessor {
         self.run_scripts(requests, limit, or_break)
     }
 
-    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of each poll of a locker that was given up.
+    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of some requests of lockers that were given up.
     fn run_requests_about_given_up(
         &self,
         requests: &[Request<'_>],
         limit: Duration,
         or_break: bool,
     ) -> Vec<Result<Outcome, Error>> {
-        let mut sent = requests.to_vec();
-        for request in &mut sent {
-            if let Request::Poll(claim) = *request
-                && self.given_up.has(claim.locker)
-            {
-                *request = Request::Release(claim.with_poller_gap(None));
-            }
-        }
+        let sent = self.given_up.replace(requests);
         let outcomes = self.run_scripts(&sent, limit, or_break);
-        let read = |((request, sent), outcome): ((&Request<'_>, &Request<'_>), Result<Outcome, Error>)| {
-            let outcome = outcome?;
-            if let Request::Release(claim) = sent {
-                self.given_up.remove(claim.locker);
-            }
-            Ok(match (request, sent) {
-                (Request::Poll(_), Request::Release(_)) => Outcome::Poll(PollOutcome::Gone),
-                _ => outcome,
-            })
-        };
-        requests.iter().zip(&sent).zip(outcomes).map(read).collect()
+        let both = requests.iter().zip(&sent).zip(outcomes);
+        both.map(|((request, sent), outcome)| Ok(self.given_up.outcome_of(request, sent, outcome?))).collect()
     }
 
     fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
         let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
-        let sent_at = SystemClock.now();
+        let (sent_at, start) = (SystemClock.now(), Instant::now());
         // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
         let replies = self.run(&calls, limit, or_break, urgent);
-        requests.iter().zip(replies).map(|(request, reply)| self.read(request, reply, sent_at)).collect()
+        let read = |(request, reply)| self.read(request, reply, sent_at, || limit.saturating_sub(start.elapsed()));
+        requests.iter().zip(replies).map(read).collect()
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
@@ -215,19 +216,28 @@ impl RedisLockProcessor {
         let send = |full_text: bool, limit: Duration| {
             let mut packed = Packed::for_one();
             call.pack(&mut packed, full_text);
+            packed.is_confirmed = call.is_confirmed;
             self.transport.call(hash, packed, limit)
         };
+        let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
         let mut reply = send(false, limit);
-        if matches!(&reply, Ok((value, _)) if is_noscript(value)) {
+        if matches!(&reply, Ok(replied) if is_noscript(&replied.value)) {
             self.knows_release.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-            reply = send(true, limit.saturating_sub(SystemClock.now().since(sent_at)));
+            reply = send(true, left());
         }
-        self.read(&request, reply, sent_at)
+        self.read(&request, reply, sent_at, left)
     }
 
-    /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key.
-    fn read(&self, request: &Request<'_>, reply: Reply, sent_at: Moment) -> Result<Outcome, Error> {
-        let (value, epoch) = reply?;
+    /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key. If too few replicas
+    /// have acknowledged that the request got the key, releases it, within what is `left` of the limit.
+    fn read(
+        &self,
+        request: &Request<'_>,
+        reply: Reply,
+        sent_at: Moment,
+        left: impl Fn() -> Duration,
+    ) -> Result<Outcome, Error> {
+        let Replied { value, epoch, confirmation } = reply?;
         if is_no_master(&value) {
             self.trust.end_all(&self.transport);
         }
@@ -236,20 +246,11 @@ impl RedisLockProcessor {
             self.trust.note(&self.transport, epoch, number, sent_at);
         }
         self.contention.note(KeyHash::of(request.claim().key), &outcome);
-        Ok(outcome)
-    }
-}
-
-/// Reads the answer to a posted release.
-fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
-    // How a reply is read depends only on the kind of request.
-    let any = Claim::new("", "", "", Duration::ZERO);
-    match (answer.values.first(), answer.failure) {
-        (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
-            Outcome::Release(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        },
-        (None, failure) => Err(failure.unwrap_or_else(mismatch)),
+        match self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) {
+            Some(Err(error)) if acks::takes(request) => Err(self.attempt().undo(request.claim(), error, left())),
+            Some(Err(error)) => Err(self.address.hide(error)),
+            Some(Ok(())) | None => Ok(outcome),
+        }
     }
 }
 
@@ -287,39 +288,6 @@ impl RedisLockProcessor {
         self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
         Ok(outcome)
     }
-
-    /// Posts a release: [`Posting::post_release`].
-    pub(super) fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
-        self.forget_earlier_server();
-        // ORDERING: Relaxed: a guess.
-        if !self.knows_release.load(Ordering::Relaxed) {
-            // The server may not know the script. A synchronous release is repeated with the script's text at once.
-            done(self.release(claim, limit));
-            return false;
-        }
-        let hash = KeyHash::of(claim.key);
-        let request = Request::Release(*claim);
-        let texts = Texts::of(&request);
-        let mut packed = Packed::for_one();
-        texts.call(&request).pack(&mut packed, false);
-        let (knows_release, contention) = (Arc::clone(&self.knows_release), Arc::clone(&self.contention));
-        let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
-        let callback = move |answer: Answer| {
-            // ORDERING: Relaxed: `Attempt::run` swaps the first flag; the second is a guess.
-            if answer.values.iter().any(is_no_master) {
-                is_demoted.store(true, Ordering::Relaxed);
-            }
-            let answer = released(answer).map_err(|e| address.hide(e));
-            match &answer {
-                Ok(outcome) => contention.note_release(hash, outcome),
-                // The server may have lost the script, or be another server.
-                Err(_) => knows_release.store(false, Ordering::Relaxed),
-            }
-            done(answer);
-        };
-        self.transport.post(hash, packed, limit, Box::new(callback));
-        true
-    }
 }
 
 impl LockProcessor for RedisLockProcessor {
@@ -338,8 +306,8 @@ impl LockProcessor for RedisLockProcessor {
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         let queue = queue_key(key);
         let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
-        let (value, _) = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
-        reply::inspection(key, &value).map_err(|e| self.address.hide(e))
+        let replied = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
+        reply::inspection(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
     fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
@@ -355,8 +323,14 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn limits(&self) -> StoreLimits {
-        let limits = StoreLimits { keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() };
-        StoreLimits { command: self.io_timeout, outage: self.outage.get(), ..limits }
+        StoreLimits {
+            command: self.io_timeout,
+            outage: self.outage.get(),
+            keeps_unheard: KEEP,
+            extends_heard_grants: self.acks.is_some(),
+            poller_gaps: true,
+            ..StoreLimits::default()
+        }
     }
 
     fn status(&self) -> Status {

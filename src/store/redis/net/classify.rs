@@ -99,9 +99,9 @@ pub(super) fn without_user(words: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a reply says that the server is no master, or has just started.
+/// Whether a reply says that the server is no master, or has just started. `UNBLOCKED` ends a `WAIT` when a master becomes a replica.
 pub(crate) fn is_no_master(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING"))
+    matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING" | "UNBLOCKED"))
 }
 
 /// Whether a reply says that the server does not know the script.

@@ -23,6 +23,8 @@ pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// How many replies these commands will have.
     pub(crate) replies: usize,
+    /// Whether a connection that confirms its writes confirms these commands before they are answered.
+    pub(crate) is_confirmed: bool,
     /// The offsets in `bytes` at which a stamp is written over what is there.
     pub(crate) stamp_at: Vec<usize>,
     /// The range in `bytes` of the two words that were added last in a short form, and their full form.

@@ -8,8 +8,9 @@ use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
+use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::transport::{KeyHash, Transport};
+use crate::store::redis::transport::{Answer, KeyHash, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) trust: &'a FenceTrust,
     pub(crate) contention: &'a Contention,
     pub(crate) given_up: &'a GivenUp,
+    /// How many replicas must acknowledge, if some must.
+    pub(crate) acks: Option<ReplicaAcks>,
     /// Carries out one request by its script, within a limit.
     pub(crate) by_script: S,
 }
@@ -49,13 +52,18 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(None);
         }
         let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
-        let (replies, epoch) = self.transport.call_on(way, pack(claim), limit)?;
+        let Answer { values: replies, epoch, confirmation, .. } = self.transport.call_on(way, pack(claim), limit)?;
         if replies.iter().any(is_no_master) {
             self.trust.end_all(self.transport);
         }
         match read(&replies, claim).map_err(|e| self.address.hide(e))? {
             Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
-                return Ok(Some(AcquireOutcome::Acquired(Grant::new(number, 0))));
+                let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
+                let Some(acks) = self.acks else { return Ok(Some(outcome)) };
+                return match acks.count(confirmation.as_ref()) {
+                    Ok(()) => Ok(Some(outcome)),
+                    Err(error) => Err(self.undo(claim, error, limit.saturating_sub(start.elapsed()))),
+                };
             }
             Found::Busy(holder) => {
                 self.contention.note_busy(hash);
@@ -87,10 +95,23 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         match (self.by_script)(Request::Join(*claim), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
+            Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
             Err(Error::Backend { failure, .. }) => {
                 Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
+    pub(crate) fn undo(&self, claim: &Claim<'_>, error: Error, limit: Duration) -> Error {
+        match self.take_back(claim, limit) {
+            Ok(()) => self.address.hide(error),
+            Err(Error::Backend { failure, message, source }) => {
+                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
+                Error::Backend { failure, message, source }
+            }
+            Err(other) => other,
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) fn pack(claim: &Claim<'_>) -> Packed {
     packed.words(&["LLEN", &queue_key(claim.key)]);
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
+    packed.is_confirmed = true;
     packed
 }
 

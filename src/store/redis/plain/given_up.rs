@@ -1,6 +1,11 @@
-//! The lockers of plain attempts whose release has not been answered.
+//! The lockers that were taken back, and whose release has not been answered: of plain attempts, and of requests that too few replicas have
+//! acknowledged.
+//!
+//! The release may be executed late. If a poll found such a locker holding, or an extension confirmed a grant that was heard, the hold would
+//! end unnoticed. So a release is sent in place of both.
 
 use crate::log;
+use crate::store::processor::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -51,6 +56,33 @@ impl GivenUp {
         }
     }
 
+    /// Returns what is sent for these requests.
+    pub(crate) fn replace<'a>(&self, requests: &[Request<'a>]) -> Vec<Request<'a>> {
+        let replace = |request: &Request<'a>| match *request {
+            // A lease of zero ends the tenure, too.
+            Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
+                if !claim.lease.is_zero() && self.has(claim.locker) =>
+            {
+                Request::Release(claim.with_poller_gap(None))
+            }
+            other => other,
+        };
+        requests.iter().map(replace).collect()
+    }
+
+    /// Returns the outcome of a request, from that of what was `sent` for it.
+    pub(crate) fn outcome_of(&self, request: &Request<'_>, sent: &Request<'_>, outcome: Outcome) -> Outcome {
+        let Request::Release(claim) = sent else { return outcome };
+        self.remove(claim.locker);
+        match request {
+            Request::Poll(_) => Outcome::Poll(PollOutcome::Gone),
+            Request::Extend(_) | Request::ExtendWithNumbers(_) => {
+                Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None)))
+            }
+            _ => outcome,
+        }
+    }
+
     /// Removes a locker whose release was answered.
     pub(crate) fn remove(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
@@ -85,6 +117,8 @@ impl Lockers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::processor::{Claim, ProbeOutcome, ReleaseOutcome};
+    use std::time::Duration;
 
     #[test]
     fn a_locker_is_given_up_until_its_release_is_answered() {
@@ -99,6 +133,35 @@ mod tests {
         assert!(given_up.any() && !given_up.has("l-1") && given_up.has("l-2"));
         given_up.remove("l-2");
         assert!(!given_up.any() && !given_up.has("l-2"));
+    }
+
+    /// Shows: S1.
+    #[test]
+    fn a_locker_that_was_given_up_is_neither_found_nor_confirmed() {
+        let given_up = GivenUp::default();
+        let claim = |locker| Claim::new("k", "l", locker, Duration::from_secs(1));
+        let (gone, other) = (claim("l-1"), claim("l-2"));
+        let ended = Claim::new("k", "l", "l-1", Duration::ZERO);
+        given_up.add("l-1");
+        let requests = [
+            Request::Poll(gone),
+            Request::Extend(gone),
+            Request::ExtendWithNumbers(gone),
+            Request::Poll(other),
+            Request::Extend(ended),
+            Request::Probe(gone),
+        ];
+        let sent = given_up.replace(&requests);
+        assert!(sent[..3].iter().all(|sent| matches!(sent, Request::Release(claim) if claim.locker == "l-1")));
+        assert!(matches!(sent[3..], [Request::Poll(_), Request::Extend(_), Request::Probe(_)]), "{sent:?}");
+        let released = || Outcome::Release(ReleaseOutcome::Released { waiting: 0 });
+        let outcome = given_up.outcome_of(&requests[1], &sent[1], released());
+        assert_eq!(outcome, Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None))));
+        assert!(!given_up.any(), "its release is answered");
+        let outcome = given_up.outcome_of(&requests[0], &sent[0], released());
+        assert_eq!(outcome, Outcome::Poll(PollOutcome::Gone));
+        let probed = Outcome::Probe(ProbeOutcome::Ours);
+        assert_eq!(given_up.outcome_of(&requests[5], &sent[5], probed.clone()), probed);
     }
 
     #[test]

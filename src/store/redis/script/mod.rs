@@ -8,6 +8,7 @@
 //! | `message.rs` | what the scripts publish |
 //! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
+pub(super) mod acks;
 pub(super) mod keys;
 pub(super) mod message;
 pub(super) mod reply;

@@ -1,5 +1,6 @@
 //! Turns requests into calls of the scripts.
 
+use super::acks;
 use super::keys::{FENCE, gapped_key, queue_key};
 use super::scripts::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
 use crate::store::processor::{Claim, Request};
@@ -53,24 +54,57 @@ impl Texts {
     pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
         let keys = |key| [key, self.queue.as_str(), FENCE, ""];
         let lease = self.lease.as_str();
+        let is_confirmed = acks::is_confirmed(request);
         match request {
             Request::Acquire(r) | Request::Join(r) => {
                 let args = [r.locker, lease, flag(matches!(request, Request::Join(_))), "", "", ""];
-                Call { script: &ACQUIRE, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
+                Call {
+                    script: &ACQUIRE,
+                    keys: keys(r.key),
+                    key_count: 3,
+                    args,
+                    arg_count: 3,
+                    slack: Slack::Last,
+                    is_confirmed,
+                }
             }
             Request::Poll(r) => {
                 let args = [r.locker, lease, "", "", "", ""];
-                Call { script: &POLL, keys: keys(r.key), key_count: 3, args, arg_count: 2, slack: Slack::Last }
+                Call {
+                    script: &POLL,
+                    keys: keys(r.key),
+                    key_count: 3,
+                    args,
+                    arg_count: 2,
+                    slack: Slack::Last,
+                    is_confirmed,
+                }
             }
             Request::Extend(r) | Request::ExtendWithNumbers(r) => {
                 let args = [r.locker, lease, flag(matches!(request, Request::ExtendWithNumbers(_))), "", "", ""];
-                Call { script: &EXTEND, keys: keys(r.key), key_count: 3, args, arg_count: 3, slack: Slack::Last }
+                Call {
+                    script: &EXTEND,
+                    keys: keys(r.key),
+                    key_count: 3,
+                    args,
+                    arg_count: 3,
+                    slack: Slack::Last,
+                    is_confirmed,
+                }
             }
             Request::Release(claim) => self.release(claim, None),
             Request::HandOver(claim, next) => self.release(claim, Some(next)),
             Request::Probe(r) => {
                 let args = [r.locker, "", "", "", "", ""];
-                Call { script: &PROBE, keys: keys(r.key), key_count: 1, args, arg_count: 1, slack: Slack::None }
+                Call {
+                    script: &PROBE,
+                    keys: keys(r.key),
+                    key_count: 1,
+                    args,
+                    arg_count: 1,
+                    slack: Slack::None,
+                    is_confirmed,
+                }
             }
         }
     }
@@ -87,13 +121,21 @@ impl Texts {
             (None, None) => 2,
         };
         let args = [claim.locker, &self.lease, next_locker, &self.next_lease, length, every];
-        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Slack::In(1) }
+        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Slack::In(1), is_confirmed: next.is_some() }
     }
 }
 
 /// The call that inspects a key.
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    Call { script: &INSPECT, keys: [key, queue, "", ""], key_count: 2, args: [""; 6], arg_count: 0, slack: Slack::None }
+    Call {
+        script: &INSPECT,
+        keys: [key, queue, "", ""],
+        key_count: 2,
+        args: [""; 6],
+        arg_count: 0,
+        slack: Slack::None,
+        is_confirmed: false,
+    }
 }
 
 /// A time in whole milliseconds, as Redis expects it.

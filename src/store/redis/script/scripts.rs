@@ -94,6 +94,8 @@ pub(crate) struct Call<'a> {
     /// How many of the arguments are passed to the script, not counting a separate slack argument.
     pub(crate) arg_count: usize,
     pub(crate) slack: Slack,
+    /// Whether the call's write is confirmed before its reply counts, where the store confirms writes.
+    pub(crate) is_confirmed: bool,
 }
 
 /// How a script receives the fence's slack.
@@ -168,7 +170,8 @@ mod tests {
             (Slack::In(1), &["locker-1", "5 00000"]),
         ] {
             let mut packed = Packed::default();
-            Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack }.pack(&mut packed, false);
+            Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack, is_confirmed: false }
+                .pack(&mut packed, false);
             let mut command = ::redis::cmd("EVALSHA");
             command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg(expected);
             assert_eq!(packed.bytes, command.get_packed_command());
@@ -182,7 +185,7 @@ mod tests {
     fn a_call_that_is_spelt_out_is_the_one_with_the_full_text() {
         let (keys, args) = (["k", "q", "", ""], ["locker-1", "5", "", "", "", ""]);
         for slack in [Slack::None, Slack::Last, Slack::In(1)] {
-            let call = Call { script: &RELEASE, keys, key_count: 2, args, arg_count: 2, slack };
+            let call = Call { script: &RELEASE, keys, key_count: 2, args, arg_count: 2, slack, is_confirmed: false };
             let (mut spelt, mut full) = (Packed::for_one(), Packed::for_one());
             call.pack(&mut spelt, false);
             spelt.spell_out();

@@ -2,7 +2,8 @@
 //!
 //! The transport knows what a command and a reply are, and what a reply says about the server: that it is no master, or that it does not
 //! know the short form of a command. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
-//! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)).
+//! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)). A store may want
+//! some of its commands *confirmed* by a command of its choice ([`Confirming`]).
 //!
 //! | file | holds |
 //! |---|---|
@@ -50,6 +51,7 @@ use std::time::{Duration, Instant};
 use yielding::Yielding;
 
 pub(crate) use batch::Batch;
+pub(crate) use mux::Confirming;
 pub(crate) use pending::{Answer, Callback};
 pub(crate) use routes::KeyHash;
 
@@ -69,8 +71,18 @@ const NO_MORE: Duration = Duration::from_secs(1);
 /// trip.
 const CONNECTS: u32 = 4;
 
-/// A reply, and the epoch of the connection in which the command was written.
-pub(crate) type Reply = Result<(Value, u64), Error>;
+/// A reply that has come.
+#[derive(Debug)]
+pub(crate) struct Replied {
+    pub(crate) value: Value,
+    /// The epoch of the connection in which the command was written.
+    pub(crate) epoch: u64,
+    /// The reply to the command that confirmed it: [`Answer::confirmation`].
+    pub(crate) confirmation: Option<Value>,
+}
+
+/// The outcome of one command.
+pub(crate) type Reply = Result<Replied, Error>;
 
 /// See the module.
 pub(crate) struct Transport<C: Connector = Endpoint> {
@@ -95,19 +107,27 @@ pub(crate) struct WarmWay {
 
 impl Transport {
     /// Creates a transport that connects with its first call. For `stamp` see [`stamp`](Self::stamp).
-    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp, confirming: Option<Confirming>) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        Self::over(endpoint, server, connect_timeout, io_timeout, stamp)
+        Self::over(endpoint, server, connect_timeout, io_timeout, stamp, confirming)
     }
 }
 
 impl<C: Connector> Transport<C> {
-    fn over(connector: C, server: String, connect_timeout: Duration, io_timeout: Duration, stamp: Stamp) -> Self {
+    fn over(
+        connector: C,
+        server: String,
+        connect_timeout: Duration,
+        io_timeout: Duration,
+        stamp: Stamp,
+        confirming: Option<Confirming>,
+    ) -> Self {
         let settings = Arc::new(Settings {
             connector,
             server,
             connect_timeout,
             io_timeout,
+            confirming,
             stamp,
             connect_took: AtomicU64::new(0),
             yielding: Yielding::new(),
@@ -144,8 +164,11 @@ impl<C: Connector> Transport<C> {
     /// Sends one command about a key and waits for its reply, at most `limit`.
     pub(crate) fn call(&self, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let Answer { mut values, epoch, failure } = self.exchange(mux, route, packed, now(), limit);
-        values.pop().map(|value| (value, epoch)).ok_or_else(|| failure.unwrap_or_else(lost))
+        let Answer { mut values, epoch, confirmation, failure } = self.exchange(mux, route, packed, now(), limit);
+        match values.pop() {
+            Some(value) => Ok(Replied { value, epoch, confirmation }),
+            None => Err(failure.unwrap_or_else(lost)),
+        }
     }
 
     /// Returns a way for commands about a key if the connection of the key's mux was written to recently.
@@ -157,18 +180,18 @@ impl<C: Connector> Transport<C> {
         Some(WarmWay { mux, epoch, route, at })
     }
 
-    /// Sends commands that belong together and waits for all their replies, at most `limit`. Also returns the epoch in which they were
-    /// written.
-    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<(Vec<Value>, u64), Error> {
+    /// Sends commands that belong together and waits for all their replies, at most `limit`. The answer has all of them.
+    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<Answer, Error> {
         let replies = packed.replies;
         let answer = self.exchange(way.mux, way.route, packed, way.at, limit);
         if answer.values.len() < replies {
             return Err(answer.failure.unwrap_or_else(lost));
         }
-        Ok((answer.values, answer.epoch))
+        Ok(answer)
     }
 
-    fn exchange(&self, mux: usize, route: RouteGuard, packed: Packed, at: Instant, limit: Duration) -> Answer {
+    fn exchange(&self, mux: usize, route: RouteGuard, mut packed: Packed, at: Instant, limit: Duration) -> Answer {
+        packed.is_confirmed &= self.settings.confirming.is_some();
         let deadline = end_of(limit, at);
         let call = Arc::new(Pending::new(packed, route));
         self.muxes[mux].begin(&call, at, deadline, true);
@@ -182,7 +205,8 @@ impl<C: Connector> Transport<C> {
         let deadline = end_of(limit, at);
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
         let is_one = batch.parts.len() == 1;
-        for Part { mux, packed, route } in batch.parts {
+        for Part { mux, mut packed, route } in batch.parts {
+            packed.is_confirmed &= self.settings.confirming.is_some();
             // Sending the parts before this one may have used up the time.
             let at = if calls.is_empty() { at } else { now() };
             let call = Arc::new(if is_one { Pending::new(packed, route) } else { Pending::part(packed, route) });
@@ -195,11 +219,15 @@ impl<C: Connector> Transport<C> {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, limit, or_break);
-            answers.push((answer.values.into_iter(), answer.epoch, answer.failure));
+            let Answer { values, epoch, confirmation, failure } = answer;
+            answers.push((values.into_iter(), epoch, confirmation, failure));
         }
         let next = |part: &usize| {
-            let (values, epoch, failure) = &mut answers[*part];
-            values.next().map(|value| (value, *epoch)).ok_or_else(|| failure.clone().unwrap_or_else(lost))
+            let (values, epoch, confirmation, failure) = &mut answers[*part];
+            match values.next() {
+                Some(value) => Ok(Replied { value, epoch: *epoch, confirmation: confirmation.clone() }),
+                None => Err(failure.clone().unwrap_or_else(lost)),
+            }
         };
         batch.order.iter().map(next).collect()
     }

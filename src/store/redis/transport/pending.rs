@@ -14,6 +14,8 @@
 //! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a
 //! posted command, the call goes back from `Written` to `Queued` once,
 //! in its full form.
+//!
+//! A call that is to be confirmed stays `Written` until its write is confirmed, too. A posted call is never confirmed.
 
 use super::routes::RouteGuard;
 use crate::error::Error;
@@ -30,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) values: Vec<Value>,
     /// The epoch of the connection in which the call was written.
     pub(crate) epoch: u64,
+    /// The reply to the command that confirmed the call, if the call is one to be confirmed and that reply has come.
+    pub(crate) confirmation: Option<Value>,
     pub(crate) failure: Option<Error>,
 }
 
@@ -58,6 +62,8 @@ pub(crate) struct Pending {
     pub(crate) replies: usize,
     /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
+    /// Whether the call is answered only when its write is confirmed, too.
+    pub(crate) is_confirmed: bool,
     core: Mutex<Core>,
     changed: Condvar,
 }
@@ -100,7 +106,7 @@ impl Core {
 /// What a reply meant to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Nobody has to be woken: the caller is gone, or more replies are missing.
+    /// Nobody has to be woken: the caller is gone, or more replies or the confirmation are missing.
     Kept,
     /// It was the last reply: the call must be woken.
     Last,
@@ -131,7 +137,7 @@ impl Pending {
     }
 
     fn with(packed: Packed, route: RouteGuard, is_attended: bool, callback: Option<Callback>) -> Self {
-        let (replies, is_posted) = (packed.replies, callback.is_some());
+        let (replies, is_posted, is_confirmed) = (packed.replies, callback.is_some(), packed.is_confirmed);
         let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
@@ -145,7 +151,7 @@ impl Pending {
             unconnected: false,
             callback,
         };
-        Self { replies, is_posted, core: Mutex::new(core), changed: Condvar::new() }
+        Self { replies, is_posted, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
@@ -307,9 +313,20 @@ impl Pending {
             return Taken::Again;
         }
         core.answer.values.push(value);
-        if core.answer.values.len() < self.replies {
+        if core.answer.values.len() < self.replies || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
             return Taken::Kept;
         }
+        core.phase = Phase::Done;
+        Taken::Last
+    }
+
+    /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
+    pub(crate) fn confirm(&self, value: &Value) -> Taken {
+        let mut core = self.core.lock();
+        if core.phase != Phase::Written {
+            return Taken::Kept;
+        }
+        core.answer.confirmation = Some(value.clone());
         core.phase = Phase::Done;
         Taken::Last
     }

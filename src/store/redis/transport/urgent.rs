@@ -1,7 +1,7 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
 use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KeyHash, Transport, URGENT};
+use super::{CALLERS, KeyHash, Replied, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -143,7 +143,7 @@ fn command() -> Packed {
 
 fn transport() -> (Crowded, Transport<Crowded>) {
     let crowded = Crowded::default();
-    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, *b"00000"))
+    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, *b"00000", None))
 }
 
 /// Shows: G3.
@@ -167,7 +167,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
             let mut batch = transport.urgent_batch(LONG);
             batch.push(KeyHash::of(key), |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
-            assert!(matches!(answers[..], [Ok((Value::Okay, _))]), "{answers:?}");
+            assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
         transport.call(KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");

@@ -27,3 +27,10 @@ pub(super) struct Book {
     /// Whether a caller closed the transport or may have broken a connection.
     pub(super) is_closed: bool,
 }
+
+impl Book {
+    pub(super) fn tick(&mut self) -> u64 {
+        self.time += 1;
+        self.time
+    }
+}

@@ -1,8 +1,9 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, KeyHash, MUXES, Transport};
+use super::super::{Answer, Batch, Confirming, KeyHash, MUXES, Replied, Transport};
 use super::book::{Book, Entry};
-use super::network::{Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
+use super::network::{CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
+use super::scenarios::{Act, Limit, Scenario};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -21,41 +22,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The most such attempts.
 const MOST_ATTEMPTS: u32 = 200;
-
-/// How much time a caller has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    None,
-    Short,
-    Long,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
-    /// That many commands about a key, as one call that waits for the answers.
-    Call(u8, u8, Limit),
-    /// The same, but a limit that ends breaks the connection.
-    Renew(u8, u8, Limit),
-    /// A command about each of two keys.
-    Pair(u8, u8),
-    /// A command about a key, posted without waiting for the answer.
-    Post(u8, Limit),
-    Collect,
-    Close,
-    /// A pause longer than a short limit, and longer than a connection may be idle before it is checked.
-    Nap,
-}
-
-/// What each caller does, and on which network.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scenario {
-    pub(super) callers: &'static [&'static [Act]],
-    pub(super) faults: Faults,
-    /// Whether a connection may be full.
-    pub(super) is_narrow: bool,
-    /// Whether a connect takes longer than a short limit.
-    pub(super) is_far: bool,
-}
 
 pub(super) struct Execution {
     transport: Transport<Network>,
@@ -87,7 +53,14 @@ impl Scenario {
         // Time passes even if the server does not get on. Without faults nobody may mistake that for a fault.
         let io_timeout = if self.faults == NO_FAULTS { FOR_GOOD * 2 } else { IO_TIMEOUT };
         let execution = Arc::new_cyclic(|this| Execution {
-            transport: Transport::over(network.clone(), "model".to_owned(), CONNECT_TIMEOUT, io_timeout, *b"00000"),
+            transport: Transport::over(
+                network.clone(),
+                "model".to_owned(),
+                CONNECT_TIMEOUT,
+                io_timeout,
+                *b"00000",
+                Some(Confirming { command: CONFIRM.to_vec(), takes: IO_TIMEOUT / 10 }),
+            ),
             this: Weak::clone(this),
             book: Mutex::default(),
             network: network.clone(),
@@ -131,9 +104,11 @@ impl Execution {
     fn act(&self, act: Act) {
         log::trace!("{:?}: {act:?}", time::now());
         match act {
-            Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false),
-            Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true),
-            Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false),
+            Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false, false),
+            Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true, false),
+            Act::Confirm(key, limit) => self.call_one(key, limit, true),
+            Act::ConfirmPair(one, other, limit) => self.call(&[(one, 1), (other, 1)], limit, false, true),
+            Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false, false),
             Act::Post(key, limit) => self.post(key, limit),
             Act::Collect => {
                 self.transport.collect();
@@ -146,11 +121,11 @@ impl Execution {
         }
     }
 
-    fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool) {
+    fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool, is_confirmed: bool) {
         if let [(key, 1)] = parts
             && !or_break
         {
-            return self.call_one(*key, limit);
+            return self.call_one(*key, limit, is_confirmed);
         }
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
@@ -160,6 +135,7 @@ impl Execution {
                     packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
                     packed.bytes.extend_from_slice(&command(*call, place, *key));
                     packed.replies += 1;
+                    packed.is_confirmed = is_confirmed;
                 });
             }
         }
@@ -174,22 +150,37 @@ impl Execution {
             }
             self.sent(*call);
             for (place, answer) in (0..).zip(mine) {
-                self.answer(*call, place, answer.map(|(value, _)| value));
+                self.look_at_confirmation(*call, answer.as_ref().ok(), is_confirmed, limit);
+                self.answer(*call, place, answer.map(|replied| replied.value));
             }
             self.answered(*call);
         }
     }
 
-    fn call_one(&self, key: u8, limit: Limit) {
+    fn call_one(&self, key: u8, limit: Limit, is_confirmed: bool) {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
         packed.bytes.extend_from_slice(&command(call, 0, key));
         packed.stamp_at.push(STAMP_AT);
         packed.replies = 1;
+        packed.is_confirmed = is_confirmed;
         let answer = self.transport.call(hash_of(key), packed, limit.time());
         self.sent(call);
-        self.answer(call, 0, answer.map(|(value, _)| value));
+        self.look_at_confirmation(call, answer.as_ref().ok(), is_confirmed, limit);
+        self.answer(call, 0, answer.map(|replied| replied.value));
         self.answered(call);
+    }
+
+    /// Checks that a reply to a command that is to be confirmed comes with the confirmation.
+    fn look_at_confirmation(&self, call: u16, replied: Option<&Replied>, is_confirmed: bool, limit: Limit) {
+        match replied.map(|replied| &replied.confirmation) {
+            None => {}
+            Some(Some(Value::Int(CONFIRMATION))) if is_confirmed => {}
+            Some(None) if !is_confirmed => {}
+            // The limit, or the connection, ended between the reply and the confirmation.
+            Some(None) if limit != Limit::Long || self.faults != NO_FAULTS || self.with(|book| book.is_closed) => {}
+            Some(_) => self.object(format!("call {call} is not confirmed as it should be: {replied:?}")),
+        }
     }
 
     /// Shows: S18.
@@ -252,7 +243,7 @@ impl Execution {
     fn check(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
         let (log, unknown) = (network.log(), network.unknown());
         self.with(|book| {
-            let mut faults = Vec::new();
+            let mut faults = network.objections();
             let arrival = |call: u16, place: u8| log.iter().position(|a| (a.call, a.place) == (call, place));
             for (n, one) in log.iter().enumerate() {
                 if arrival(one.call, one.place) != Some(n) {
@@ -355,13 +346,6 @@ impl Execution {
     /// Accesses the book. This is not a step of the schedule: the transport never sees the book.
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Book {
-    fn tick(&mut self) -> u64 {
-        self.time += 1;
-        self.time
     }
 }
 

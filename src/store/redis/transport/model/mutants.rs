@@ -33,4 +33,8 @@ caught_each! {
     takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
     leaves_tellers_behind: LeavesTellersBehind, CONNECTING_REFUSED, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
+    confirms_unheard: ConfirmsUnheard, CONFIRMING, LEFT;
+    holds_back_unread: HoldsBackUnread, CONFIRMING_AND_LEAVING, LEFT;
+    confirms_twice: ConfirmsTwice, CONFIRMING, &["confirmation is under way"];
+    answers_unconfirmed: AnswersUnconfirmed, CONFIRMING, &["is not confirmed"];
 }

@@ -1,14 +1,13 @@
 //! A simulated network and server: bytes in, bytes out.
 
-use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::super::connector::{Connector, Open};
+use super::ends::{Cut, In, Out, ends};
 use crate::check::model::time;
 use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
 use crate::sync::{Condvar, Mutex, mutant, now, thread};
-use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
-use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ pub(super) const COMMAND: usize = 10;
 pub(super) const STAMP_AT: usize = 5;
 
 /// The length of a reply: `+`, the call, the command's place in it.
-const REPLY: usize = 4;
+pub(super) const REPLY: usize = 4;
 
 pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0 };
 
@@ -51,7 +50,11 @@ pub(super) struct Arrival {
 
 /// The first byte of a posted command, and of the reply that refuses it.
 pub(super) const POSTED: u8 = b'!';
-const UNKNOWN: u8 = b'-';
+pub(super) const UNKNOWN: u8 = b'-';
+
+/// The command that confirms those before it, and the reply to it.
+pub(super) const CONFIRM: [u8; COMMAND] = [b'?', 0xff, 0xff, 0, 0, b'0', b'0', b'0', b'0', b'0'];
+pub(super) const CONFIRMATION: i64 = 0xff_ff00;
 
 /// The packed form of a command.
 pub(super) fn command(call: u16, place: u8, key: u8) -> [u8; COMMAND] {
@@ -66,17 +69,17 @@ pub(super) fn reply_to(call: u16, place: u8) -> i64 {
 
 #[derive(Clone)]
 pub(super) struct Network {
-    net: Arc<(Mutex<Net>, Condvar)>,
+    pub(super) net: Arc<(Mutex<Net>, Condvar)>,
     /// The number of bytes that a connection takes before the server has read some.
-    room: usize,
+    pub(super) room: usize,
     /// The longest stall of the server.
     stall: Duration,
     /// How long a connect takes.
     connect: Duration,
 }
 
-struct Net {
-    wires: Vec<Wire>,
+pub(super) struct Net {
+    pub(super) wires: Vec<Wire>,
     /// The number of connects that were begun, and of those under way.
     connects: usize,
     connecting: usize,
@@ -84,34 +87,46 @@ struct Net {
     /// The calls whose short form was unknown.
     unknown: Vec<u16>,
     faults: Faults,
+    /// What the client must not do.
+    objections: Vec<String>,
     is_over: bool,
 }
 
 #[derive(Default)]
-struct Wire {
+pub(super) struct Wire {
     /// Bytes written and not executed yet.
-    out: VecDeque<u8>,
+    pub(super) out: VecDeque<u8>,
     /// Bytes answered and not read yet.
-    back: VecDeque<u8>,
+    pub(super) back: VecDeque<u8>,
     /// The client will see the end of the stream.
-    is_broken: bool,
-    is_cut: bool,
+    pub(super) is_broken: bool,
+    pub(super) is_cut: bool,
     /// The server executes no more of what it was sent.
     is_dead: bool,
+    /// How many confirmations were asked for and not read yet.
+    pub(super) unconfirmed: usize,
 }
 
 impl Net {
-    fn strikes(&mut self, which: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
+    pub(super) fn strikes(&mut self, which: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
         let left = which(&mut self.faults);
         let strikes = *left > 0 && thread_rng().gen_ratio(1, 6);
         *left -= u32::from(strikes);
         strikes
     }
 
-    fn break_wire(&mut self, n: usize) {
+    pub(super) fn break_wire(&mut self, n: usize) {
         log::trace!("{:?}: {n}: broken", time::now());
         self.wires[n].is_broken = true;
         self.wires[n].is_dead = thread_rng().gen_bool(0.5);
+    }
+
+    /// Notes that so many confirmations are asked for.
+    pub(super) fn is_asked(&mut self, n: usize, confirmations: usize) {
+        self.wires[n].unconfirmed += confirmations;
+        if self.wires[n].unconfirmed > 1 {
+            self.objections.push("more than one confirmation is under way, or commands are behind one".to_owned());
+        }
     }
 }
 
@@ -124,6 +139,7 @@ impl Network {
             log: Vec::new(),
             unknown: Vec::new(),
             faults,
+            objections: Vec::new(),
             is_over: false,
         };
         Self { net: Arc::new((Mutex::new(net), Condvar::new())), room, stall, connect }
@@ -159,13 +175,13 @@ impl Network {
             let n = ready[thread_rng().gen_range(0..ready.len())];
             log::trace!("{:?}: {n}: a command", time::now());
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
-            assert!([b'#', POSTED].contains(&bytes[0]), "the server is sent garbage");
+            assert!([b'#', POSTED, CONFIRM[0]].contains(&bytes[0]), "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
             let is_unknown =
                 bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
             if is_unknown {
                 net.unknown.push(call);
-            } else {
+            } else if bytes[0] != CONFIRM[0] {
                 net.log.push(Arrival { call, place: bytes[3], connection: n });
             }
             if net.strikes(|faults| &mut faults.breaks) {
@@ -197,6 +213,11 @@ impl Network {
         self.net.0.lock().log.clone()
     }
 
+    /// Returns what the client must not have done.
+    pub(super) fn objections(&self) -> Vec<String> {
+        std::mem::take(&mut self.net.0.lock().objections)
+    }
+
     /// Returns the calls whose short form was unknown.
     pub(super) fn unknown(&self) -> Vec<u16> {
         self.net.0.lock().unknown.clone()
@@ -214,7 +235,7 @@ impl Network {
     }
 
     /// Panics sometimes, if the scenario has such faults.
-    fn may_panic(&self) {
+    pub(super) fn may_panic(&self) {
         let strikes = self.net.0.lock().strikes(|faults| &mut faults.panics);
         if strikes {
             // Bypasses the panic hook, which would print the schedule.
@@ -227,7 +248,7 @@ impl Network {
         self.net.0.lock().wires.iter().map(|wire| wire.is_broken || wire.is_cut).collect()
     }
 
-    fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
+    pub(super) fn pause(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(now());
         log::trace!("{:?}: waits for {left:?}", time::now());
         if left.is_zero() {
@@ -236,23 +257,6 @@ impl Network {
         self.net.1.wait_for(net, left);
         true
     }
-}
-
-pub(super) struct Out {
-    network: Network,
-    wire: usize,
-    unsent: VecDeque<u8>,
-}
-
-pub(super) struct In {
-    network: Network,
-    wire: usize,
-    read: VecDeque<u8>,
-}
-
-pub(super) struct Cut {
-    network: Network,
-    wire: usize,
 }
 
 impl Connector for Network {
@@ -291,110 +295,7 @@ impl Network {
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }
         net.wires.push(Wire::default());
-        let (wire, network) = (net.wires.len() - 1, self);
-        Ok(Open {
-            outbound: Out { network: network.clone(), wire, unsent: VecDeque::new() },
-            inbound: In { network: network.clone(), wire, read: VecDeque::new() },
-            cut: Cut { network: network.clone(), wire },
-        })
-    }
-}
-
-impl WriteHalf for Out {
-    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
-        self.network.may_panic();
-        self.unsent.extend(bytes);
-        self.flush(deadline)
-    }
-
-    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
-        let mut net = self.network.net.0.lock();
-        loop {
-            if net.strikes(|faults| &mut faults.breaks) {
-                net.break_wire(self.wire);
-            }
-            let wire = &mut net.wires[self.wire];
-            if wire.is_broken || wire.is_cut {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            let room = self.network.room.saturating_sub(wire.out.len()).min(self.unsent.len());
-            wire.out.extend(self.unsent.drain(..room));
-            log::trace!("{:?}: {}: {room} bytes out, {} left", time::now(), self.wire, self.unsent.len());
-            if room > 0 {
-                self.network.net.1.notify_all();
-            }
-            if self.unsent.is_empty() {
-                return Ok(true);
-            }
-            if !self.network.pause(&mut net, deadline) {
-                return Ok(false);
-            }
-        }
-    }
-}
-
-impl In {
-    fn take(&mut self, net: &mut Net) -> io::Result<bool> {
-        if net.strikes(|faults| &mut faults.breaks) {
-            net.break_wire(self.wire);
-        }
-        let wire = &mut net.wires[self.wire];
-        if wire.is_cut || (wire.is_broken && wire.back.is_empty()) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if wire.back.is_empty() {
-            return Ok(false);
-        }
-        let n = thread_rng().gen_range(1..=wire.back.len());
-        log::trace!("{:?}: {}: {n} bytes in", time::now(), self.wire);
-        self.read.extend(wire.back.drain(..n));
-        Ok(true)
-    }
-}
-
-impl ReadHalf for In {
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        self.network.may_panic();
-        let network = self.network.clone();
-        let mut net = network.net.0.lock();
-        loop {
-            if self.take(&mut net)? {
-                return Ok(true);
-            }
-            if !network.pause(&mut net, deadline) {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        let network = self.network.clone();
-        let mut net = network.net.0.lock();
-        self.take(&mut net)
-    }
-
-    fn take_reply(&mut self) -> io::Result<Option<Value>> {
-        if self.read.len() < REPLY {
-            return Ok(None);
-        }
-        let bytes: Vec<u8> = self.read.drain(..REPLY).collect();
-        if bytes[0] == UNKNOWN {
-            return Ok(::redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n").ok());
-        }
-        assert_eq!(bytes[0], b'+', "the client reads garbage");
-        Ok(Some(Value::Int(reply_to(u16::from_be_bytes([bytes[1], bytes[2]]), bytes[3]))))
-    }
-}
-
-impl Shutdown for Cut {
-    fn cut(&self) {
-        let mut net = self.network.net.0.lock();
-        let wire = &mut net.wires[self.wire];
-        log::trace!("{:?}: {}: cut", time::now(), self.wire);
-        wire.is_cut = true;
-        // Discards some of what the server has not executed yet.
-        let got = thread_rng().gen_range(0..=wire.out.len());
-        wire.out.truncate(got);
-        self.network.net.1.notify_all();
+        let (outbound, inbound, cut) = ends(self, net.wires.len() - 1);
+        Ok(Open { outbound, inbound, cut })
     }
 }

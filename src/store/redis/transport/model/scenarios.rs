@@ -1,10 +1,48 @@
 //! The scenarios that are explored.
 
-use super::execution::Act::{Call, Close, Collect, Nap, Pair, Post, Renew};
-use super::execution::Limit::{Long, None, Short};
-use super::execution::Scenario;
 use super::network::{Faults, NO_FAULTS};
 use crate::check::model::scenarios::explore_both;
+use Act::{Call, Close, Collect, Confirm, ConfirmPair, Nap, Pair, Post, Renew};
+use Limit::{Long, None, Short};
+
+/// How much time a caller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    None,
+    Short,
+    Long,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    /// That many commands about a key, as one call that waits for the answers.
+    Call(u8, u8, Limit),
+    /// The same, but a limit that ends breaks the connection.
+    Renew(u8, u8, Limit),
+    /// A command about each of two keys.
+    Pair(u8, u8),
+    /// A command about a key that is to be confirmed.
+    Confirm(u8, Limit),
+    /// A command about each of two keys, both to be confirmed.
+    ConfirmPair(u8, u8, Limit),
+    /// A command about a key, posted without waiting for the answer.
+    Post(u8, Limit),
+    Collect,
+    Close,
+    /// A pause longer than a short limit, and longer than a connection may be idle before it is checked.
+    Nap,
+}
+
+/// What each caller does, and on which network.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    pub(super) callers: &'static [&'static [Act]],
+    pub(super) faults: Faults,
+    /// Whether a connection may be full.
+    pub(super) is_narrow: bool,
+    /// Whether a connect takes longer than a short limit.
+    pub(super) is_far: bool,
+}
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
 
@@ -215,6 +253,59 @@ pub(super) const CONNECTING_AT_THE_CLOSING: Scenario = Scenario {
     ..CONNECTING
 };
 
+/// Some calls are answered only when their write is confirmed. Some of their callers leave.
+pub(super) const CONFIRMING: Scenario = Scenario {
+    callers: &[
+        &[Confirm(0, Long), Confirm(0, Long)],
+        &[Confirm(0, Short), Post(0, Long), Confirm(0, Long)],
+        &[Confirm(0, Short), Confirm(0, Short)],
+        &[Confirm(0, Long), Call(0, 1, Long)],
+    ],
+    ..CALLS
+};
+
+pub(super) const CONFIRMING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONFIRMING };
+
+/// The callers whose calls are confirmed leave, and others have none but calls that wait for that.
+pub(super) const CONFIRMING_AND_LEAVING: Scenario = Scenario {
+    callers: &[
+        &[Confirm(0, Short), Confirm(0, Short)],
+        &[Confirm(0, Long), Post(0, Short)],
+        &[Confirm(0, Long)],
+        &[Call(0, 1, Short), Collect],
+    ],
+    ..CALLS
+};
+
+pub(super) const CONFIRMING_AND_LEAVING_FAULTY: Scenario =
+    Scenario { faults: Faults { stalls: 2, breaks: 1, ..NO_FAULTS }, is_narrow: true, ..CONFIRMING_AND_LEAVING };
+
+/// Commands that are to be confirmed go over several connections, on which others wait, too.
+pub(super) const CONFIRMING_PAIRS: Scenario = Scenario {
+    callers: &[
+        &[ConfirmPair(0, 1, Long), Post(1, Long)],
+        &[ConfirmPair(1, 2, Short), Confirm(1, Long)],
+        &[Confirm(0, Long), ConfirmPair(2, 0, Long)],
+    ],
+    ..CALLS
+};
+
+pub(super) const CONFIRMING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..CONFIRMING_PAIRS };
+
+/// Steps of connections panic, or somebody closes them, while calls are confirmed.
+pub(super) const CONFIRMING_PANICS: Scenario =
+    Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..CONFIRMING };
+
+pub(super) const CONFIRMING_AT_THE_CLOSING: Scenario = Scenario {
+    callers: &[
+        &[Confirm(0, Long), Post(0, Long)],
+        &[Confirm(0, Long), Confirm(0, Long)],
+        &[Confirm(0, Short), Call(0, 1, Long)],
+        &[Close],
+    ],
+    ..CALLS
+};
+
 macro_rules! holds {
     ($($name:ident: $scenario:ident;)*) => {
         $(#[test]
@@ -259,4 +350,12 @@ holds! {
     a_connect_that_is_refused_outlasts_its_callers: CONNECTING_REFUSED;
     several_connects_outlast_their_callers: CONNECTING_PAIRS;
     a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
+    calls_are_confirmed: CONFIRMING;
+    calls_are_confirmed_on_connections_that_break: CONFIRMING_FAULTY;
+    who_is_confirmed_leaves: CONFIRMING_AND_LEAVING;
+    who_is_confirmed_leaves_a_connection_that_may_break: CONFIRMING_AND_LEAVING_FAULTY;
+    calls_are_confirmed_several_ways: CONFIRMING_PAIRS;
+    calls_are_confirmed_several_ways_that_break: CONFIRMING_PAIRS_FAULTY;
+    a_panic_while_calls_are_confirmed_leaves_no_role_behind: CONFIRMING_PANICS;
+    calls_are_confirmed_at_the_closing: CONFIRMING_AT_THE_CLOSING;
 }

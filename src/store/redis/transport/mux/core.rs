@@ -2,6 +2,7 @@
 
 use super::super::connector::Connector;
 use super::super::yielding::Yielding;
+use super::session::Confirming;
 use super::state::{State, Woken};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,12 +21,21 @@ pub(crate) struct Settings<C> {
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
+    /// How calls are confirmed, if they are.
+    pub(crate) confirming: Option<Confirming>,
     /// What is written over the bytes of commands that are packed for it, in epochs that are stamped.
     pub(crate) stamp: Stamp,
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
     pub(crate) connect_took: AtomicU64,
     pub(in super::super) yielding: Yielding,
+}
+
+impl<C> Settings<C> {
+    /// How long the oldest reply may be due before the connection is given up.
+    pub(super) fn patience(&self) -> Duration {
+        self.io_timeout + self.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes)
+    }
 }
 
 /// One connection and its callers: see [`mux`](super). Its methods stand in the files of their steps.

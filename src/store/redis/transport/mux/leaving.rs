@@ -41,7 +41,12 @@ impl<C: Connector> Mux<C> {
         match phase {
             Phase::Queued => {
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                let why = if state.connecting.is_busy { "; the connect goes on" } else { "" };
+                let is_confirming = state.session.as_ref().is_some_and(|session| session.is_confirming);
+                let why = match () {
+                    () if state.connecting.is_busy => "; the connect goes on",
+                    () if is_confirming && call.is_confirmed => "; earlier commands were still being confirmed",
+                    () => "",
+                };
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
@@ -57,7 +62,7 @@ impl<C: Connector> Mux<C> {
         if mutant!(LeavesTheOrder)
             && let Some(session) = &mut state.session
         {
-            session.due.retain(|due| !Arc::ptr_eq(&due.call, call));
+            session.due.retain(|due| !matches!(due.calls(), [only] if Arc::ptr_eq(only, call)));
         }
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;

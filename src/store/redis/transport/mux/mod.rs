@@ -34,9 +34,9 @@
 //!    never used again. Every call written to it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the
 //!    next connection.
 //! 4. *No follower sleeps forever.* While a call that somebody attends to is queued, there is a writer, a caller promoted to writer, or a
-//!    thread that connects and then writes. While a caller waits for a reply, there is a reader, a caller promoted to reader, or one that
-//!    spins and comes again. This holds because a leader that gives up its role for good, and a caller that leaves while it is promoted,
-//!    promote a successor (`hand_on`).
+//!    thread that connects and then writes; or the call is held back, and its caller waits for a confirmation. While a caller waits for a
+//!    reply or a confirmation, there is a reader, a caller promoted to reader, or one that spins and comes again. This holds because a
+//!    leader that gives up its role for good, and a caller that leaves while it is promoted, promote a successor (`hand_on`).
 //! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, unless a caller that is
 //!    awake takes the role first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
 //! 6. *There is one writer.* A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over
@@ -47,7 +47,14 @@
 //!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
 //!    a write, the poster waits for its end. A posted call that must be sent again, or whose poster's time was over, has nobody who waits
 //!    for it: it goes with the reader that has met it if nobody writes, else with the writer, with the next caller, or with `collect`.
-//! 8. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
+//! 8. *One confirmation is under way at a time.* Some calls are answered only when the server has confirmed their write. One command
+//!    behind all others of a write does that for all of them; the server executes nothing behind it on this connection until it has
+//!    answered it. Meanwhile calls that are to be confirmed are *held back*: they stay queued, and go out together afterwards. So a caller
+//!    waits for two confirmations at most, and any other call for one. Held-back calls may be overtaken by others in the queue: none of
+//!    them was sent or given up before those began, because one that is given up leaves the queue. A caller whose call is held back reads
+//!    like one that waits for a reply, even if the callers that are confirmed have left. The reader that delivers a confirmation promotes
+//!    a writer.
+//! 9. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
 //!    role back (`role.rs`).
 //!
 //! # The files, from the top down
@@ -78,3 +85,4 @@ mod state;
 mod writing;
 
 pub(super) use self::core::{Mux, Settings};
+pub(crate) use session::Confirming;

@@ -67,7 +67,7 @@ impl<C: Connector> Mux<C> {
         let mut state = self.state.lock();
         let Some(session) = &mut state.session else { return false };
         let epoch = session.epoch;
-        if session.inbound.is_none() || !own.is_due_since(epoch) {
+        if session.inbound.is_none() || !session.has_reply_for(own) {
             return false;
         }
         let mut at = now();
@@ -81,14 +81,14 @@ impl<C: Connector> Mux<C> {
         drop(state);
         let role = Role::reading(self, Some(own), epoch);
         loop {
-            let overdue = oldest + self.settings.io_timeout;
+            let overdue = oldest + self.settings.patience();
             let arrived = Arrived::by(&mut inbound, |inbound| {
                 if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
             });
             match self.take_in(epoch, inbound, arrived, Some((own, deadline))) {
                 Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
                 Some((back, _)) => {
-                    self.put_down(epoch, back);
+                    self.put_down(own, epoch, back);
                     role.end();
                     return false;
                 }
@@ -100,12 +100,17 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader.
-    fn put_down(&self, epoch: u64, inbound: C::In) {
-        if let Some(session) = self.state.lock().session_of(epoch)
+    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
+    /// caller is not held back any more, and so has no reply to come again for, promotes a reader.
+    fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
+        let mut state = self.state.lock();
+        if let Some(session) = state.session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
             session.inbound = Some(inbound);
+            if own.is_confirmed && !session.has_reply_for(own) {
+                self.hand_on(state, true);
+            }
         }
     }
 
@@ -165,21 +170,27 @@ impl<C: Connector> Mux<C> {
             state.queue.append(&mut again);
         }
         if let (Ok(false), Some(since)) = (&result, oldest)
-            && at >= since + self.settings.io_timeout
+            && at >= since + self.settings.patience()
         {
-            result = Err(overdue_by(self.settings.io_timeout));
+            result = Err(overdue_by(self.settings.patience()));
         }
         if let Err(cause) = result {
             state = self.fail(state, epoch, cause);
             if repeats && !state.writing {
                 state = self.write_left_over(state);
             }
+            // Calls that waited for the end of a confirmation go on the next connection.
+            state.promote_writer(&mut woken);
             drop(state);
             woken.iter().for_each(|call| call.wake());
             return None;
         }
         if repeats && !state.writing {
             state = self.write_left_over(state);
+        }
+        // Calls that waited for the end of a confirmation may be written now.
+        if !mutant!(ConfirmsUnheard) {
+            state.promote_writer(&mut woken);
         }
         let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
         let back = match oldest {

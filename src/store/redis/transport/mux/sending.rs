@@ -13,7 +13,8 @@ use std::time::Instant;
 impl<C: Connector> Mux<C> {
     /// Writes everything that is queued, once. `since` is the current time.
     ///
-    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes. So whatever is read next finds the call that it belongs to.
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes, but for calls that are held back. So whatever is read next
+    ///    finds the call that it belongs to.
     /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
     ///    left to do.
@@ -29,8 +30,9 @@ impl<C: Connector> Mux<C> {
         session.last_write = since;
         self.written.store(self.nanos(since), Ordering::Relaxed);
         let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
+        let confirming = self.settings.confirming.as_ref();
         let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue.drain(..), &mut bytes, epoch, stamp, since);
+        session.queue_up(queue, &mut bytes, epoch, stamp, confirming, since);
         let epoch = session.epoch;
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);

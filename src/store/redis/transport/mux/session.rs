@@ -3,7 +3,7 @@
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
 use crate::store::redis::net::resp::Stamp;
-use crate::sync::{guarded, now};
+use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -35,14 +35,41 @@ pub(super) struct Session<C: Connector> {
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
+    /// Whether a confirmation is due. The server executes nothing else on this connection before that.
+    pub(super) is_confirming: bool,
 }
 
-/// A call that was written and whose replies are due.
+/// How a connection confirms calls: by one more command behind all others of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirming {
+    /// The command, which has one reply.
+    pub(crate) command: Vec<u8>,
+    /// How long its reply may take, in addition to what any reply may take.
+    pub(crate) takes: Duration,
+}
+
+/// Replies that are due.
 pub(super) struct Due {
-    pub(super) call: Arc<Pending>,
-    /// The number of replies not yet read.
-    left: usize,
+    what: Awaited,
     pub(super) since: Instant,
+}
+
+/// What replies belong to.
+enum Awaited {
+    /// To a call that was written, with the number of its replies not yet read.
+    Call(Arc<Pending>, usize),
+    /// To the command that confirms these calls, of the same write.
+    Confirmation(Vec<Arc<Pending>>),
+}
+
+impl Due {
+    /// Returns the calls that wait for these replies. A call that is to be confirmed waits for its own and for the confirmation.
+    pub(super) fn calls(&self) -> &[Arc<Pending>] {
+        match &self.what {
+            Awaited::Call(call, _) => std::slice::from_ref(call),
+            Awaited::Confirmation(calls) => calls,
+        }
+    }
 }
 
 impl<C: Connector> Session<C> {
@@ -62,19 +89,32 @@ impl<C: Connector> Session<C> {
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),
+            is_confirming: false,
         }
     }
 
-    /// Appends calls to the order of writing, and their bytes to `bytes`.
+    /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
+    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered. So calls
+    /// that are to be confirmed stay in the queue while an earlier confirmation is due.
     pub(super) fn queue_up(
         &mut self,
-        calls: impl Iterator<Item = Arc<Pending>>,
+        queue: &mut VecDeque<Arc<Pending>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
         stamp: Option<&Stamp>,
+        confirming: Option<&Confirming>,
         since: Instant,
     ) {
-        for call in calls {
+        let (mut confirmed, mut held_back) = (Vec::new(), VecDeque::new());
+        let holds_back = self.is_confirming && !mutant!(ConfirmsTwice);
+        for call in queue.drain(..) {
+            if call.is_confirmed {
+                if holds_back {
+                    held_back.push_back(call);
+                    continue;
+                }
+                confirmed.push(Arc::clone(&call));
+            }
             call.write_to(bytes, epoch, stamp);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
@@ -82,7 +122,16 @@ impl<C: Connector> Session<C> {
                 // This write ends the wait for callers answered before it.
                 self.away = 0;
             }
-            self.due.push_back(Due { left: call.replies, call, since });
+            let left = call.replies;
+            self.due.push_back(Due { what: Awaited::Call(call, left), since });
+        }
+        queue.append(&mut held_back);
+        if let Some(confirming) = confirming
+            && !confirmed.is_empty()
+        {
+            bytes.extend_from_slice(&confirming.command);
+            self.due.push_back(Due { what: Awaited::Confirmation(confirmed), since });
+            self.is_confirming = true;
         }
     }
 
@@ -103,27 +152,52 @@ impl<C: Connector> Session<C> {
         again: &mut VecDeque<Arc<Pending>>,
     ) -> io::Result<()> {
         for value in replies {
-            let Some(oldest) = self.due.front_mut() else {
-                return Err(unasked());
-            };
-            oldest.left -= 1;
-            let taken = oldest.call.push(value);
-            if oldest.left > 0 {
-                continue;
-            }
-            let Some(due) = self.due.pop_front() else { continue };
-            match taken {
-                Taken::Kept => {}
-                Taken::Last => {
-                    self.away += usize::from(!due.call.is_posted);
-                    if own.is_none_or(|own| !Arc::ptr_eq(own, &due.call)) {
-                        over.push(due.call);
+            match self.due.front_mut().map(|due| &mut due.what) {
+                None => return Err(unasked()),
+                Some(Awaited::Call(call, left)) => {
+                    *left -= 1;
+                    let taken = call.push(value);
+                    if *left > 0 {
+                        continue;
+                    }
+                    let Some(Due { what: Awaited::Call(call, _), .. }) = self.due.pop_front() else { continue };
+                    match taken {
+                        Taken::Kept => {}
+                        Taken::Last => self.end(call, own, over),
+                        Taken::Again => again.push_back(call),
                     }
                 }
-                Taken::Again => again.push_back(due.call),
+                Some(Awaited::Confirmation(calls)) => {
+                    let calls = std::mem::take(calls);
+                    self.due.pop_front();
+                    self.is_confirming = false;
+                    for call in calls {
+                        if call.confirm(&value) == Taken::Last {
+                            self.end(call, own, over);
+                        }
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Notes that a call has its answer.
+    fn end(&mut self, call: Arc<Pending>, own: Option<&Arc<Pending>>, over: &mut Vec<Arc<Pending>>) {
+        self.away += usize::from(!call.is_posted);
+        if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
+            over.push(call);
+        }
+    }
+
+    /// Returns `true` if the caller of this call waits for a reply that is due here: its own, or the confirmation that holds its call back.
+    pub(super) fn has_reply_for(&self, call: &Pending) -> bool {
+        call.is_due_since(self.epoch) || self.holds_back(call)
+    }
+
+    /// Returns `true` if this call stays in the queue until a confirmation has come.
+    pub(super) fn holds_back(&self, call: &Pending) -> bool {
+        self.is_confirming && call.is_confirmed && call.is_queued() && !mutant!(HoldsBackUnread)
     }
 
     /// Checks, without waiting, that a connection is still usable if it was idle for long and no reply is due on it.
@@ -150,7 +224,7 @@ impl<C: Connector> Session<C> {
             drop((outbound, inbound, cut));
             Ok(())
         });
-        due.into_iter().map(|due| due.call).collect()
+        due.iter().flat_map(Due::calls).cloned().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
-use super::session::Session;
+use super::session::{Due, Session};
 use crate::sync::{mutant, thread};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -76,12 +76,12 @@ impl<C: Connector> State<C> {
 
     /// Returns the calls whose replies are due, in order.
     pub(super) fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
-        self.session.iter().flat_map(|session| session.due.iter().map(|due| &due.call))
+        self.session.iter().flat_map(|session| session.due.iter().flat_map(Due::calls))
     }
 
     /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
     pub(super) fn will_read(&self, call: &Pending) -> bool {
-        self.session.as_ref().is_some_and(|session| call.is_due_since(session.epoch))
+        self.session.as_ref().is_some_and(|session| session.has_reply_for(call))
     }
 
     /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
@@ -94,9 +94,12 @@ impl<C: Connector> State<C> {
         }
     }
 
-    /// Returns `true` if something is waiting to be written.
+    /// Returns `true` if something is to be written now: a call that is not held back, or the rest of a write.
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.session.as_ref().is_some_and(|session| session.has_backlog)
+        let session = self.session.as_ref();
+        let is_confirming = session.is_some_and(|session| session.is_confirming);
+        self.queue.iter().any(|call| !(is_confirming && call.is_confirmed))
+            || session.is_some_and(|session| session.has_backlog)
     }
 
     /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
@@ -148,12 +151,12 @@ impl<C: Connector> State<C> {
         }
     }
 
-    /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others.
+    /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others. If none waits
+    /// for a reply of its own, one whose call is held back reads the confirmation.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
-        if let Some(session) = &self.session
-            && session.inbound.is_some()
-            && let Some(successor) = self.due_calls().rev().find(|call| call.promote(false))
-        {
+        let Some(session) = self.session.as_ref().filter(|session| session.inbound.is_some()) else { return };
+        let held_back = self.queue.iter().filter(|call| session.holds_back(call));
+        if let Some(successor) = held_back.chain(self.due_calls()).rev().find(|call| call.promote(false)) {
             successors.push(Arc::clone(successor));
         }
     }

@@ -70,7 +70,7 @@ impl<C: Connector> Mux<C> {
         claim: WriterClaim,
     ) -> Guard<'a, C> {
         let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
-        if !has_waited && self.load() > 1 && state.lacks_callers() {
+        if !has_waited && self.load() > 1 && state.lacks_callers() && state.has_work() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
             let number = state.gather();

@@ -1,0 +1,173 @@
+//! When replicas must acknowledge a write before its outcome counts: [`RedisBuilder::replica_acks`](crate::RedisBuilder::replica_acks).
+//!
+//! A request that may take a key or extend a lease is *confirmed*: the connection sends one `WAIT` behind all commands of a write, and the
+//! reply to a confirmed request is given out with that of the `WAIT`, which says how many replicas have the write. `WAIT` covers all that
+//! the server executed before it, so one is enough for the requests of many threads.
+//!
+//! | outcome without enough acknowledgements | then |
+//! |---|---|
+//! | an acquire or a poll got the key | the locker is released, and the request fails as [`Unacknowledged`](BackendFailure::Unacknowledged) |
+//! | an extension | it fails likewise, or as `Unknown` if the reply to `WAIT` is missing. The deadline stays where it was: a promoted replica may know only the earlier one |
+//! | a hand-over gave the key to the next locker | it fails as `Unknown`, and the client asks what became of that locker |
+//! | any other | it counts: it gives nobody a right |
+//!
+//! A release, a probe and an inspection are not confirmed. If the release is lost in a failover, the key is taken until its lease ends.
+//!
+//! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
+
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::net::resp::Packed;
+use ::redis::Value;
+use std::time::Duration;
+
+/// How many replicas must acknowledge, and for how long the server waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaAcks {
+    wanted: u32,
+    pub(crate) timeout: Duration,
+}
+
+impl ReplicaAcks {
+    /// The acknowledgements that are wanted, if any are.
+    pub(crate) fn new(wanted: u32, timeout: Duration) -> Option<Self> {
+        (wanted > 0).then_some(Self { wanted, timeout })
+    }
+
+    /// The command that confirms the commands before it.
+    pub(crate) fn command(&self) -> Vec<u8> {
+        let mut packed = Packed::default();
+        packed.words(&["WAIT", &self.wanted.to_string(), &self.timeout.as_millis().to_string()]);
+        packed.bytes
+    }
+
+    /// Checks that enough replicas have acknowledged the outcome of a request, if it gives somebody a right. `confirmation` is the reply to
+    /// `WAIT`, if it came.
+    ///
+    /// # Errors
+    ///
+    /// See the table of the module; [`Error::Denied`] and [`Error::Unsupported`] if the user may not use `WAIT`, or the server lacks it.
+    pub(crate) fn check(
+        &self,
+        request: &Request<'_>,
+        outcome: &Outcome,
+        confirmation: Option<&Value>,
+    ) -> Result<(), Error> {
+        let stays_unknown = match outcome {
+            _ if !is_confirmed(request) => return Ok(()),
+            // The caller undoes it.
+            Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_)) => false,
+            Outcome::Extend(ExtendOutcome::Extended(_)) => confirmation.is_none(),
+            Outcome::Release(ReleaseOutcome::Passed(_)) => true,
+            _ => return Ok(()),
+        };
+        self.count(confirmation).map_err(|error| if stays_unknown { error.into_unknown() } else { error })
+    }
+
+    /// Checks the reply to `WAIT`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (unacknowledged) if too few replicas have acknowledged, or it is not known how many; [`Error::Denied`],
+    /// [`Error::Unsupported`].
+    pub(crate) fn count(&self, confirmation: Option<&Value>) -> Result<(), Error> {
+        let Self { wanted, timeout } = self;
+        let why = match confirmation {
+            Some(Value::Int(n)) if *n >= i64::from(*wanted) => return Ok(()),
+            Some(Value::Int(n)) => format!("{n} of {wanted} replicas acknowledged the write within {timeout:?}"),
+            Some(Value::ServerError(e)) => match classify(e, "") {
+                Error::Backend { message, .. } => {
+                    format!("it is not known whether {wanted} replicas have acknowledged the write: {message}")
+                }
+                other => return Err(other),
+            },
+            Some(_) | None => format!("it is not known whether {wanted} replicas have acknowledged the write"),
+        };
+        Err(Error::backend(BackendFailure::Unacknowledged, why))
+    }
+}
+
+/// Returns `true` for a request that is confirmed.
+pub(crate) fn is_confirmed(request: &Request<'_>) -> bool {
+    match request {
+        Request::Acquire(_) | Request::Join(_) | Request::Poll(_) | Request::HandOver(..) => true,
+        // A lease of zero ends the tenure.
+        Request::Extend(claim) | Request::ExtendWithNumbers(claim) => !claim.lease.is_zero(),
+        Request::Release(_) | Request::Probe(_) => false,
+    }
+}
+
+/// Returns `true` for a request that may have taken a key.
+pub(crate) fn takes(request: &Request<'_>) -> bool {
+    matches!(request, Request::Acquire(_) | Request::Join(_) | Request::Poll(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::processor::{Busy, Claim, Extension, Grant};
+
+    fn acks() -> ReplicaAcks {
+        ReplicaAcks::new(2, Duration::from_millis(50)).expect("some are wanted")
+    }
+
+    fn error(line: &str) -> Value {
+        ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error")
+    }
+
+    fn failure(result: Result<(), Error>) -> Option<BackendFailure> {
+        match result {
+            Ok(()) => None,
+            Err(Error::Backend { failure, .. }) => Some(failure),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn none_wanted_is_no_setting() {
+        assert_eq!(ReplicaAcks::new(0, Duration::from_millis(50)), None);
+        assert_eq!(acks().command(), b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$2\r\n50\r\n");
+    }
+
+    #[test]
+    fn only_what_gives_a_right_needs_acknowledgements() {
+        use BackendFailure::{Unacknowledged, Unknown};
+        let claim = |locker| Claim::new("k", "l", locker, Duration::from_secs(1));
+        let (one, next, ended) = (claim("l-1"), claim("l-2"), Claim::new("k", "l", "l-1", Duration::ZERO));
+        let (grant, busy) = (|| Grant::new(7, 0), || Busy::new("l-3", None));
+        let extended = || Outcome::Extend(ExtendOutcome::Extended(Extension::while_waiting(0)));
+        let replies = [None, Some(Value::Int(0)), Some(Value::Int(1)), Some(error("UNBLOCKED force unblock"))];
+        for confirmation in replies.iter().map(Option::as_ref) {
+            let of_extension = Some(if confirmation.is_none() { Unknown } else { Unacknowledged });
+            for (request, outcome, expected) in [
+                (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Join(one), Outcome::Acquire(AcquireOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Acquired(grant())), Some(Unacknowledged)),
+                (Request::Extend(one), extended(), of_extension),
+                (Request::ExtendWithNumbers(one), extended(), of_extension),
+                (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Passed(grant())), Some(Unknown)),
+                (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Busy(busy())), None),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Waiting(busy())), None),
+                (Request::Poll(one), Outcome::Poll(PollOutcome::Gone), None),
+                (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Queued(busy())), None),
+                (Request::Release(one), Outcome::Release(ReleaseOutcome::Released { waiting: 0 }), None),
+                (Request::Extend(ended), extended(), None),
+            ] {
+                assert_eq!(failure(acks().check(&request, &outcome, confirmation)), expected, "{request:?}");
+            }
+        }
+        for enough in [2, 3] {
+            let taken = Outcome::Acquire(AcquireOutcome::Acquired(grant()));
+            assert_eq!(failure(acks().check(&Request::Acquire(one), &taken, Some(&Value::Int(enough)))), None);
+        }
+    }
+
+    #[test]
+    fn who_cannot_wait_is_told_so() {
+        let denied = acks().count(Some(&error("NOPERM User x has no permissions to run the 'wait' command")));
+        assert!(matches!(denied, Err(Error::Denied { .. })), "{denied:?}");
+        let unknown = acks().count(Some(&error("ERR unknown command 'WAIT', with args beginning with: '2' '50'")));
+        assert!(matches!(unknown, Err(Error::Unsupported { .. })), "{unknown:?}");
+    }
+}
