@@ -107,8 +107,8 @@ impl WaitQueue for Replaced {
     }
 }
 
-/// A store, two connections to it of which the second one may be cut, and the lock of a client on each.
-fn scene() -> (MemoryLockProcessor, Replaced, [DistributedReentrantLock; 2]) {
+/// A clock, a store, two connections to it of which the second one may be cut, and the lock of a client on each.
+fn scene() -> (Arc<ManualClock>, MemoryLockProcessor, Replaced, [DistributedReentrantLock; 2]) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
     let store = MemoryLockProcessor::with_clock(clock.clone());
@@ -117,21 +117,24 @@ fn scene() -> (MemoryLockProcessor, Replaced, [DistributedReentrantLock; 2]) {
         generator.generate_with(DLockConfig::new("CHANGE", "x").with_lease(Duration::from_secs(1000))).unwrap()
     };
     let here = lock(DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap());
-    let there = lock(DLockGenerator::builder().clock(clock).build(replaced.clone()).unwrap());
-    (store, replaced, [here, there])
+    let there = lock(DLockGenerator::builder().clock(clock.clone()).build(replaced.clone()).unwrap());
+    (clock, store, replaced, [here, there])
 }
 
 /// A waiter that nobody hears when the lock is released may lose its place. It subscribes again as soon as another server answers.
 /// Shows: G10, L1.
 #[test]
 fn a_client_that_could_not_subscribe_tries_again_when_another_server_answers() {
-    let (_store, replaced, [here, there]) = scene();
+    let (clock, _store, replaced, [here, there]) = scene();
     let guard = here.lock().unwrap();
     let waits = spawn(move || there.lock().map(|guard| guard.unlock()));
     eventually("it waits", || here.inspect().unwrap().waiting == 1);
     replaced.0.set_reachable(false);
-    eventually("it cannot subscribe", || replaced.1.failed_inboxes.load(Ordering::SeqCst) > 0);
-    // From here on it waits for the clock.
+    eventually("it cannot subscribe", || {
+        clock.advance(Duration::from_millis(10));
+        replaced.1.failed_inboxes.load(Ordering::SeqCst) >= 8
+    });
+    // From here on it waits for a second of a clock that stands still.
     assert_eq!(replaced.1.opened_inboxes.load(Ordering::SeqCst), 1);
     replaced.0.set_reachable(true);
     replaced.replace();
@@ -145,7 +148,7 @@ fn a_client_that_could_not_subscribe_tries_again_when_another_server_answers() {
 /// Shows: L1, L2.
 #[test]
 fn an_unconfirmed_release_is_repeated_when_another_server_answers() {
-    let (store, replaced, [here, there]) = scene();
+    let (_clock, store, replaced, [here, there]) = scene();
     let guard = there.lock().unwrap();
     replaced.0.set_reachable(false);
     guard.unlock().unwrap_err();
