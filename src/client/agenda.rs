@@ -160,8 +160,9 @@ impl Core {
         rose_at != 0 && sent_at.as_nanos() <= rose_at
     }
 
-    /// Checks, after a request, whether another server has answered than before. If so, makes every wait and every
-    /// tenure due now: the other server may not know of them.
+    /// Checks, after a request, whether another server has answered than before. If so, makes every wait, every tenure
+    /// and every release that is to be repeated due now: the other server may not know of them, or know of them alone.
+    /// The listener does not wait any longer either: until it has subscribed, waiters may lose their places.
     pub(crate) fn notice_server(&self) {
         let server = self.processor.status().server;
         if self.server_seen() >= server || self.server.fetch_max(server, Ordering::SeqCst) >= server {
@@ -175,9 +176,11 @@ impl Core {
                 tenure.doubt(now);
             }
         }
+        self.cleanup.hasten(now);
         self.hasten_retries(now);
         self.renewals.lock().schedule.hasten(now);
         self.lease_thread.wake_by(now);
+        self.listener.hasten();
     }
 
     /// Notes how long the store took to reply.

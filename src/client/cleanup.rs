@@ -116,6 +116,11 @@ impl Cleanup {
         self.list.lock().schedule.next()
     }
 
+    /// Makes every locker due now. The caller must wake the retry thread.
+    pub(crate) fn hasten(&self, now: Moment) {
+        self.list.lock().schedule.hasten(now);
+    }
+
     pub(crate) fn take_due(&self, now: Moment) -> Vec<Leftover> {
         self.list.lock().schedule.take_due(now, ROUND)
     }

@@ -119,7 +119,7 @@ impl Core {
 
 /// The work of the listener thread: subscribes, receives messages, and subscribes again when the inbox breaks.
 pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
-    let mut failures = 0;
+    let (mut failures, mut was_hastened) = (0, false);
     loop {
         let Some(strong) = core.upgrade() else { return };
         let asked_at = clock.now();
@@ -160,9 +160,8 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 drop(strong);
             }
         }
-        if !control
-            .pause(clock, clock.pause_begins(asked_at) + Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures))
-        {
+        let pause = Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures);
+        if !control.pause(clock, clock.pause_begins(asked_at) + pause, &mut was_hastened) {
             return;
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct InboxControl {
 #[derive(Default)]
 struct ControlState {
     stop: bool,
+    /// Whether the pause before the next attempt ends at once.
+    is_hastened: bool,
     breaker: Option<Box<dyn InboxBreaker>>,
 }
 
@@ -107,6 +109,13 @@ impl Listener {
         Ok(())
     }
 
+    /// Ends the pause before the next attempt to subscribe: another server answers now. If there is no pause, the next
+    /// one does not begin.
+    pub(crate) fn hasten(&self) {
+        self.control.state.lock().is_hastened = true;
+        self.control.stopped.notify_all();
+    }
+
     /// Ends the thread and waits for it. On that thread itself, only tells it to end.
     pub(crate) fn stop(&self) {
         let mut thread = self.thread.lock();
@@ -131,6 +140,7 @@ impl InboxControl {
     /// already stopped.
     pub(super) fn register(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
+        state.is_hastened = false;
         if !state.stop {
             state.breaker = Some(inbox.breaker());
         }
@@ -141,13 +151,20 @@ impl InboxControl {
         self.state.lock().stop
     }
 
-    /// Waits until the next attempt. Returns `false` if stopped.
-    pub(super) fn pause(&self, clock: &Timer, until: Moment) -> bool {
+    /// Waits until the next attempt. Returns `false` if stopped. After a pause that was hastened, the next one is not:
+    /// where servers do not say who they are, each attempt in vain would hasten the next one.
+    pub(super) fn pause(&self, clock: &Timer, until: Moment, was_hastened: &mut bool) -> bool {
+        let may_hasten = !std::mem::take(was_hastened);
         let mut state = self.state.lock();
         state.breaker = None;
         while !state.stop {
+            if may_hasten && std::mem::take(&mut state.is_hastened) {
+                *was_hastened = true;
+                return true;
+            }
             let now = clock.now();
             if until <= now {
+                state.is_hastened = false;
                 return true;
             }
             self.stopped.wait_for(&mut state, clock.sleep(until, now));

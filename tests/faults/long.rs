@@ -1,12 +1,14 @@
-//! The long mix: faults in a random order, for as long as one likes.
+//! The long mix: faults in a random order, for as long as one likes; and failovers, one after another.
 //!
 //! `DLOCK_TEST_HOURS=0.5 cargo test --test faults -- long:: --ignored --nocapture`; `DLOCK_TEST_SEED` plays an order again
-//! (the machine's timing is another one).
+//! (the machine's timing is another one). `DLOCK_TEST_FAILOVERS` says how many failovers there are, 100 without.
 
 use crate::report::Bounds;
+use crate::scenarios::sentinel::{ACKS, bounds_with, lease_here};
 use crate::scene::Scene;
 use crate::setup::{Setup, lease, leases};
-use crate::support::dice::Dice;
+use crate::stage::Stage;
+use crate::support::dice::{Dice, seed};
 use crate::support::proxy::{Lot, Sent, Way};
 use std::time::{Duration, Instant};
 
@@ -89,4 +91,63 @@ fn play_one(scene: &mut Scene, dice: &mut Dice) {
         _ => scene.server.sleep(time),
     }
     scene.go_on(2);
+}
+
+/// What begins a failover.
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Kill,
+    Stop,
+    Plan,
+}
+
+/// Shows: G1, G7, L1.
+#[test]
+fn three_failovers_in_a_row_break_nothing() {
+    ACKS.iter().for_each(|acks| in_a_row("three failovers in a row", *acks, &[Cause::Plan, Cause::Kill, Cause::Stop]));
+}
+
+/// Shows: G1, G7, L1.
+#[test]
+#[ignore = "takes some ten minutes for a hundred failovers, or as many as DLOCK_TEST_FAILOVERS says"]
+fn a_hundred_failovers_in_a_row_break_nothing() {
+    let count: usize = std::env::var("DLOCK_TEST_FAILOVERS").map_or(100, |count| count.parse().expect("a number"));
+    let mut dice = Dice::new(seed());
+    let causes: Vec<_> = (0..count).map(|_| [Cause::Kill, Cause::Stop, Cause::Plan][dice.up_to(2) as usize]).collect();
+    ACKS.iter().for_each(|acks| in_a_row("a hundred failovers in a row", *acks, &causes));
+}
+
+/// Locks go from hand to hand all the while, so that each failover comes in the middle of something. An operator replaces the old master.
+fn in_a_row(name: &'static str, acks: u8, causes: &[Cause]) {
+    let setup = Setup::of(name).behind_sentinels(lease_here(), acks);
+    let report = Stage::open().play(setup, bounds_with(acks), |scene| {
+        for (n, cause) in causes.iter().enumerate() {
+            eprintln!("{name}: {n}, {cause:?}");
+            let failover = match cause {
+                Cause::Kill => scene.kill_master(),
+                Cause::Stop => scene.stop_master(),
+                Cause::Plan => scene.plan_failover(n % 3),
+            };
+            scene.promoted(&failover);
+            let all = scene.all_but(&[]);
+            scene.followed_past_lost_releases(&failover, &all);
+            if acks == 0 {
+                scene.go_on(10);
+            }
+            if matches!(cause, Cause::Stop) {
+                scene.wake(&failover);
+            }
+            scene.mend_for_acks(&failover);
+            scene.go_on(10);
+            let master = scene.server.service_mut().heal();
+            if master != scene.server.master() {
+                // The machine was so busy that the Sentinels have failed over once more. What was waited for until now shows nothing.
+                eprintln!("{name}: {n}, once more");
+                scene.server.follow(master);
+                scene.fault();
+                scene.followed_past_lost_releases(&failover, &all);
+            }
+        }
+    });
+    report.assert_clean();
 }

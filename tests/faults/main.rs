@@ -5,6 +5,7 @@
 
 mod admin;
 mod checker;
+mod failovers;
 mod fenced;
 mod history;
 mod long;
@@ -15,8 +16,11 @@ mod refused;
 mod report;
 mod scenarios;
 mod scene;
+mod servers;
 mod setup;
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod toxics;
+mod ways;
 mod worker;

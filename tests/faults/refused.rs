@@ -150,7 +150,7 @@ impl Scene {
     /// Goes over to another server; the one before is returned, and still runs.
     pub(crate) fn go_over_to(&mut self, server: RedisServer) -> RedisServer {
         self.processes().for_each(|process| self.proxy(process).lead_to(server.port()));
-        std::mem::replace(&mut self.server, server)
+        std::mem::replace(&mut *self.server, server)
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The store itself drops live leases: M is not judged, and of X only the counts. F is, and a store that checks tokens loses nothing.
+    /// Where the scene notes in which time the store does that, M is judged for what reaches beyond.
     pub(crate) lossy: bool,
     /// After the end of its lease, or of the store's word, a holder knows within this.
     pub(crate) told: Duration,
@@ -29,6 +30,8 @@ pub(crate) struct Report {
     pub(crate) refused: usize,
     pub(crate) told: Duration,
     pub(crate) waited: Duration,
+    /// How often two took the lock for their own.
+    pub(crate) both: usize,
     pub(crate) lost: usize,
     /// How many of these the machine let nobody keep.
     pub(crate) excused: usize,
@@ -69,7 +72,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, .. } = self;
-        let Self { excused, late, violations, seed, .. } = self;
+        let Self { both, excused, late, violations, seed, .. } = self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
         let broken: Vec<_> =
             [Property::M, Property::F, Property::X, Property::O, Property::C, Property::T, Property::V, Property::Q]
@@ -81,7 +84,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "scenario {name}: {operations} operations, {holds} holds, {tenures} tenures ({expired} left to their leases), \
-             {lost} lost ({excused} by a busy machine), {refused} refused by token, violations: {broken}, T {told:.0?}, V {waited:.0?}, \
+             {lost} lost ({excused} by a busy machine), {refused} refused by token, {both} times two inside, violations: {broken}, T {told:.0?}, V {waited:.0?}, \
              late {:.0} %, seed {seed}",
             100.0 * late
         )

@@ -1,16 +1,19 @@
-//! A server, worker processes that want one lock of it, a network of its own for each, and what is done to them.
+//! A server or a service, worker processes that want one lock of it, a network of its own for each, and what is done to them.
 
 use crate::checker::lateness::Late;
 use crate::checker::waits::Kept;
+use crate::checker::windows::Window;
 use crate::checker::{Absence, store};
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
 use crate::pulse::{self, Pulse};
+use crate::servers::Servers;
 use crate::setup::Setup;
+use crate::support::Proxy;
 use crate::support::crew::eventually;
 use crate::support::monitor::Monitor;
 use crate::support::worker::Worker;
-use crate::support::{Proxy, RedisServer};
+use crate::ways::Ways;
 use crate::worker::{KEY, Work, now};
 use parking_lot::Mutex;
 use rustix::process::Signal;
@@ -22,7 +25,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// When this process, whose threads are the network, and the server did not run.
+/// When this process, whose threads are the network, and the servers did not run.
 struct Watch {
     away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
     server_late: Arc<Mutex<Vec<Late>>>,
@@ -30,18 +33,21 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(server: u32) -> Self {
+    fn start(servers: &[u32]) -> Self {
         let (away, server_late): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
-        let (noted, lates, mut before) = (Arc::clone(&away), Arc::clone(&server_late), None);
+        let (noted, lates) = (Arc::clone(&away), Arc::clone(&server_late));
+        let mut delays: Vec<_> = servers.iter().map(|server| (*server, None)).collect();
         let look = move || {
-            let delay = pulse::run_delay(server);
-            if let (Some(before), Some(delay)) = (before, delay)
-                && delay > before + 1_000_000
-            {
-                let to = now();
-                lates.lock().push(Late { process: None, from: to - (delay - before), to });
+            for (server, before) in &mut delays {
+                let delay = pulse::run_delay(*server);
+                if let (Some(before), Some(delay)) = (*before, delay)
+                    && delay > before + 1_000_000
+                {
+                    let to = now();
+                    lates.lock().push(Late { process: None, from: to - (delay - before), to });
+                }
+                *before = delay;
             }
-            before = delay;
             true
         };
         let pulse = pulse::keep(look, move |since, at| noted.lock().push((since, at)));
@@ -57,6 +63,8 @@ struct Cast {
     worker: Worker,
     /// `None` when it talks to the server itself.
     proxy: Option<Proxy>,
+    /// Its ways to the Sentinels, if it does not talk to them directly.
+    sentinels: Vec<Proxy>,
     history: BufReader<File>,
     /// The beginning of a line whose end is not written yet.
     rest: String,
@@ -64,7 +72,7 @@ struct Cast {
 
 /// See the module. Whatever a scenario starts ends with it.
 pub(crate) struct Scene {
-    pub(crate) server: RedisServer,
+    pub(crate) server: Servers,
     cast: Vec<Cast>,
     pub(crate) monitor: Option<Monitor>,
     pub(crate) fenced: Fenced,
@@ -79,7 +87,11 @@ pub(crate) struct Scene {
     pub(crate) fault_at: Nanos,
     /// When the store lost its keys.
     pub(crate) gone_at: Option<Nanos>,
+    /// When it may have given the lock to two.
+    pub(crate) windows: Vec<Window>,
     pub(crate) lease: u64,
+    /// By how many replicas a hold is acknowledged.
+    pub(crate) acks: u8,
     /// When the server refused, on purpose.
     pub(crate) refused: Option<(Nanos, Nanos)>,
     /// What was late beside the workers.
@@ -89,23 +101,19 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn open(setup: &Setup) -> Self {
-        let server = RedisServer::start_with(setup.server);
+    pub(crate) fn open(setup: &Setup, server: Servers) -> Self {
         let monitor = setup.monitored.then(|| Monitor::start(&server));
         let fenced = Fenced::start();
-        let watch = Watch::start(server.pid());
+        let watch = Watch::start(&server.pids());
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
         let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
         let cast = (0..setup.processes).map(|process| {
-            let proxy = setup.proxied.then(|| Proxy::to(server.port(), Duration::ZERO));
+            let Ways { proxy, sentinels, url, ports } = Ways::of(setup, process, &server);
             let file = dir.path().join(process.to_string());
             fs::write(&file, "").unwrap();
-            let url = match &setup.login {
-                Some(login) => server.url().replace("//", &format!("//{login}@")),
-                None => proxy.as_ref().map_or_else(|| server.url(), Proxy::url),
-            };
             let work = Work {
                 url,
+                ports,
                 file: file.to_str().unwrap().to_owned(),
                 fenced: fenced.port(),
                 process,
@@ -113,7 +121,7 @@ impl Scene {
                 ..setup.work.clone()
             };
             let worker = Worker::start_with("worker::process", &work.to_string(), &variables);
-            Cast { worker, proxy, history: BufReader::new(File::open(file).unwrap()), rest: String::new() }
+            Cast { worker, proxy, sentinels, history: BufReader::new(File::open(file).unwrap()), rest: String::new() }
         });
         let mut cast: Vec<_> = cast.collect();
         cast.iter_mut().for_each(|cast| drop(cast.worker.answer_about("runs")));
@@ -130,7 +138,9 @@ impl Scene {
             dead: HashSet::new(),
             fault_at: 0,
             gone_at: None,
+            windows: Vec::new(),
             lease: setup.work.lease,
+            acks: setup.work.acks,
             refused: None,
             lates: Vec::new(),
             watch,
@@ -215,6 +225,31 @@ impl Scene {
     pub(crate) fn is_inside(&mut self, process: Process) -> bool {
         self.refresh();
         self.inside.iter().any(|(actor, depth)| actor.process == process && *depth > 0)
+    }
+
+    /// The ways of a process to the Sentinels.
+    pub(crate) fn sentinel_ways(&self, process: Process) -> &[Proxy] {
+        &self.cast[process as usize].sentinels
+    }
+
+    /// Lets the next hold of a process go on until [`let_go`](Self::let_go), unless it is lost. Returns when the process knows that.
+    pub(crate) fn ask_to_hold_on(&mut self, process: Process) {
+        let worker = &mut self.cast[process as usize].worker;
+        worker.tell("hold on");
+        worker.answer_about("told");
+    }
+
+    /// Waits until the process that was asked to holds the lock.
+    pub(crate) fn wait_until_it_holds_on(&mut self, process: Process) {
+        self.cast[process as usize].worker.answer_about("holds on");
+    }
+
+    /// Ends the hold that goes on. Returns when the process gives the lock back.
+    pub(crate) fn let_go(&mut self, process: Process) {
+        let worker = &mut self.cast[process as usize].worker;
+        worker.tell("let go");
+        worker.answer_about("told");
+        eventually("the hold ends", || !self.is_inside(process));
     }
 
     pub(crate) fn proxy(&self, process: Process) -> &Proxy {

@@ -4,13 +4,16 @@ use crate::checker::holds::Hold;
 use crate::checker::lateness::Lateness;
 use crate::checker::tokens::check_updates;
 use crate::checker::waits::Kept;
+use crate::checker::windows::Lossy;
 use crate::checker::{self, Property, Verdict, Violation, store, waits};
 use crate::history::Event;
 use crate::report::{Bounds, Report};
-use crate::scene::Scene;
+use crate::scene::{Process, Scene};
+use crate::servers::Servers;
+use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::support::dice::seed;
-use crate::worker::{KEY, Work};
+use crate::worker::{KEY, PortMap, Work};
 use std::time::Duration;
 
 /// What is there.
@@ -22,8 +25,10 @@ pub(crate) struct Setup {
     pub(crate) server: &'static [&'static str],
     /// `user:password`, for a server that wants them.
     pub(crate) login: Option<&'static str>,
-    /// Whether each process has a network of its own between it and the server.
+    /// Whether each process has a network of its own between it and the server, or the Sentinels.
     pub(crate) proxied: bool,
+    /// A process that goes by the networks of a service's servers no more than the servers themselves do.
+    pub(crate) apart: Option<Process>,
     /// Whether the server's side is judged as well: not where it goes down.
     pub(crate) monitored: bool,
     pub(crate) work: Work,
@@ -50,6 +55,8 @@ impl Setup {
     pub(crate) fn of(name: &'static str) -> Self {
         let work = Work {
             url: String::new(),
+            ports: PortMap::default(),
+            acks: 0,
             file: String::new(),
             fenced: 0,
             process: 0,
@@ -69,6 +76,7 @@ impl Setup {
             server: &[],
             login: None,
             proxied: true,
+            apart: None,
             monitored: true,
             work,
             first_holds: None,
@@ -85,6 +93,16 @@ impl Setup {
     /// The processes talk to the server itself, which goes down.
     pub(crate) fn unwatched(mut self) -> Self {
         (self.proxied, self.monitored) = (false, false);
+        self
+    }
+
+    /// The processes talk to a service that Sentinels watch, with leases that outlive a failover. A hold is acknowledged by so many replicas.
+    pub(crate) fn behind_sentinels(mut self, lease: Duration, acks: u8) -> Self {
+        (self.proxied, self.monitored) = (false, false);
+        (self.work.lease, self.work.acks) = (u64::try_from(lease.as_millis()).unwrap(), acks);
+        if acks > 0 {
+            self.name = format!("{}, {acks} acks", self.name).leak();
+        }
         self
     }
 
@@ -110,22 +128,32 @@ impl Setup {
 
     /// Plays it: warms up, does the fault, lets the lock go on, and judges everything.
     pub(crate) fn play(self, bounds: Bounds, fault: impl FnOnce(&mut Scene)) -> Report {
-        let mut scene = Scene::open(&self);
+        let server = RedisServer::start_with(self.server);
+        self.play_on(Servers::One(Box::new(server)), bounds, fault).0
+    }
+
+    /// The same on servers that run already; they are returned.
+    pub(crate) fn play_on(self, on: Servers, bounds: Bounds, fault: impl FnOnce(&mut Scene)) -> (Report, Servers) {
+        let mut scene = Scene::open(&self, on);
         scene.go_on(self.holds);
         scene.fault();
         fault(&mut scene);
         scene.go_on(self.holds);
-        self.judge(scene, &bounds)
+        (self.judge(&mut scene, &bounds), scene.server)
     }
 
     /// Ends the work of all processes, and judges what they recorded and what the server saw.
-    fn judge(&self, mut scene: Scene, bounds: &Bounds) -> Report {
+    fn judge(&self, scene: &mut Scene, bounds: &Bounds) -> Report {
         // So far, only on purpose.
         let stopped = scene.absences.clone();
-        let mut violations = quiet(&mut scene);
+        let mut violations = quiet(scene);
         let events = std::mem::take(&mut scene.events);
-        let Verdict { violations: broken, operations, holds, mut lates } =
-            checker::judge(events.clone(), &mut scene.absences, bounds.lossy);
+        let lossy = match std::mem::take(&mut scene.windows) {
+            windows if bounds.lossy && !windows.is_empty() => Lossy::In(windows),
+            _ => bounds.lossy.into(),
+        };
+        let Verdict { violations: broken, operations, holds, mut lates, both } =
+            checker::judge(events.clone(), &mut scene.absences, lossy);
         lates.append(&mut scene.lates);
         let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000).refused(scene.refused);
         violations.extend(broken);
@@ -165,6 +193,7 @@ impl Setup {
             refused,
             told,
             waited,
+            both: both.len(),
             lost: lost().count(),
             excused: lost().filter(|hold| lateness.excuses(Some(hold.actor.process), hold.over())).count(),
             late: lateness.share(scene.processes()),

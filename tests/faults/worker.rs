@@ -27,6 +27,10 @@ pub(crate) const KEY: (&str, &str, &str) = ("FAULTS", "x", "DLOCK_FAULTS_x");
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Work {
     pub(crate) url: String,
+    /// The ports that the process must write in the place of others that Sentinels tell.
+    pub(crate) ports: PortMap,
+    /// How many replicas must have confirmed what a hold rests on.
+    pub(crate) acks: u8,
     /// Where the history goes.
     pub(crate) file: String,
     /// The port of the fenced store.
@@ -47,13 +51,11 @@ pub(crate) struct Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, file, fenced, process, threads, lease, hold, pause, tries, reentries, io, listener, seed } =
-            self;
+        let Self { url, ports, acks, file, fenced, process, threads, lease, hold, .. } = self;
+        let Self { pause, tries, reentries, io, listener, seed, .. } = self;
         let (shortest, longest) = hold;
-        write!(
-            f,
-            "{url} {file} {fenced} {process} {threads} {lease} {shortest} {longest} {pause} {tries} {reentries} {io} {listener} {seed}"
-        )
+        write!(f, "{url} {ports} {acks} {file} {fenced} {process} {threads} {lease} {shortest} {longest} ")?;
+        write!(f, "{pause} {tries} {reentries} {io} {listener} {seed}")
     }
 }
 
@@ -63,10 +65,11 @@ impl FromStr for Work {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut words = text.split(' ');
         let mut word = || words.next().unwrap_or("");
-        let (url, file) = (word().to_owned(), word().to_owned());
         Ok(Self {
-            url,
-            file,
+            url: word().to_owned(),
+            ports: word().parse()?,
+            acks: word().parse()?,
+            file: word().to_owned(),
             fenced: word().parse()?,
             process: word().parse()?,
             threads: word().parse()?,
@@ -79,6 +82,34 @@ impl FromStr for Work {
             listener: word() == "true",
             seed: word().parse()?,
         })
+    }
+}
+
+/// Pairs of ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortMap(pub(crate) Vec<(u16, u16)>);
+
+impl PortMap {
+    fn get(&self, port: u16) -> u16 {
+        self.0.iter().find(|(from, _)| *from == port).map_or(port, |(_, to)| *to)
+    }
+}
+
+/// `1=2,3=4`, or `-`.
+impl fmt::Display for PortMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<_> = self.0.iter().map(|(from, to)| format!("{from}={to}")).collect();
+        f.write_str(if pairs.is_empty() { "-" } else { "" })?;
+        f.write_str(&pairs.join(","))
+    }
+}
+
+impl FromStr for PortMap {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(from, to)| Ok((from.parse()?, to.parse()?))).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -108,6 +139,18 @@ struct Hand {
     work: Work,
     dice: Dice,
     stop: Arc<AtomicBool>,
+    /// Whether a hold goes on for as long as this is set, unless it is lost.
+    holds_on: Arc<AtomicBool>,
+}
+
+/// The store of a worker.
+fn store(work: &Work) -> RedisLockProcessor {
+    let ports = work.ports.clone();
+    let store = RedisLockProcessor::builder(&work.url).unwrap().io_timeout(Duration::from_millis(work.io));
+    let store = store.address_map(move |host, port| (host.to_owned(), ports.get(port)));
+    // REPLICA ACKS: `let store = store.replica_acks(u32::from(work.acks), Duration::from_millis(100));` in place of the next line.
+    assert_eq!(work.acks, 0, "the library has no replica acknowledgement yet");
+    store.build().unwrap()
 }
 
 #[test]
@@ -121,14 +164,13 @@ fn process() {
             writeln!(line, "{} {} {:?} {}", now(), std::process::id(), thread::current().id(), record.args())
         })
         .try_init();
-    let store = RedisLockProcessor::builder(&work.url).unwrap().io_timeout(Duration::from_millis(work.io));
-    let generator = DLockGenerator::builder().listener(work.listener).build(store.build().unwrap()).unwrap();
+    let generator = DLockGenerator::builder().listener(work.listener).build(store(&work)).unwrap();
     let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
     // What is made at the first use (the table of hash tags takes 60 ms unoptimised) is no part of any scenario.
     let lock = generator.generate_with(config.clone()).unwrap();
     while lock.is_locked().is_err() {}
     let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, holds_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (noting, actor) = (Arc::clone(&recorder), Actor { process: work.process, thread: u32::MAX });
     // By way of the test's process, whose threads are the network.
     let mut there = fenced::Access::open(work.fenced);
@@ -141,16 +183,23 @@ fn process() {
             dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
             work: work.clone(),
             stop: Arc::clone(&stop),
+            holds_on: Arc::clone(&holds_on),
         };
         thread::spawn(move || hand.run())
     });
     let hands: Vec<_> = hands.collect();
     worker::answer("runs");
-    if let Some(order) = worker::orders().next() {
-        assert_eq!(order, "stop");
-        stop.store(true, Ordering::SeqCst);
-        generator.close();
+    for order in worker::orders() {
+        if order == "stop" {
+            break;
+        }
+        assert!(["hold on", "let go"].contains(&order.as_str()), "{order}");
+        holds_on.store(order == "hold on", Ordering::SeqCst);
+        worker::answer("told");
     }
+    holds_on.store(false, Ordering::SeqCst);
+    stop.store(true, Ordering::SeqCst);
+    generator.close();
     let stopped = hands.into_iter().all(|hand| hand.join().is_ok());
     drop((generator, pulse));
     let sockets = descriptors().iter().filter(|target| target.starts_with("socket:")).count();
@@ -217,13 +266,19 @@ impl Hand {
         let read = fenced.read(guard.fencing_token());
         let inner = (self.dice.up_to(99) < self.work.reentries).then(|| self.acquire_by(Op::Lock, lock)).flatten();
         let lost = guard.lost();
+        let mut holds_on = false;
         loop {
             match lost.recv_timeout(LOOK) {
                 Ok(()) => break self.note(What::Lost),
                 Err(_) => self.look(&guard),
             }
             if now() >= end {
-                break;
+                if !self.holds_on.load(Ordering::SeqCst) {
+                    break;
+                }
+                if !std::mem::replace(&mut holds_on, true) {
+                    worker::answer("holds on");
+                }
             }
         }
         if let Some(value) = read {
@@ -278,5 +333,15 @@ fn failed(error: &Error, count: u32) -> What {
         // After an unlock that was not confirmed, the store still has the key, for a while.
         Error::Backend { .. } | Error::Denied { .. } => What::Unknown { count, why },
         _ => What::Fail { count, why },
+    }
+}
+
+#[test]
+fn work_is_read_as_it_was_written() {
+    let work = crate::setup::Setup::of("a name").work;
+    for pairs in [vec![], vec![(1, 2)], vec![(1, 2), (3, 65535)]] {
+        let work =
+            Work { url: "redis://host/".to_owned(), file: "f".to_owned(), ports: PortMap(pairs), ..work.clone() };
+        assert_eq!(work.to_string().parse(), Ok(work));
     }
 }

@@ -1,11 +1,12 @@
-//! Another server answers while a grant of the earlier one is on its way.
+//! Another server answers: what is asked, heard and released at once. No time passes, so whatever waits for its time does nothing.
 
-use crate::support::crew::eventually;
+use crate::support::crew::{eventually, spawn};
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, ProbeOutcome, ReleaseOutcome, Status,
+    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome,
+    Status, WaitQueue,
 };
-use redis_dlock::{DLockGenerator, Error, ManualClock, MemoryLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock, MemoryLockProcessor};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +18,25 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Switches {
     server: AtomicU64,
+    told: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     probes: Mutex<Vec<String>>,
+    failed_releases: AtomicU64,
+    failed_inboxes: AtomicU64,
+    opened_inboxes: AtomicU64,
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
-/// The embedded store, which counts probes, and whose server may be another one.
+/// The embedded store, which counts, and whose server may be another one.
 #[derive(Clone)]
 struct Replaced(MemoryLockProcessor, Arc<Switches>);
+
+impl Replaced {
+    /// Another server answers from now on.
+    fn replace(&self) {
+        self.1.server.fetch_add(1, Ordering::SeqCst);
+        self.1.told.lock().iter().for_each(|told| told());
+    }
+}
 
 impl fmt::Debug for Replaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,7 +59,13 @@ impl LockProcessor for Replaced {
     }
 
     fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.0.release(claim, limit)
+        let outcome = self.0.release(claim, limit);
+        self.1.failed_releases.fetch_add(u64::from(outcome.is_err()), Ordering::SeqCst);
+        outcome
+    }
+
+    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
+        self.0.poll(claim, limit)
     }
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
@@ -61,6 +80,84 @@ impl LockProcessor for Replaced {
     fn status(&self) -> Status {
         Status::answering().with_server(self.1.server.load(Ordering::SeqCst))
     }
+
+    fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+        self.1.told.lock().push(told);
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+}
+
+impl WaitQueue for Replaced {
+    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
+        self.0.queue().expect("a queue").join(claim, limit)
+    }
+
+    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        self.0.queue().expect("a queue").hand_over(claim, next, limit)
+    }
+
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        let inbox = self.0.queue().expect("a queue").open_inbox(client, limit);
+        let count = if inbox.is_ok() { &self.1.opened_inboxes } else { &self.1.failed_inboxes };
+        count.fetch_add(1, Ordering::SeqCst);
+        inbox
+    }
+}
+
+/// A clock, a store, two connections to it of which the second one may be cut, and the lock of a client on each.
+fn scene() -> (Arc<ManualClock>, MemoryLockProcessor, Replaced, [DistributedReentrantLock; 2]) {
+    let clock = Arc::new(ManualClock::new());
+    clock.advance(Duration::from_secs(5));
+    let store = MemoryLockProcessor::with_clock(clock.clone());
+    let replaced = Replaced(store.another_connection(), Arc::default());
+    let lock = |generator: DLockGenerator| {
+        generator.generate_with(DLockConfig::new("CHANGE", "x").with_lease(Duration::from_secs(1000))).unwrap()
+    };
+    let here = lock(DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap());
+    let there = lock(DLockGenerator::builder().clock(clock.clone()).build(replaced.clone()).unwrap());
+    (clock, store, replaced, [here, there])
+}
+
+/// A waiter that nobody hears when the lock is released may lose its place. It subscribes again as soon as another server answers.
+/// Shows: G10, L1.
+#[test]
+fn a_client_that_could_not_subscribe_tries_again_when_another_server_answers() {
+    let (clock, _store, replaced, [here, there]) = scene();
+    let guard = here.lock().unwrap();
+    let waits = spawn(move || there.lock().map(|guard| guard.unlock()));
+    eventually("it waits", || here.inspect().unwrap().waiting == 1);
+    replaced.0.set_reachable(false);
+    eventually("it cannot subscribe", || {
+        clock.advance(Duration::from_millis(10));
+        replaced.1.failed_inboxes.load(Ordering::SeqCst) >= 8
+    });
+    // From here on it waits for a second of a clock that stands still.
+    assert_eq!(replaced.1.opened_inboxes.load(Ordering::SeqCst), 1);
+    replaced.0.set_reachable(true);
+    replaced.replace();
+    eventually("it subscribes", || replaced.1.opened_inboxes.load(Ordering::SeqCst) == 2);
+    // It keeps its place, and is told.
+    guard.unlock().unwrap();
+    waits.join().unwrap().unwrap();
+}
+
+/// A release that an earlier server did not confirm is repeated as soon as another one answers: it may still have the lock.
+/// Shows: L1, L2.
+#[test]
+fn an_unconfirmed_release_is_repeated_when_another_server_answers() {
+    let (_clock, store, replaced, [here, there]) = scene();
+    let guard = there.lock().unwrap();
+    replaced.0.set_reachable(false);
+    guard.unlock().unwrap_err();
+    // The client has tried it again by itself, and waits for the clock.
+    eventually("it is tried again", || replaced.1.failed_releases.load(Ordering::SeqCst) > 3);
+    assert_eq!(store.keys(), [here.key()]);
+    replaced.0.set_reachable(true);
+    replaced.replace();
+    eventually("it is released", || store.keys().is_empty());
 }
 
 /// The thread that notices the change does not know of the grant yet. No time passes: only the doubt makes a probe due.

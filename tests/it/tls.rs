@@ -20,12 +20,12 @@ fn named(name: &str) -> CertificateParams {
 }
 
 /// A certificate signed by the authority, and its key, in PEM.
-fn certificate(authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (String, String) {
+pub(crate) fn certificate(authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     (named(name).signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> String {
+pub(crate) fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()

@@ -15,4 +15,4 @@ pub(crate) mod sentinels;
 pub(crate) mod worker;
 
 pub(crate) use proxy::Proxy;
-pub(crate) use redis_server::{RedisServer, free_port};
+pub(crate) use redis_server::{RedisServer, free_port, serves};

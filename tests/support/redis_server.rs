@@ -108,6 +108,11 @@ impl RedisServer {
         }
     }
 
+    /// Whether the server was not killed.
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Starts a killed server again, on the same port, with the same arguments and files, and waits until it answers.
     pub(crate) fn restart(&mut self) {
         self.kill();
@@ -154,7 +159,7 @@ impl Drop for RedisServer {
 
 /// Whether it is our server that answers on this port, and no other one that took it meanwhile. Refusing to serve
 /// without a password is an answer, too.
-pub(super) fn serves(port: u16, pid: u32) -> bool {
+pub(crate) fn serves(port: u16, pid: u32) -> bool {
     let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}/")) else { return false };
     let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else { return false };
     match redis::cmd("PING").query::<String>(&mut connection) {

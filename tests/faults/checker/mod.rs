@@ -7,6 +7,8 @@
 //! | **X** one acquire is one hold: the history is one of a reentrant fenced mutex | `model` |
 //! | **C** a call's own time-out is kept | `patience` |
 //! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side |
+//!
+//! `windows` says when the store itself may break M and F.
 
 mod exclusion;
 mod generated;
@@ -18,11 +20,13 @@ mod patience;
 pub(crate) mod store;
 pub(crate) mod tokens;
 pub(crate) mod waits;
+pub(crate) mod windows;
 
 use crate::history::{Event, Nanos, What};
 use holds::Hold;
 use lateness::Late;
 use std::fmt;
+use windows::Lossy;
 
 /// What a violation is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,11 +103,14 @@ pub(crate) struct Verdict {
     pub(crate) operations: usize,
     pub(crate) holds: Vec<Hold>,
     pub(crate) lates: Vec<Late>,
+    /// For how long each two threads took the lock for their own, whether they may have or not.
+    pub(crate) both: Vec<Nanos>,
 }
 
 /// Judges a history: the events of all threads on one lock. What it says of processes that did not run is added.
-/// Where the store is `lossy`, two may believe to hold: M, and what follows of it for X, are not judged.
-pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: bool) -> Verdict {
+/// Where the store is `lossy`, two may believe to hold: M, and what follows of it for X, are not judged there.
+pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: impl Into<Lossy>) -> Verdict {
+    let lossy = lossy.into();
     let away = |event: &Event| match event.what {
         What::Away { since } => Some((event.actor.process, since, event.at)),
         _ => None,
@@ -114,14 +121,15 @@ pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: 
     events.sort_by_key(|event| event.at);
     let calls = holds::calls(&events);
     let holds = holds::holds(&events);
-    let mut violations = tokens::check(&holds);
+    let mut violations = tokens::check(&holds, &lossy);
     violations.extend(model::check_counts(&calls));
-    if !lossy {
-        violations.extend(exclusion::check(&holds));
+    violations.extend(exclusion::check(&holds, &lossy));
+    if lossy == Lossy::Never {
         violations.extend(model::check(&calls, &holds));
     }
     violations.extend(patience::check(&calls, absences));
-    Verdict { violations, operations: calls.len(), holds, lates }
+    let both = exclusion::overlaps(&holds).iter().map(exclusion::Both::length).collect();
+    Verdict { violations, operations: calls.len(), holds, lates, both }
 }
 
 /// A moment for people: seconds since the first of the history would need it, so milliseconds of the clock's tail do.

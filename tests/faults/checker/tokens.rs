@@ -2,10 +2,11 @@
 //! what it accepted before.
 
 use super::holds::Hold;
+use super::windows::Lossy;
 use super::{Property, Violation};
 
 /// `holds` in the order in which they began.
-pub(super) fn check(holds: &[Hold]) -> Vec<Violation> {
+pub(super) fn check(holds: &[Hold], lossy: &Lossy) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut claimed: Option<&Hold> = None;
     for (place, hold) in holds.iter().enumerate() {
@@ -15,7 +16,8 @@ pub(super) fn check(holds: &[Hold]) -> Vec<Violation> {
         }
         // Of holds that were never valid the order in the store is unknown, but for those that were over before it was asked for.
         let over = holds[..place].iter().filter(|before| before.since <= hold.asked);
-        let before = over.chain(claimed.filter(|_| hold.is_claimed())).find(|before| before.token() >= hold.token());
+        let mut earlier = over.chain(claimed.filter(|_| hold.is_claimed()));
+        let before = earlier.find(|before| before.token() >= hold.token() && !lossy.allows_fall(before, hold));
         if let Some(before) = before {
             violations.push(Violation::of(Property::F, format!("the token did not rise from {before:?} to {hold:?}")));
         }

@@ -8,6 +8,7 @@ pub(crate) mod meddling;
 mod messages;
 pub(crate) mod network;
 mod restart;
+pub(crate) mod sentinel;
 mod server;
 mod unheard;
 mod waiter;

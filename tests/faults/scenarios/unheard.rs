@@ -56,7 +56,7 @@ fn heard(scene: &Scene) -> usize {
 }
 
 /// The processes in the order of their first holds after a moment.
-fn served(scene: &mut Scene, from: Nanos) -> Vec<(Process, Nanos)> {
+pub(super) fn served(scene: &mut Scene, from: Nanos) -> Vec<(Process, Nanos)> {
     eventually("all have had the lock", || scene.processes().all(|process| scene.got_since(process, from) > 0));
     let holds = scene.events.iter().filter(|event| matches!(event.what, What::Got { count: 1, .. }) && event.at > from);
     let mut holds: Vec<_> = holds.map(|event| (event.actor.process, event.at)).collect();

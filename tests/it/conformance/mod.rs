@@ -4,6 +4,7 @@ mod memory_store;
 pub(crate) mod minimal_store;
 mod model;
 mod redis_store;
+mod sentinels;
 mod special_store;
 
 /// The words of the suite, and the stores of these tests.

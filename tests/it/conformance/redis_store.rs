@@ -1,11 +1,14 @@
-//! [`Store`] for Redis: a server for each test, and real time.
+//! [`Store`] for Redis: a server for each test, or the master of a service that several cases share, and real time.
 
 use crate::support::RedisServer;
+use crate::support::crew::eventually;
 use crate::support::queue::begin_the_time_of_the_unheard;
+use crate::support::sentinels::Service;
 use parking_lot::Mutex;
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::conformance::Store;
 use redis_dlock::processor::{Claim, LockProcessor};
+use std::any::Any;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,17 +17,40 @@ use std::time::Duration;
 const FENCE: &str = "DLOCK:1:fence";
 
 pub(crate) struct RedisStore {
-    server: RedisServer,
+    name: &'static str,
+    /// What processors connect to.
+    url: String,
+    /// What an administrator connects to.
+    server_url: String,
     admin: Mutex<redis::Connection>,
     /// Whether processors come with a connection that has had a number, so that they try plain commands first.
     proved: bool,
+    /// What must run as long as the store is used.
+    _servers: Arc<dyn Any + Send + Sync>,
 }
 
 impl RedisStore {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start();
-        let admin = Mutex::new(server.connection());
-        Self { server, admin, proved: false }
+        let (url, admin) = (server.url(), Mutex::new(server.connection()));
+        Self { name: "redis", server_url: url.clone(), url, admin, proved: false, _servers: Arc::new(server) }
+    }
+
+    /// A store on the first master of a service, reached by its Sentinels. The master is as empty as a new one; nobody else uses it.
+    pub(crate) fn behind(service: &Arc<Service>) -> Self {
+        let master = &service.servers[0];
+        let admin = Mutex::new(master.connection());
+        let (url, server_url) = (service.url(), master.url());
+        let name = "redis behind Sentinels";
+        let store = Self { name, url, server_url, admin, proved: false, _servers: service.clone() };
+        store.deny(&[]);
+        store.flush();
+        store.admin::<()>(redis::cmd("SCRIPT").arg("FLUSH"));
+        // The clients of a new case have the names of those before, which must not be heard any more.
+        eventually("the inboxes before are closed", || {
+            store.admin::<Vec<String>>(redis::cmd("PUBSUB").arg("CHANNELS").arg("DLOCK:*")).is_empty()
+        });
+        store
     }
 
     pub(crate) fn start_proved() -> Self {
@@ -33,7 +59,8 @@ impl RedisStore {
 
     /// Returns what lets no time pass for the waiters that nobody hears, however long it is until it is called.
     pub(crate) fn stand_still(&self) -> impl Fn() + use<> {
-        let admin = Mutex::new(self.server.connection());
+        let server = redis::Client::open(self.server_url.as_str()).unwrap();
+        let admin = Mutex::new(server.get_connection().unwrap());
         move || begin_the_time_of_the_unheard(&mut admin.lock())
     }
 
@@ -55,7 +82,7 @@ pub(crate) fn prove(store: &RedisLockProcessor) {
 
 impl Store for RedisStore {
     fn processor(&self) -> Arc<dyn LockProcessor> {
-        let store = RedisLockProcessor::connect(&self.server.url()).unwrap();
+        let store = RedisLockProcessor::connect(&self.url).unwrap();
         if self.proved {
             prove(&store);
         }
@@ -134,7 +161,7 @@ impl Store for RedisStore {
     }
 
     fn name(&self) -> &'static str {
-        "redis"
+        self.name
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which error each trouble of a real server becomes.
 
 use super::outcomes::{LEASE, setup};
-use crate::support::{Asking, claim};
+use crate::support::crew::{eventually, spawn};
+use crate::support::{Asking, claim, journal};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::{
-    BackendFailure, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
+    BackendFailure, DLockGenerator, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
 use std::fmt::Debug;
 use std::time::Duration;
@@ -56,6 +57,55 @@ fn a_replica_executes_nothing_and_shows_no_old_data() {
     backend(store.acquire(&claim("k", "b-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
     backend(store.release(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
     backend(store.extend(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, "READONLY");
+}
+
+/// Shows: G2, S6.
+#[test]
+fn a_master_without_its_replicas_executes_nothing() {
+    let (server, store) = setup();
+    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
+    store.ask(&claim("k", "b-1", LEASE), true, LONG).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let before = server.contents();
+    let refused = "NOREPLICAS";
+    backend(store.acquire(&claim("j", "c-1", LEASE), LONG), BackendFailure::NotExecuted, refused);
+    backend(store.ask(&claim("k", "c-2", LEASE), true, LONG), BackendFailure::NotExecuted, refused);
+    backend(store.poll(&claim("k", "b-1", LEASE), LONG), BackendFailure::NotExecuted, refused);
+    backend(store.extend(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, refused);
+    backend(store.release(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, refused);
+    backend(store.probe(&claim("k", "a-1", LEASE), LONG), BackendFailure::NotExecuted, refused);
+    assert_eq!(server.contents(), before);
+    // Who only looks is answered.
+    assert_eq!(store.inspect("k", LONG).unwrap().holder.as_deref(), Some("a-1"));
+    server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    assert!(matches!(store.release(&claim("k", "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { .. }));
+}
+
+/// Shows: L3.
+#[test]
+fn who_waits_for_a_master_without_its_replicas_is_told_of_the_setting_once() {
+    journal::keep();
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let lock = generator.generate("NOREPLICAS", "x").unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let once = lock.try_lock().map(drop);
+    backend(once, BackendFailure::NotExecuted, "min-replicas-to-write");
+    let refused = || {
+        let errors: String = server.run(&["INFO", "errorstats"]);
+        let line = errors.lines().find_map(|line| line.strip_prefix("errorstat_NOREPLICAS:count="));
+        line.map_or(0, |count| count.trim().parse().unwrap())
+    };
+    let before: u64 = refused();
+    let waiting = lock.clone();
+    let waits = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+    eventually("it asks again and again", || refused() > before + 3);
+    server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    waits.join();
+    let warnings = journal::warnings(lock.key());
+    let named: Vec<_> = warnings.iter().filter(|line| line.contains("min-replicas-to-write")).collect();
+    assert_eq!((named.len(), warnings.len()), (1, 1), "{warnings:?}");
 }
 
 #[test]

@@ -3,3 +3,6 @@
 mod failover;
 mod fakes;
 mod naming;
+mod rights;
+#[cfg(feature = "tls")]
+mod tls;

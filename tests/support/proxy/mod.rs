@@ -103,6 +103,20 @@ impl Proxy {
         self.shared.toxics.lock().set_lossy(way, on);
     }
 
+    /// Loses everything on all connections, new ones included, until it [heals](Self::heal): each side takes the other for silent.
+    pub(crate) fn cut_off(&self) {
+        self.lose(Way::ToServer, true);
+        self.lose(Way::ToClient, true);
+    }
+
+    /// Lets everything through again. Connections that have lost something end.
+    pub(crate) fn heal(&self) {
+        let was_cut = [Way::ToServer, Way::ToClient].map(|way| self.shared.toxics.lock().set_lossy(way, false));
+        if was_cut.contains(&true) {
+            self.reset();
+        }
+    }
+
     /// Loses every message to a subscriber, until it is switched off.
     pub(crate) fn lose_messages(&self, on: bool) {
         self.shared.toxics.lock().set_lose_messages(on);

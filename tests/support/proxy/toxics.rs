@@ -153,8 +153,9 @@ impl Toxics {
         self.first_answer = delay;
     }
 
-    pub(super) fn set_lossy(&mut self, way: Way, on: bool) {
-        self.lossy[way as usize] = on;
+    /// Returns what was set before.
+    pub(super) fn set_lossy(&mut self, way: Way, on: bool) -> bool {
+        std::mem::replace(&mut self.lossy[way as usize], on)
     }
 
     pub(super) fn set_lose_messages(&mut self, on: bool) {

@@ -33,7 +33,7 @@ const TABLE: &[(&str, &str, Class)] = &[
     ("CLUSTERDOWN", "", Class::NotExecuted),
     ("TRYAGAIN", "", Class::NotExecuted),
     ("MASTERDOWN", "", Class::NotExecuted),
-    ("NOREPLICAS", "", Class::NotExecuted),
+    (WITHOUT_REPLICAS, "", Class::NotExecuted),
     ("NOSCRIPT", "", Class::NotExecuted),
     ("ERR", "max number of clients reached", Class::NotExecuted),
     ("OOM", "", Class::Refused),
@@ -57,6 +57,12 @@ const TABLE: &[(&str, &str, Class)] = &[
     ("ERR", "Unknown command", Class::Unsupported),
 ];
 
+/// The code of a server that fewer replicas follow than its settings demand. It refuses every command that writes.
+const WITHOUT_REPLICAS: &str = "NOREPLICAS";
+
+/// The server's words do not name the setting, which an operator must know to understand them.
+const WHICH_SETTING: &str = " (fewer replicas follow it than min-replicas-to-write demands)";
+
 /// What the server appends to the words of an error that a script raised, followed by the line number.
 const RAISED: &str = ", on @user_script:";
 
@@ -64,7 +70,10 @@ const RAISED: &str = ", on @user_script:";
 pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
-    let words = without_user(&words).into_owned();
+    let mut words = without_user(&words).into_owned();
+    if code == WITHOUT_REPLICAS {
+        words.push_str(WHICH_SETTING);
+    }
     let fits = |(c, text, _): &&(&str, &str, Class)| *c == code && detail.starts_with(text);
     let class = if detail.contains(RAISED) { None } else { TABLE.iter().find(fits).map(|(_, _, class)| *class) };
     match class {
@@ -131,7 +140,6 @@ mod tests {
             ("CLUSTERDOWN Hash slot not served", NotExecuted),
             ("TRYAGAIN Multiple keys request during rehashing of slot", NotExecuted),
             ("MASTERDOWN Link with MASTER is down", NotExecuted),
-            ("NOREPLICAS Not enough good replicas to write.", NotExecuted),
             ("ERR max number of clients reached", NotExecuted),
             ("OOM command not allowed when used memory > 'maxmemory'.", Refused),
             ("MISCONF Redis is configured to save RDB snapshots", Refused),
@@ -157,6 +165,9 @@ mod tests {
                 other => panic!("{line:?} became {other:?}"),
             }
         }
+        let line = "NOREPLICAS Not enough good replicas to write.";
+        let named = |message: &str| message.starts_with(line) && message.contains("min-replicas-to-write");
+        assert!(matches!(of(line), Error::Backend { failure: NotExecuted, message, .. } if named(&message)));
         for line in [
             "NOAUTH Authentication required.",
             "WRONGPASS invalid username-password pair or user is disabled.",

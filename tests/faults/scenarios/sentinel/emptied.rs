@@ -1,0 +1,58 @@
+//! The master comes back empty, before any Sentinel misses it: no failover happens, and its replicas lose everything, too.
+//!
+//! Replica acknowledgement does not help here.
+
+use super::{bounds, five};
+use crate::checker::waits::Kept;
+use crate::history::Nanos;
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::worker::now;
+
+/// Shows: G5, G7, L1.
+#[test]
+fn an_empty_restart_of_the_master_is_told_to_the_holder_and_those_who_wait_go_on() {
+    let mut stage = Stage::open();
+    held(&mut stage);
+    handed_over(&mut stage);
+}
+
+/// Restarts the master without its data. Returns when that began.
+fn empty(scene: &mut Scene) -> Nanos {
+    let from = now();
+    scene.server.restart();
+    scene.kept.push(Kept { at: from, until: now() });
+    from
+}
+
+fn held(stage: &mut Stage) {
+    let report = stage.play(five("master restarted empty, lock held and waited for", 0), bounds(true), |scene| {
+        // However long the start takes.
+        scene.server.service().set("down-after-milliseconds", "60000");
+        scene.held_and_waited_for(0);
+        let from = empty(scene);
+        let all = scene.all_but(&[]);
+        scene.wait_until_heard(&all);
+        scene.close_window(from);
+        scene.let_go(0);
+    });
+    assert!(report.lost >= 1, "{report}");
+    report.assert_clean();
+}
+
+/// A process learns of its grant when the key is gone. It stands still for as long as others hold the lock.
+fn handed_over(stage: &mut Stage) {
+    let report = stage.play(five("master restarted empty in a hand-over", 0), bounds(true), |scene| {
+        scene.server.service().set("down-after-milliseconds", "60000");
+        let next = scene.held_and_waited_for(0)[0];
+        scene.stop_in_hand_over(0, next);
+        let from = empty(scene);
+        let others = scene.all_but(&[next]);
+        scene.wait_until_heard(&others);
+        scene.go_on(6);
+        scene.resume(next);
+        scene.wait_until_heard(&[next]);
+        scene.close_window(from);
+    });
+    report.assert_clean();
+}

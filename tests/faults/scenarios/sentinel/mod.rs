@@ -1,0 +1,75 @@
+//! A service that Sentinels watch, whose master fails: while the lock is held, while it is waited for, and in the middle of a hand-over.
+//!
+//! The master acknowledges writes alone, so a failover may lose some. What the manual says of that (page "Failover") is all that may come of
+//! it: each scene notes the time in which two may have the lock ([`Window`](crate::checker::windows::Window)), and the checker judges the
+//! rest. Scenes in which the replicas have everything before the fault, and nothing is granted until all follow, may lose nothing at all.
+//!
+//! With replica acknowledgement, nothing may be lost either, but in an empty restart.
+
+mod cut_off;
+mod emptied;
+mod killed;
+mod planned;
+mod stopped;
+mod unreachable;
+
+use super::unheard::served;
+use crate::failovers::Failover;
+use crate::report::{Bounds, Report};
+use crate::scene::{Process, Scene};
+use crate::setup::{Setup, lease};
+use crate::worker::now;
+use std::time::Duration;
+
+/// By how many replicas a hold must be acknowledged: by none, or by all. Each scene is played with each of these.
+// REPLICA ACKS: `&[0, 2]`.
+pub(crate) const ACKS: &[u8] = &[0];
+
+/// Outlives a failover of 2.5 s with room for a slow machine, by what the crate makes of it: it is extended when 3.5 s are over.
+pub(crate) fn lease_here() -> Duration {
+    Duration::from_millis(lease().max(6000))
+}
+
+/// Five processes with a thread each, which do nothing but wait for the lock and hold it for a moment.
+fn five(name: &'static str, acks: u8) -> Setup {
+    let setup = Setup { processes: 5, ..Setup::of(name).behind_sentinels(lease_here(), acks) };
+    setup.work(|work| (work.threads, work.tries, work.hold) = (1, 0, (5, 20)))
+}
+
+/// Who waits is served two seconds after a Sentinel names the new master: one until all Sentinels are asked again, and one to connect and
+/// to find one's place. Without that the old master would be left after ten.
+fn bounds(lossy: bool) -> Bounds {
+    Bounds { lossy, told: lease_here() / 12, waited: Duration::from_secs(2), expired: 0 }
+}
+
+/// Bounds of a scene in which writes are lost that nobody but the master has acknowledged.
+pub(crate) fn bounds_with(acks: u8) -> Bounds {
+    bounds(acks == 0)
+}
+
+/// Waits until another server is the master, and all processes but these follow.
+fn fail_over(scene: &mut Scene, failover: &Failover, but: &[Process]) {
+    scene.promoted(failover);
+    let others = scene.all_but(but);
+    scene.followed(failover, &others);
+}
+
+/// Ends a hold: those who waited hold the lock in the order in which they came.
+/// Shows: G8, G10.
+#[track_caller]
+fn serve_in_order(scene: &mut Scene, holder: Process, order: &[Process]) {
+    let at = now();
+    scene.let_go(holder);
+    let served: Vec<_> = served(scene, at).into_iter().map(|(process, _)| process).collect();
+    assert_eq!(served[..order.len()], *order);
+}
+
+/// Nothing is broken, and no hold is lost that was fresh when its master failed, unless the failover took nearly a lease.
+#[track_caller]
+fn assert_kept(report: Report, took: Duration) {
+    if took < lease_here().mul_f64(0.75) {
+        report.assert_clean_without_loss();
+    } else {
+        report.assert_clean();
+    }
+}
