@@ -24,6 +24,8 @@ pub(crate) struct Tenure {
     heard_at: Moment,
     /// The time read before the command that last set or renewed the lease was first written.
     renewed_at: Moment,
+    /// Until when the tenure is certainly ours. It follows from `renewed_at` and is kept because every lock and unlock needs it.
+    deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
     /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
@@ -48,6 +50,7 @@ impl Tenure {
     /// Creates a tenure whose lease counts from `counts_from`.
     pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, grant: Grant, counts_from: Moment) -> Self {
         Self {
+            deadline: deadline(counts_from, settings.lease()),
             locker,
             settings,
             tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
@@ -173,7 +176,7 @@ impl Tenure {
 
     /// Returns the moment until which the tenure is certainly ours.
     pub(crate) fn deadline(&self) -> Moment {
-        self.renewed_at + (self.lease() - timing::margin(self.lease()))
+        self.deadline
     }
 
     /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
@@ -200,6 +203,7 @@ impl Tenure {
     /// Notes that a reply has extended the lease.
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
         self.renewed_at = self.renewed_at.max(sent_at);
+        self.deadline = deadline(self.renewed_at, self.lease());
         self.is_answered = true;
         self.checked(sent_at);
     }
@@ -259,6 +263,11 @@ impl Tenure {
         }
         first
     }
+}
+
+/// Returns the moment until which a lease that was set or renewed then is certainly ours.
+fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
+    renewed_at + (lease - timing::margin(lease))
 }
 
 /// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.
