@@ -34,11 +34,8 @@ pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 /// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
 
-/// As many calls as a script makes that passes over a waiter, drops another, gives a third the key, and takes a locker into the queue.
-const MOST_CALLS: u8 = 7;
-
 fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
-    settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
+    !world.is_quiet() || settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
 }
 
 impl Model for Rules {
@@ -209,7 +206,7 @@ impl Rules {
         }
         let unread = client.link.replies.len() < client.link.pending.len();
         if self.refusals && unread {
-            let calls = 0..MOST_CALLS;
+            let calls = 0..world.calls(self, id);
             let refusals = calls.flat_map(|call| [Refusal::Only(call), Refusal::From(call)]);
             actions.extend(refusals.map(|refusal| Action::Refuse { client: id, refusal }));
         }

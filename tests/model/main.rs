@@ -106,6 +106,7 @@ mod answers;
 mod around;
 mod checker;
 mod client;
+mod list;
 mod mutants;
 mod normal;
 mod places;

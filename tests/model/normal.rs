@@ -15,6 +15,7 @@
 //! | which client is which, where all have the same bounds (`Rules::alike`) | they follow the same rules |
 
 use crate::client::{Client, Phase};
+use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::server::{Number, Reply, Script, Server};
 use crate::world::World;
@@ -47,26 +48,29 @@ impl World {
 
     /// Numbers the clients in the order of what they do.
     fn sort_clients(&mut self) {
-        let server = &mut self.server;
-        let mut order: Vec<_> = self
-            .clients
-            .drain(..)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|mut client| {
-                let id = client.id;
-                let holds = server.holder().is_some_and(|holder| holder.client == id);
-                let place = server.queue().position(|locker| locker.client == id);
-                client.rename(0);
-                (client, holds, place, id)
-            })
-            .collect();
-        order.sort_unstable();
+        for client in &mut self.clients {
+            client.rename(0);
+        }
+        let (server, clients) = (&mut self.server, self.clients);
+        let mut order = [0, 1, 2];
+        let order = &mut order[..clients.len()];
+        let place = |id| server.queue().position(|locker| locker.client == id);
+        let holds = |id| server.holder().is_some_and(|holder| holder.client == id);
+        order.sort_unstable_by(|a: &u8, b| {
+            clients[usize::from(*a)]
+                .cmp(&clients[usize::from(*b)])
+                .then_with(|| (holds(*a), place(*a), a).cmp(&(holds(*b), place(*b), b)))
+        });
         let mut names = [0; 3];
-        for ((mut client, _, _, old), new) in order.into_iter().zip(0..) {
+        for ((client, old), new) in self.clients.iter_mut().zip(&*order).zip(0..) {
+            names[usize::from(*old)] = new;
+            if *old != new {
+                *client = clients[usize::from(*old)];
+            }
             client.rename(new);
-            names[usize::from(old)] = new;
-            self.clients.push(client);
+        }
+        if order.is_sorted() {
+            return;
         }
         let holder = server.key.holder.iter_mut().map(|holder| &mut holder.locker);
         let queue = server.key.queue.iter_mut().map(|waiter| &mut waiter.locker);
@@ -75,8 +79,7 @@ impl World {
                 Reply::Took { ahead } => ahead.as_mut(),
                 _ => None,
             });
-        ahead.for_each(|locker| locker.client = names[usize::from(locker.client)]);
-        for locker in holder.chain(queue).chain(&mut self.memory.cleaned) {
+        for locker in holder.chain(queue).chain(ahead).chain(&mut self.memory.cleaned) {
             locker.client = names[usize::from(locker.client)];
         }
         self.memory.cleaned.sort_unstable();
@@ -84,16 +87,16 @@ impl World {
 
     /// Replaces every number by its rank.
     fn rank_numbers(&mut self) {
-        let mut known = Vec::with_capacity(8);
+        let mut known = List::<Number, 24>::default();
         known.push(0);
         self.each_number(true, |number| known.push(*number));
         known.sort_unstable();
-        known.dedup();
+        let ranks = known.chunk_by(PartialEq::eq).map(|equal| equal[0]).zip(0..);
         self.each_number(true, |number| {
-            let rank = known.iter().zip(0..).find(|(known, _)| *known == number);
+            let rank = ranks.clone().find(|(known, _)| known == number);
             *number = rank.map_or(*number, |(_, rank)| rank);
         });
-        let highest = known.iter().zip(0..).map(|(_, rank)| rank).last();
+        let highest = ranks.last().map(|(_, rank)| rank);
         self.server.fence.last = highest.unwrap_or_default();
         self.server.fence.highest = self.server.fence.last;
     }
@@ -154,7 +157,7 @@ impl Client {
             return;
         }
         let waiting = self.link.pending[self.link.replies.len()..].iter().map(|sent| &sent.command);
-        let known: Vec<_> = waiting
+        let known: List<_, 40> = waiting
             .chain(self.late.iter().flatten())
             .filter_map(|command| match command.script {
                 Script::Acquire { .. } | Script::Set => Some(command.locker),
