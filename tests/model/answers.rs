@@ -262,6 +262,7 @@ impl Client {
     }
 
     /// The locker that may come to hold or holds, or whose release is under way.
+    #[inline]
     pub(crate) fn current(&self) -> Option<Locker> {
         match self.phase {
             Phase::Asking { locker, .. }

@@ -35,7 +35,7 @@ pub(crate) enum Phase {
 }
 
 /// More commands than a client ever has under way on one connection.
-const MOST_SENT: usize = 10;
+const MOST_SENT: usize = 8;
 
 /// A command whose reply is due on the present connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +58,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// The next command that the server executes, of those that it has not executed.
+    #[inline]
     pub(crate) fn next(&self) -> Command {
         self.pending[self.replies.len()].command
     }
@@ -100,17 +101,35 @@ pub(crate) struct Client {
     pub(crate) inbox: List<Granted, 4>,
 }
 
+impl Phase {
+    /// What tells phases apart that differ in more than their fields.
+    #[inline]
+    pub(crate) fn kind(self) -> impl Ord {
+        match self {
+            Self::Idle => 0,
+            Self::Anew => 1,
+            Self::Asking { .. } => 2,
+            Self::Aside { .. } => 3,
+            Self::Confirming { .. } => 4,
+            Self::Held { .. } => 5,
+            Self::Releasing { .. } => 6,
+        }
+    }
+}
+
 impl Client {
     pub(crate) fn new(id: u8) -> Self {
         Self { id, lives: true, ..Self::default() }
     }
 
     /// Whether the client's own clock lets it believe that it holds the key.
+    #[inline]
     pub(crate) fn believes(&self) -> bool {
         matches!(self.phase, Phase::Held { left, .. } if left > 0)
     }
 
     /// Whether it waits for the key and does not give up by itself.
+    #[inline]
     pub(crate) fn waits(&self) -> bool {
         matches!(
             self.phase,
@@ -122,28 +141,33 @@ impl Client {
         )
     }
 
+    #[inline]
     pub(crate) fn send(&mut self, rules: &Rules, locker: Locker, script: Script) {
         let warm = rules.clock.is_some() && self.link.warm;
         self.link.pending.push(Sent { command: Command { script, locker, warm }, left: rules.lease });
     }
 
     /// Whether a command of this kind about the locker is under way on the present connection.
+    #[inline]
     pub(crate) fn has_sent(&self, locker: Locker, kind: fn(Script) -> bool) -> bool {
         self.link.pending.iter().any(|sent| sent.command.locker == locker && kind(sent.command.script))
     }
 
+    #[inline]
     fn fresh(&mut self) -> Locker {
         self.lockers += 1;
         Locker { client: self.id, n: self.lockers }
     }
 
     /// How many questions and orders are under way; the commands of a plain attempt are one.
+    #[inline]
     pub(crate) fn under_way(&self) -> usize {
         let follows = |script| matches!(script, Script::Len | Script::Count | Script::Get);
         self.link.pending.iter().filter(|sent| !follows(sent.command.script)).count()
     }
 
     /// Whether a number that only was counted would be believed.
+    #[inline]
     pub(crate) fn may_count(&self, rules: &Rules) -> bool {
         rules.plain && (rules.clock.is_none() || self.link.proof.is_some_and(|proof| proof.left > 0))
     }

@@ -12,13 +12,14 @@
 //! | the order of dropped connections, and of the clean-up list | nobody takes the first of them |
 //! | how many lockers an ended process had sent | it sends no more |
 //! | late commands about a locker that is nowhere and comes nowhere any more | they find nothing, and nobody reads the reply |
-//! | which client is which, where all have the same bounds (`Rules::alike`) | they follow the same rules |
+//! | which client is which, of those with the same bounds (`Rules::alike`) | they follow the same rules |
 
 use crate::client::{Client, Phase};
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::server::{Number, Reply, Script, Server};
 use crate::world::World;
+use std::cmp::Reverse;
 
 impl World {
     pub(crate) fn normalise(&mut self, rules: &Rules) {
@@ -42,34 +43,29 @@ impl World {
             self.each_number(!rules.plain, |number| *number = 0);
         }
         if rules.alike {
-            self.sort_clients();
+            self.sort_clients(rules.lockers);
         }
     }
 
     /// Numbers the clients in the order of what they do.
-    fn sort_clients(&mut self) {
-        for client in &mut self.clients {
-            client.rename(0);
-        }
-        let (server, clients) = (&mut self.server, self.clients);
-        let mut order = [0, 1, 2];
-        let order = &mut order[..clients.len()];
+    fn sort_clients(&mut self, bounds: &[u8]) {
+        let server = &mut self.server;
         let place = |id| server.queue().position(|locker| locker.client == id);
         let holds = |id| server.holder().is_some_and(|holder| holder.client == id);
-        order.sort_unstable_by(|a: &u8, b| {
-            clients[usize::from(*a)]
-                .cmp(&clients[usize::from(*b)])
-                .then_with(|| (holds(*a), place(*a), a).cmp(&(holds(*b), place(*b), b)))
+        self.clients.sort_unstable_by(|a, b| {
+            let finely = || a.renamed(0).cmp(&b.renamed(0));
+            let in_server = || (holds(a.id), place(a.id), a.id).cmp(&(holds(b.id), place(b.id), b.id));
+            let rough = |client: &Client| (Reverse(bounds[usize::from(client.id)]), client.roughly());
+            rough(a).cmp(&rough(b)).then_with(finely).then_with(in_server)
         });
         let mut names = [0; 3];
-        for ((client, old), new) in self.clients.iter_mut().zip(&*order).zip(0..) {
-            names[usize::from(*old)] = new;
-            if *old != new {
-                *client = clients[usize::from(*old)];
+        for (client, new) in self.clients.iter_mut().zip(0..) {
+            names[usize::from(client.id)] = new;
+            if client.id != new {
+                *client = client.renamed(new);
             }
-            client.rename(new);
         }
-        if order.is_sorted() {
+        if names[..self.clients.len()].is_sorted() {
             return;
         }
         let holder = server.key.holder.iter_mut().map(|holder| &mut holder.locker);
@@ -87,20 +83,17 @@ impl World {
 
     /// Replaces every number by its rank.
     fn rank_numbers(&mut self) {
-        let mut known = List::<Number, 24>::default();
-        known.push(0);
-        self.each_number(true, |number| known.push(*number));
-        known.sort_unstable();
-        let ranks = known.chunk_by(PartialEq::eq).map(|equal| equal[0]).zip(0..);
-        self.each_number(true, |number| {
-            let rank = ranks.clone().find(|(known, _)| known == number);
-            *number = rank.map_or(*number, |(_, rank)| rank);
-        });
-        let highest = ranks.last().map(|(_, rank)| rank);
-        self.server.fence.last = highest.unwrap_or_default();
+        // One bit for each number that is known. Numbers that were ranked last time are small.
+        let mut known = 1_u64;
+        self.each_number(true, |number| known |= 1 << *number);
+        if known & (known + 1) != 0 {
+            self.each_number(true, |number| *number = rank(known, *number));
+        }
+        self.server.fence.last = rank(known, 63) - 1;
         self.server.fence.highest = self.server.fence.last;
     }
 
+    #[inline]
     fn each_number(&mut self, replies: bool, mut see: impl FnMut(&mut Number)) {
         see(&mut self.memory.highest);
         self.memory.shown.iter_mut().for_each(|(_, number)| see(number));
@@ -124,9 +117,22 @@ impl World {
     }
 }
 
+/// How many numbers are known below this one.
+#[inline]
+fn rank(known: u64, number: Number) -> Number {
+    let below = known & ((1 << number) - 1);
+    below.count_ones().try_into().unwrap()
+}
+
 impl Client {
-    /// Gives the client and its lockers another number.
-    fn rename(&mut self, id: u8) {
+    /// What tells most clients apart.
+    #[inline]
+    fn roughly(&self) -> impl Ord + use<> {
+        (self.lives, self.deaf, self.lockers, self.phase.kind(), self.link.pending.len(), self.link.replies.len())
+    }
+
+    /// The client with another number; its lockers have that, too.
+    fn renamed(mut self, id: u8) -> Self {
         self.id = id;
         match &mut self.phase {
             Phase::Idle | Phase::Anew => {}
@@ -150,8 +156,10 @@ impl Client {
         }
         self.leftovers.iter_mut().for_each(|leftover| leftover.locker.client = id);
         self.inbox.iter_mut().for_each(|granted| granted.locker.client = id);
+        self
     }
 
+    #[inline]
     fn drop_dead_letters(&mut self, server: &Server, has_clock: bool) {
         if self.late.is_empty() {
             return;
@@ -177,6 +185,7 @@ impl Client {
         self.late.retain(|late| !late.is_empty());
     }
 
+    #[inline]
     fn forget(&mut self) {
         self.late.sort_unstable();
         self.leftovers.sort_unstable();

@@ -148,15 +148,18 @@ impl Server {
         Self { key: KeyState::default(), silent: false, gap_due: false, gaps, fence, given: Vec::new() }
     }
 
+    #[inline]
     pub(crate) fn holder(&self) -> Option<Locker> {
         self.key.held_by()
     }
 
     /// Who waits.
+    #[inline]
     pub(crate) fn queue(&self) -> impl Iterator<Item = Locker> {
         self.key.queue.iter().map(|waiter| waiter.locker)
     }
 
+    #[inline]
     pub(crate) fn is_queued(&self, locker: Locker) -> bool {
         self.queue().any(|waiting| waiting == locker)
     }
@@ -361,14 +364,17 @@ impl Server {
     }
 }
 
+#[inline]
 fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
     Tenure { locker, lease: rules.lease.into() }
 }
 
+#[inline]
 pub(crate) fn number(grant: Grant) -> Number {
     Number::try_from(grant.number).unwrap()
 }
 
+#[inline]
 fn yes(so: bool) -> Reply {
     if so { Reply::Yes } else { Reply::No }
 }

@@ -125,13 +125,15 @@ impl World {
     }
 
     /// Whether nothing is under way: no command, no reply and no message.
+    #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.clients.iter().all(|Client { link, late, inbox, .. }| {
-            link.pending.is_empty() && late.is_empty() && inbox.is_empty()
-        })
+        self.clients
+            .iter()
+            .all(|Client { link, late, inbox, .. }| link.pending.is_empty() && late.is_empty() && inbox.is_empty())
     }
 
     /// For each client, whether anybody hears its inbox.
+    #[inline]
     fn hears(&self) -> [bool; 3] {
         std::array::from_fn(|id| self.clients.get(id).is_some_and(|client| client.lives && !client.deaf))
     }
@@ -176,11 +178,13 @@ impl World {
     }
 
     /// Executes the next command of a connection.
+    #[inline]
     pub(crate) fn execute(&mut self, rules: &Rules, client: usize) {
         self.execute_refusing(rules, client, Refusal::None);
     }
 
     /// The same with refused calls.
+    #[inline]
     fn execute_refusing(&mut self, rules: &Rules, client: usize, refusal: Refusal) {
         let reply = self.run_refusing(rules, self.clients[client].link.next(), refusal);
         self.clients[client].link.replies.push(reply);
@@ -195,6 +199,7 @@ impl World {
         self.run(rules, command);
     }
 
+    #[inline]
     pub(crate) fn answer(&mut self, rules: &Rules, client: usize) {
         let asker = &mut self.clients[client];
         if asker.link.pending[0].command.script == Script::Set {
@@ -208,6 +213,7 @@ impl World {
         asker.answer(rules, &mut self.memory, sent, reply);
     }
 
+    #[inline]
     pub(crate) fn hear(&mut self, rules: &Rules, client: usize) {
         let granted = self.clients[client].inbox.remove(0);
         self.clients[client].hear(rules, &mut self.memory, granted);
@@ -222,6 +228,7 @@ impl World {
         inbox.remove_first(count);
     }
 
+    #[inline]
     pub(crate) fn tick(&mut self, rules: &Rules) {
         self.server.tick(rules);
         self.places.tick(rules, &self.server);
