@@ -84,8 +84,9 @@
 //!
 //! Elsewhere, places are kept for a tick.
 //!
-//! Together 21.8 million states, about three minutes on two processors. A locker more in "two twice, drops", or a fault more anywhere but in
-//! the smallest, makes a model several times as large. Each mistake in [`mutants`] shows within these bounds.
+//! Together 21.8 million states, about two minutes of processor time. Each model has a thread of its own. A locker more in "two twice,
+//! drops", or a fault more anywhere but in the smallest, makes a model several times as large. Each mistake in [`mutants`] shows within
+//! these bounds.
 //!
 //! # What is not modelled
 //!
