@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Phase, Proof, Sent};
 use crate::rules::{Mutant, Rules};
-use crate::server::{Command, Granted, Locker, Number, Reply, Script, Server};
+use crate::server::{Command, Granted, Locker, Lockers, Number, Reply, Script, Server};
 
 /// What the properties remember of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub(crate) struct Memory {
     /// Where keys are deleted: the holds that have begun.
     pub(crate) shown: Vec<(Locker, Number)>,
     /// Lockers whose acquire had no answer, and that were released until one lease after the first answered release.
-    pub(crate) cleaned: Vec<Locker>,
+    pub(crate) cleaned: Lockers,
 }
 
 impl Client {
@@ -262,6 +262,7 @@ impl Client {
     }
 
     /// The locker that may come to hold or holds, or whose release is under way.
+    #[inline]
     pub(crate) fn current(&self) -> Option<Locker> {
         match self.phase {
             Phase::Asking { locker, .. }

@@ -1,7 +1,7 @@
 //! What a script sees of the world around the key, and the mistakes that it could make there.
 
 use crate::rules::{Mutant, Rules};
-use crate::server::{Fence, Granted, Locker, Refusal, number};
+use crate::server::{Fence, Granted, Locker, Lockers, Refusal, number};
 use redis_dlock::spec::{Context, Message, Stop, Ticks};
 
 /// What a script sees of the world around the key.
@@ -15,7 +15,7 @@ pub(crate) struct Around<'a> {
     pub(crate) refused: bool,
     /// Whether the script was told last that somebody hears an inbox.
     pub(crate) heard: bool,
-    pub(crate) unheard: Vec<Locker>,
+    pub(crate) unheard: Lockers,
     /// Whether a winner was not put back.
     pub(crate) forgot: bool,
     pub(crate) fence: Fence,
@@ -41,7 +41,7 @@ impl<'a> Around<'a> {
             calls: 0,
             refused: false,
             heard: false,
-            unheard: Vec::new(),
+            unheard: Lockers::default(),
             forgot: false,
             fence,
             warm,

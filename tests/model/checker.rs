@@ -1,7 +1,7 @@
 //! The world as the model checker sees it: what can happen next, and what must hold.
 
 use crate::client::Phase;
-use crate::rules::Rules;
+use crate::rules::{Mutant, Rules};
 use crate::server::{Refusal, Script};
 use crate::settle::{Stuck, settle};
 use crate::world::{Action, PLAIN, World};
@@ -34,11 +34,40 @@ pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 /// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
 
-/// As many calls as a script makes that passes over a waiter, drops another, gives a third the key, and takes a locker into the queue.
-const MOST_CALLS: u8 = 7;
+/// All properties of a model that has no mistake.
+const ALL: &str = "all properties hold";
+
+/// A property: its name, and whether it holds in a state.
+type Check = (&'static str, fn(&Rules, &World) -> bool);
+
+/// What holds in every state of every model.
+const ALWAYS: [Check; 2] = [(NUMBERS_RISE, |_, world| !world.server.fence.fell), (NO_THEFT, |_, world| !world.theft)];
+
+/// What holds besides where the key is deleted. Who holds a deleted key does not know, and others can take it: numbers are what is left to
+/// rely on.
+const DELETED: [Check; 1] = [(NUMBERS_FOLLOW, |_, world| world.numbers_follow())];
+
+/// What holds besides where neither the key nor the fence is lost.
+const KEPT: [Check; 10] = [
+    (HOLDS_RISE, |_, world| !world.memory.fell),
+    (ONE_BELIEVER, |_, world| world.clients.iter().filter(|client| client.believes()).count() < 2),
+    (BELIEVER_HOLDS, |_, world| {
+        world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
+            Phase::Held { locker, .. } => world.server.holder() == Some(locker),
+            _ => true,
+        })
+    }),
+    (REFUSALS_ARE_TRUE, |_, world| !world.misled),
+    (NOBODY_PASSED, |_, world| !world.memory.passed),
+    (NOBODY_FALLS_OUT, |_, world| !world.fell_out),
+    (PLACES_KEPT, |_, world| !world.places.lost),
+    (PLACES_END, |_, world| !world.places.outstayed),
+    (NOBODY_FORGOTTEN, |rules, world| never_stuck(rules, world, Stuck::Forgotten)),
+    (NOTHING_LEFT, |rules, world| never_stuck(rules, world, Stuck::LeftBehind)),
+];
 
 fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
-    settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
+    !world.is_quiet() || settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
 }
 
 impl Model for Rules {
@@ -85,43 +114,30 @@ impl Model for Rules {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::always(NUMBERS_RISE, |_, world: &World| !world.server.fence.fell),
-            Property::always(NO_THEFT, |_, world: &World| !world.theft),
-        ];
-        if self.deletes {
-            // Who holds a deleted key does not know, and others can take it: again numbers are what is left.
-            properties.push(Property::always(NUMBERS_FOLLOW, |_, world: &World| world.numbers_follow()));
-            return properties;
+        if self.is(Mutant::Faithful) {
+            // Looking up the name of each property at each state takes longer than most properties do.
+            return vec![Property::always(ALL, |rules: &Rules, world: &World| rules.broken(world).next().is_none())];
         }
-        if self.clock.is_some() {
-            // Whatever loses the fence loses the key, too: numbers are what is left to rely on.
-            return properties;
-        }
-        properties.extend([
-            Property::always(HOLDS_RISE, |_, world: &World| !world.memory.fell),
-            Property::always(ONE_BELIEVER, |_, world: &World| {
-                world.clients.iter().filter(|client| client.believes()).count() < 2
-            }),
-            Property::always(BELIEVER_HOLDS, |_, world: &World| {
-                world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
-                    Phase::Held { locker, .. } => world.server.holder() == Some(locker),
-                    _ => true,
-                })
-            }),
-            Property::always(REFUSALS_ARE_TRUE, |_, world: &World| !world.misled),
-            Property::always(NOBODY_PASSED, |_, world: &World| !world.memory.passed),
-            Property::always(NOBODY_FALLS_OUT, |_, world: &World| !world.fell_out),
-            Property::always(PLACES_KEPT, |_, world: &World| !world.places.lost),
-            Property::always(PLACES_END, |_, world: &World| !world.places.outstayed),
-            Property::always(NOBODY_FORGOTTEN, |rules: &Rules, world| never_stuck(rules, world, Stuck::Forgotten)),
-            Property::always(NOTHING_LEFT, |rules: &Rules, world| never_stuck(rules, world, Stuck::LeftBehind)),
-        ]);
-        properties
+        self.checks().map(|(name, holds)| Property::always(name, *holds)).collect()
     }
 }
 
 impl Rules {
+    fn checks(&self) -> impl Iterator<Item = &'static Check> {
+        let others: &[_] = match self {
+            _ if self.deletes => &DELETED,
+            // Whatever loses the fence loses the key, too.
+            _ if self.clock.is_some() => &[],
+            _ => &KEPT,
+        };
+        ALWAYS.iter().chain(others)
+    }
+
+    /// The names of the properties that do not hold in a state.
+    pub(crate) fn broken(&self, world: &World) -> impl Iterator<Item = &'static str> {
+        self.checks().filter(|(_, holds)| !holds(self, world)).map(|(name, _)| *name)
+    }
+
     /// What a live client may do by itself. Whoever takes none of these steps for a while is stopped.
     fn own_steps(&self, world: &World, id: usize, actions: &mut Vec<Action>) {
         let client = &world.clients[id];
@@ -209,7 +225,7 @@ impl Rules {
         }
         let unread = client.link.replies.len() < client.link.pending.len();
         if self.refusals && unread {
-            let calls = 0..MOST_CALLS;
+            let calls = 0..world.calls(self, id);
             let refusals = calls.flat_map(|call| [Refusal::Only(call), Refusal::From(call)]);
             actions.extend(refusals.map(|refusal| Action::Refuse { client: id, refusal }));
         }

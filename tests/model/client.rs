@@ -1,14 +1,16 @@
 //! A client: what it believes, what it has sent, what it must still clean up.
 
+use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::server::{Command, Granted, Locker, Number, Reply, Script};
 
 /// What a client does about the key.
 ///
 /// Every `left` is the rest of a lease that was counted from some local moment; at 0 the deadline has passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Phase {
     /// Wants nothing.
+    #[default]
     Idle,
     /// Wants the key, and has no locker for it: the last one was gone.
     Anew,
@@ -32,8 +34,11 @@ pub(crate) enum Phase {
     Releasing { locker: Locker, next: Option<Locker>, left: u8 },
 }
 
+/// More commands than a client ever has under way on one connection.
+const MOST_SENT: usize = 8;
+
 /// A command whose reply is due on the present connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Sent {
     pub(crate) command: Command,
     /// The rest of a lease counted from the sending.
@@ -41,14 +46,22 @@ pub(crate) struct Sent {
 }
 
 /// The present connection. The first `replies.len()` commands were executed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Link {
-    pub(crate) pending: Vec<Sent>,
-    pub(crate) replies: Vec<Reply>,
+    pub(crate) pending: List<Sent, MOST_SENT>,
+    pub(crate) replies: List<Reply, MOST_SENT>,
     /// Whether it has brought a number.
     pub(crate) warm: bool,
     /// With the fine clock: the highest number that it has brought, if counted ones may be believed.
     pub(crate) proof: Option<Proof>,
+}
+
+impl Link {
+    /// The next command that the server executes, of those that it has not executed.
+    #[inline]
+    pub(crate) fn next(&self) -> Command {
+        self.pending[self.replies.len()].command
+    }
 }
 
 /// What counted numbers are believed by.
@@ -60,7 +73,7 @@ pub(crate) struct Proof {
 }
 
 /// An entry of the clean-up list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Leftover {
     pub(crate) locker: Locker,
     /// Whether its acquire may still be under way: then released until one lease after the first answered release.
@@ -71,7 +84,7 @@ pub(crate) struct Leftover {
     pub(crate) sent: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client {
     pub(crate) id: u8,
     pub(crate) lives: bool,
@@ -82,33 +95,41 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     pub(crate) link: Link,
     /// Commands on connections that were dropped: each connection in order, all of them whenever the network likes.
-    pub(crate) late: Vec<Vec<Command>>,
-    pub(crate) leftovers: Vec<Leftover>,
+    pub(crate) late: List<List<Command, MOST_SENT>, 2>,
+    pub(crate) leftovers: List<Leftover, 6>,
     /// Messages under way.
-    pub(crate) inbox: Vec<Granted>,
+    pub(crate) inbox: List<Granted, 4>,
+}
+
+impl Phase {
+    /// What tells phases apart that differ in more than their fields.
+    #[inline]
+    pub(crate) fn kind(self) -> impl Ord {
+        match self {
+            Self::Idle => 0,
+            Self::Anew => 1,
+            Self::Asking { .. } => 2,
+            Self::Aside { .. } => 3,
+            Self::Confirming { .. } => 4,
+            Self::Held { .. } => 5,
+            Self::Releasing { .. } => 6,
+        }
+    }
 }
 
 impl Client {
     pub(crate) fn new(id: u8) -> Self {
-        Self {
-            id,
-            lives: true,
-            deaf: false,
-            lockers: 0,
-            phase: Phase::Idle,
-            link: Link::default(),
-            late: Vec::new(),
-            leftovers: Vec::new(),
-            inbox: Vec::new(),
-        }
+        Self { id, lives: true, ..Self::default() }
     }
 
     /// Whether the client's own clock lets it believe that it holds the key.
+    #[inline]
     pub(crate) fn believes(&self) -> bool {
         matches!(self.phase, Phase::Held { left, .. } if left > 0)
     }
 
     /// Whether it waits for the key and does not give up by itself.
+    #[inline]
     pub(crate) fn waits(&self) -> bool {
         matches!(
             self.phase,
@@ -120,28 +141,33 @@ impl Client {
         )
     }
 
+    #[inline]
     pub(crate) fn send(&mut self, rules: &Rules, locker: Locker, script: Script) {
         let warm = rules.clock.is_some() && self.link.warm;
         self.link.pending.push(Sent { command: Command { script, locker, warm }, left: rules.lease });
     }
 
     /// Whether a command of this kind about the locker is under way on the present connection.
+    #[inline]
     pub(crate) fn has_sent(&self, locker: Locker, kind: fn(Script) -> bool) -> bool {
         self.link.pending.iter().any(|sent| sent.command.locker == locker && kind(sent.command.script))
     }
 
+    #[inline]
     fn fresh(&mut self) -> Locker {
         self.lockers += 1;
         Locker { client: self.id, n: self.lockers }
     }
 
     /// How many questions and orders are under way; the commands of a plain attempt are one.
+    #[inline]
     pub(crate) fn under_way(&self) -> usize {
         let follows = |script| matches!(script, Script::Len | Script::Count | Script::Get);
         self.link.pending.iter().filter(|sent| !follows(sent.command.script)).count()
     }
 
     /// Whether a number that only was counted would be believed.
+    #[inline]
     pub(crate) fn may_count(&self, rules: &Rules) -> bool {
         rules.plain && (rules.clock.is_none() || self.link.proof.is_some_and(|proof| proof.left > 0))
     }
@@ -234,7 +260,7 @@ impl Client {
         if rules.is(Mutant::ProofOutlivesConnection) {
             self.link.proof = link.proof;
         }
-        let rest: Vec<_> = link.pending[link.replies.len()..].iter().map(|sent| sent.command).collect();
+        let rest: List<_, MOST_SENT> = link.pending[link.replies.len()..].iter().map(|sent| sent.command).collect();
         if !lost && !rest.is_empty() {
             self.late.push(rest);
         }

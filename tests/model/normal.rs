@@ -12,12 +12,14 @@
 //! | the order of dropped connections, and of the clean-up list | nobody takes the first of them |
 //! | how many lockers an ended process had sent | it sends no more |
 //! | late commands about a locker that is nowhere and comes nowhere any more | they find nothing, and nobody reads the reply |
-//! | which client is which, where all have the same bounds (`Rules::alike`) | they follow the same rules |
+//! | which client is which, of those with the same bounds (`Rules::alike`) | they follow the same rules |
 
 use crate::client::{Client, Phase};
+use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::server::{Number, Reply, Script, Server};
 use crate::world::World;
+use std::cmp::Reverse;
 
 impl World {
     pub(crate) fn normalise(&mut self, rules: &Rules) {
@@ -41,32 +43,30 @@ impl World {
             self.each_number(!rules.plain, |number| *number = 0);
         }
         if rules.alike {
-            self.sort_clients();
+            self.sort_clients(rules.lockers);
         }
     }
 
     /// Numbers the clients in the order of what they do.
-    fn sort_clients(&mut self) {
+    fn sort_clients(&mut self, bounds: &[u8]) {
         let server = &mut self.server;
-        let mut order: Vec<_> = self
-            .clients
-            .drain(..)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|mut client| {
-                let id = client.id;
-                let holds = server.holder().is_some_and(|holder| holder.client == id);
-                let place = server.queue().position(|locker| locker.client == id);
-                client.rename(0);
-                (client, holds, place, id)
-            })
-            .collect();
-        order.sort_unstable();
+        let place = |id| server.queue().position(|locker| locker.client == id);
+        let holds = |id| server.holder().is_some_and(|holder| holder.client == id);
+        self.clients.sort_unstable_by(|a, b| {
+            let finely = || a.renamed(0).cmp(&b.renamed(0));
+            let in_server = || (holds(a.id), place(a.id), a.id).cmp(&(holds(b.id), place(b.id), b.id));
+            let rough = |client: &Client| (Reverse(bounds[usize::from(client.id)]), client.roughly());
+            rough(a).cmp(&rough(b)).then_with(finely).then_with(in_server)
+        });
         let mut names = [0; 3];
-        for ((mut client, _, _, old), new) in order.into_iter().zip(0..) {
-            client.rename(new);
-            names[usize::from(old)] = new;
-            self.clients.push(client);
+        for (client, new) in self.clients.iter_mut().zip(0..) {
+            names[usize::from(client.id)] = new;
+            if client.id != new {
+                *client = client.renamed(new);
+            }
+        }
+        if names[..self.clients.len()].is_sorted() {
+            return;
         }
         let holder = server.key.holder.iter_mut().map(|holder| &mut holder.locker);
         let queue = server.key.queue.iter_mut().map(|waiter| &mut waiter.locker);
@@ -75,8 +75,7 @@ impl World {
                 Reply::Took { ahead } => ahead.as_mut(),
                 _ => None,
             });
-        ahead.for_each(|locker| locker.client = names[usize::from(locker.client)]);
-        for locker in holder.chain(queue).chain(&mut self.memory.cleaned) {
+        for locker in holder.chain(queue).chain(ahead).chain(&mut self.memory.cleaned) {
             locker.client = names[usize::from(locker.client)];
         }
         self.memory.cleaned.sort_unstable();
@@ -84,20 +83,17 @@ impl World {
 
     /// Replaces every number by its rank.
     fn rank_numbers(&mut self) {
-        let mut known = Vec::with_capacity(8);
-        known.push(0);
-        self.each_number(true, |number| known.push(*number));
-        known.sort_unstable();
-        known.dedup();
-        self.each_number(true, |number| {
-            let rank = known.iter().zip(0..).find(|(known, _)| *known == number);
-            *number = rank.map_or(*number, |(_, rank)| rank);
-        });
-        let highest = known.iter().zip(0..).map(|(_, rank)| rank).last();
-        self.server.fence.last = highest.unwrap_or_default();
+        // One bit for each number that is known. Numbers that were ranked last time are small.
+        let mut known = 1_u64;
+        self.each_number(true, |number| known |= 1 << *number);
+        if known & (known + 1) != 0 {
+            self.each_number(true, |number| *number = rank(known, *number));
+        }
+        self.server.fence.last = rank(known, 63) - 1;
         self.server.fence.highest = self.server.fence.last;
     }
 
+    #[inline]
     fn each_number(&mut self, replies: bool, mut see: impl FnMut(&mut Number)) {
         see(&mut self.memory.highest);
         self.memory.shown.iter_mut().for_each(|(_, number)| see(number));
@@ -121,9 +117,22 @@ impl World {
     }
 }
 
+/// How many numbers are known below this one.
+#[inline]
+fn rank(known: u64, number: Number) -> Number {
+    let below = known & ((1 << number) - 1);
+    below.count_ones().try_into().unwrap()
+}
+
 impl Client {
-    /// Gives the client and its lockers another number.
-    fn rename(&mut self, id: u8) {
+    /// What tells most clients apart.
+    #[inline]
+    fn roughly(&self) -> impl Ord + use<> {
+        (self.lives, self.deaf, self.lockers, self.phase.kind(), self.link.pending.len(), self.link.replies.len())
+    }
+
+    /// The client with another number; its lockers have that, too.
+    fn renamed(mut self, id: u8) -> Self {
         self.id = id;
         match &mut self.phase {
             Phase::Idle | Phase::Anew => {}
@@ -147,14 +156,16 @@ impl Client {
         }
         self.leftovers.iter_mut().for_each(|leftover| leftover.locker.client = id);
         self.inbox.iter_mut().for_each(|granted| granted.locker.client = id);
+        self
     }
 
+    #[inline]
     fn drop_dead_letters(&mut self, server: &Server, has_clock: bool) {
         if self.late.is_empty() {
             return;
         }
         let waiting = self.link.pending[self.link.replies.len()..].iter().map(|sent| &sent.command);
-        let known: Vec<_> = waiting
+        let known: List<_, 40> = waiting
             .chain(self.late.iter().flatten())
             .filter_map(|command| match command.script {
                 Script::Acquire { .. } | Script::Set => Some(command.locker),
@@ -174,6 +185,7 @@ impl Client {
         self.late.retain(|late| !late.is_empty());
     }
 
+    #[inline]
     fn forget(&mut self) {
         self.late.sort_unstable();
         self.leftovers.sort_unstable();

@@ -3,7 +3,7 @@
 //! It follows the rule by its own clock, and does not look at the mark of the queue.
 
 use crate::rules::Rules;
-use crate::server::{Done, Locker, Server};
+use crate::server::{Done, Locker, Lockers, Server};
 
 /// What the properties remember of those who were passed over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,8 +23,8 @@ impl Places {
             // A refused script may have begun the time, and may change the order.
             return;
         }
-        let stayed: Vec<_> = before.iter().copied().filter(|locker| server.is_queued(*locker)).collect();
-        let there: Vec<_> = server.queue().filter(|locker| before.contains(locker)).collect();
+        let stayed: Lockers = before.iter().copied().filter(|locker| server.is_queued(*locker)).collect();
+        let there: Lockers = server.queue().filter(|locker| before.contains(locker)).collect();
         self.lost |= stayed != there;
         let had_their_time = match self.since {
             Some((since, count)) if since >= rules.keep => count.min(done.unheard.len()),

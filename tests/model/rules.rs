@@ -132,18 +132,21 @@ pub(crate) struct Rules {
     pub(crate) publish: bool,
     /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.
     pub(crate) clock: Option<Clock>,
-    /// Whether the clients are taken for interchangeable; they must have the same bounds. Traces are hard to read then.
+    /// Whether clients that send equally many lockers are taken for interchangeable; those that send more come first. Traces are hard to
+    /// read then.
     pub(crate) alike: bool,
     /// The mistake.
     pub(crate) mutant: Mutant,
 }
 
 impl Rules {
+    #[inline]
     pub(crate) fn is(&self, mutant: Mutant) -> bool {
         self.mutant == mutant
     }
 
     /// Whether a hand-over is that of version 0.1.0.
+    #[inline]
     pub(crate) fn sets_before_pop(&self) -> bool {
         self.is(Mutant::SetsBeforePop) || self.is(Mutant::ReleasedGrantIgnored)
     }

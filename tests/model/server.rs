@@ -1,6 +1,7 @@
 //! The server: one key as the [specification](redis_dlock::spec) has it, the fence, and the mistakes that a script could make.
 
 use crate::around::Around;
+use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks};
 
@@ -8,18 +9,22 @@ use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, Keep, KeyState, Pol
 pub(crate) type Number = u16;
 
 /// The locker of a tenure. A client never uses one twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Locker {
     pub(crate) client: u8,
     pub(crate) n: u8,
 }
 
+/// Some of the lockers that are waiting, or were.
+pub(crate) type Lockers = List<Locker, 8>;
+
 /// A script with its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Script {
     Acquire {
         wait: bool,
     },
+    #[default]
     Poll,
     Extend,
     Release {
@@ -34,7 +39,7 @@ pub(crate) enum Script {
 }
 
 /// A command as it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Command {
     pub(crate) script: Script,
     pub(crate) locker: Locker,
@@ -43,7 +48,7 @@ pub(crate) struct Command {
 }
 
 /// What a script answers. `Busy` and `Waiting` come with the holder and its time to live, which decide nothing here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reply {
     /// Of acquire and poll: the key is the locker's.
     Ours(Number),
@@ -52,6 +57,7 @@ pub(crate) enum Reply {
     /// Of poll: the locker stands in the queue.
     Waiting,
     /// Of poll: neither; nothing was written.
+    #[default]
     Gone,
     /// Of extend and probe.
     Kept,
@@ -84,7 +90,7 @@ const FAR: Ticks = Ticks::MAX;
 const NOBODY: Locker = Locker { client: u8::MAX, n: 0 };
 
 /// The message `granted`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Granted {
     pub(crate) locker: Locker,
     pub(crate) number: Number,
@@ -129,10 +135,11 @@ pub(crate) struct Done {
     pub(crate) reply: Reply,
     /// The message that it published.
     pub(crate) granted: Option<Granted>,
-    /// Whether a call was refused.
+    /// How many calls its script made, and whether one was refused.
+    pub(crate) calls: u8,
     pub(crate) refused: bool,
     /// For the properties only: the waiters that a hand-over came to, and that nobody hears.
-    pub(crate) unheard: Vec<Locker>,
+    pub(crate) unheard: Lockers,
 }
 
 impl Server {
@@ -141,15 +148,18 @@ impl Server {
         Self { key: KeyState::default(), silent: false, gap_due: false, gaps, fence, given: Vec::new() }
     }
 
+    #[inline]
     pub(crate) fn holder(&self) -> Option<Locker> {
         self.key.held_by()
     }
 
     /// Who waits.
+    #[inline]
     pub(crate) fn queue(&self) -> impl Iterator<Item = Locker> {
         self.key.queue.iter().map(|waiter| waiter.locker)
     }
 
+    #[inline]
     pub(crate) fn is_queued(&self, locker: Locker) -> bool {
         self.queue().any(|waiting| waiting == locker)
     }
@@ -172,7 +182,7 @@ impl Server {
             Err(Stop::Raised) if around.forgot => Reply::Refused,
             Err(Stop::Raised) => Reply::Failed,
         };
-        let Around { fence, granted, refused, mut unheard, .. } = around;
+        let Around { fence, granted, calls, refused, mut unheard, .. } = around;
         self.fence = fence;
         let is_poll_of_held_key = polls.is_some() && before.is_some();
         if is_poll_of_held_key {
@@ -194,7 +204,7 @@ impl Server {
                 None => self.silent || holder != before,
             };
         let granted = granted.filter(|granted| rules.publish && hears[usize::from(granted.locker.client)]);
-        Done { reply, granted, refused, unheard }
+        Done { reply, granted, calls, refused, unheard }
     }
 
     /// What a script that makes a mistake takes the mark of the queue for.
@@ -354,14 +364,17 @@ impl Server {
     }
 }
 
+#[inline]
 fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
     Tenure { locker, lease: rules.lease.into() }
 }
 
+#[inline]
 pub(crate) fn number(grant: Grant) -> Number {
     Number::try_from(grant.number).unwrap()
 }
 
+#[inline]
 fn yes(so: bool) -> Reply {
     if so { Reply::Yes } else { Reply::No }
 }

@@ -1,7 +1,12 @@
 //! What happens once nothing more goes wrong: the argument that nobody is forgotten.
 //!
-//! From any state, one fair schedule without faults is played to its end: everything under way arrives, whoever waits
-//! polls, whoever holds unlocks, clean-up lists are worked off. Time stands still as long as anything else can happen.
+//! From a state in which nothing is under way, one fair schedule without faults is played to its end: whoever waits polls, whoever holds
+//! unlocks, clean-up lists are worked off, everything that comes to be under way arrives. Time stands still as long as anything else can
+//! happen.
+//!
+//! From any other state, whatever is under way arrives first, in any order. Each arrival is a step of the model, which is always offered,
+//! and whose outcome is a state that the checker visits. Arrivals come to an end: only the answers to a plain attempt make a client send
+//! anything, which is at most a release and then an acquire.
 //!
 //! So a live waiter that needs time to pass waits for nothing but the end of a lease. It may do so only where the
 //! protocol promises no more, and the key is *excused*:

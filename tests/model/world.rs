@@ -2,9 +2,10 @@
 
 use crate::answers::Memory;
 use crate::client::{Client, Phase};
+use crate::list::List;
 use crate::places::Places;
 use crate::rules::Rules;
-use crate::server::{Command, Done, Refusal, Reply, Script, Server};
+use crate::server::{Command, Done, Lockers, Refusal, Reply, Script, Server};
 use redis_dlock::spec::KeyState;
 
 /// The commands of a plain attempt.
@@ -14,7 +15,7 @@ pub(crate) const PLAIN: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) server: Server,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: List<Client, 3>,
     /// How many faults may still happen.
     pub(crate) faults: u8,
     pub(crate) memory: Memory,
@@ -119,17 +120,34 @@ impl World {
     }
 
     /// Runs one command in the server, and looks whether it touched what it must not.
-    fn run(&mut self, rules: &Rules, command: Command) -> Reply {
-        self.run_refusing(rules, command, Refusal::None).0
+    fn run(&mut self, rules: &Rules, command: Command) {
+        self.run_refusing(rules, command, Refusal::None);
     }
 
-    /// The same with refused calls; whether there were any.
-    fn run_refusing(&mut self, rules: &Rules, command: Command, refusal: Refusal) -> (Reply, bool) {
-        let mut hears = [false; 3];
-        for (hears, client) in hears.iter_mut().zip(&self.clients) {
-            *hears = client.lives && !client.deaf;
-        }
-        let (held, queue) = (self.server.key.holder, self.server.queue().collect::<Vec<_>>());
+    /// Whether nothing is under way: no command, no reply and no message.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.clients
+            .iter()
+            .all(|Client { link, late, inbox, .. }| link.pending.is_empty() && late.is_empty() && inbox.is_empty())
+    }
+
+    /// For each client, whether anybody hears its inbox.
+    #[inline]
+    fn hears(&self) -> [bool; 3] {
+        std::array::from_fn(|id| self.clients.get(id).is_some_and(|client| client.lives && !client.deaf))
+    }
+
+    /// How many calls the script of a client's next command makes if none is refused.
+    pub(crate) fn calls(&self, rules: &Rules, client: usize) -> u8 {
+        let command = self.clients[client].link.next();
+        self.server.clone().run(rules, self.hears(), Refusal::None, command).calls
+    }
+
+    /// The same with refused calls.
+    fn run_refusing(&mut self, rules: &Rules, command: Command, refusal: Refusal) -> Reply {
+        let hears = self.hears();
+        let (held, queue) = (self.server.key.holder, self.server.queue().collect::<Lockers>());
         let done = self.server.run(rules, hears, refusal, command);
         let is_heard = hears[usize::from(command.locker.client)];
         if command.script == Script::Poll && held.is_some() && is_heard && queue.first() == Some(&command.locker) {
@@ -156,27 +174,19 @@ impl World {
         if let Some(granted) = granted {
             self.clients[usize::from(granted.locker.client)].inbox.push(granted);
         }
-        (reply, refused)
+        reply
     }
 
-    /// Executes the next command of a connection with refused calls. Nothing happens when the script makes no such call.
-    fn refuse(&mut self, rules: &Rules, client: usize, refusal: Refusal) {
-        let before = self.clone();
-        let link = &self.clients[client].link;
-        let command = link.pending[link.replies.len()].command;
-        let (reply, refused) = self.run_refusing(rules, command, refusal);
-        self.clients[client].link.replies.push(reply);
-        if refused {
-            self.faults -= 1;
-        } else {
-            *self = before;
-        }
-    }
-
+    /// Executes the next command of a connection.
+    #[inline]
     pub(crate) fn execute(&mut self, rules: &Rules, client: usize) {
-        let link = &self.clients[client].link;
-        let command = link.pending[link.replies.len()].command;
-        let reply = self.run(rules, command);
+        self.execute_refusing(rules, client, Refusal::None);
+    }
+
+    /// The same with refused calls.
+    #[inline]
+    fn execute_refusing(&mut self, rules: &Rules, client: usize, refusal: Refusal) {
+        let reply = self.run_refusing(rules, self.clients[client].link.next(), refusal);
         self.clients[client].link.replies.push(reply);
     }
 
@@ -189,19 +199,21 @@ impl World {
         self.run(rules, command);
     }
 
+    #[inline]
     pub(crate) fn answer(&mut self, rules: &Rules, client: usize) {
         let asker = &mut self.clients[client];
         if asker.link.pending[0].command.script == Script::Set {
             let set = asker.link.pending[0];
-            asker.link.pending.drain(..PLAIN);
-            let replies: Vec<_> = asker.link.replies.drain(..PLAIN).collect();
-            let replies = [replies[0], replies[1], replies[2], replies[3]];
+            let replies = std::array::from_fn(|place| asker.link.replies[place]);
+            asker.link.pending.remove_first(PLAIN);
+            asker.link.replies.remove_first(PLAIN);
             return asker.answer_plainly(rules, &mut self.memory, &mut self.server, set, replies);
         }
         let (sent, reply) = (asker.link.pending.remove(0), asker.link.replies.remove(0));
         asker.answer(rules, &mut self.memory, sent, reply);
     }
 
+    #[inline]
     pub(crate) fn hear(&mut self, rules: &Rules, client: usize) {
         let granted = self.clients[client].inbox.remove(0);
         self.clients[client].hear(rules, &mut self.memory, granted);
@@ -209,11 +221,14 @@ impl World {
 
     /// Loses the first messages for a client.
     fn lose(&mut self, client: usize, count: usize) {
-        for granted in self.clients[client].inbox.drain(..count) {
+        let inbox = &mut self.clients[client].inbox;
+        for granted in &inbox[..count] {
             self.server.silent |= self.server.key.is_held_by(granted.locker);
         }
+        inbox.remove_first(count);
     }
 
+    #[inline]
     pub(crate) fn tick(&mut self, rules: &Rules) {
         self.server.tick(rules);
         self.places.tick(rules, &self.server);
@@ -263,6 +278,7 @@ impl World {
         if matches!(
             action,
             A::Drop { .. }
+                | A::Refuse { .. }
                 | A::Crash { .. }
                 | A::LoseMessage(_)
                 | A::Deafen(_)
@@ -291,7 +307,7 @@ impl World {
             A::Answer(client) => self.answer(rules, client),
             A::Hear(client) => self.hear(rules, client),
             A::Drop { client, lost } => self.clients[client].drop_link(rules, lost),
-            A::Refuse { client, refusal } => self.refuse(rules, client, refusal),
+            A::Refuse { client, refusal } => self.execute_refusing(rules, client, refusal),
             A::Crash { client, lost } => self.crash(rules, client, lost),
             A::LoseMessage(client) => self.lose(client, 1),
             A::Deafen(client) => self.deafen(client),
