@@ -1,6 +1,7 @@
 //! `replica_acks`: a lock counts when replicas have it. A master with two replicas; the faults are stopped replicas, and a promoted one.
 
 mod late;
+mod own_write;
 
 use crate::acl;
 use crate::support::commands::Commands;
