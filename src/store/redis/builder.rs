@@ -88,7 +88,7 @@ impl RedisBuilder {
     }
 
     /// Sets how long a reply may take before the connection is given up, and how long a command may take when the caller sets no other
-    /// limit. From 1 ms to one day; defaults to one second. It may be shorter than a connect.
+    /// limit. From 1 ms to one day; defaults to one second. It may be shorter than a connect. [`replica_acks`](Self::replica_acks) adds to it.
     #[must_use]
     pub fn io_timeout(mut self, timeout: Duration) -> Self {
         self.io_timeout = timeout;
@@ -125,9 +125,10 @@ impl RedisBuilder {
     ///
     /// Each lock takes one replication round trip longer, and a hand-over between processes one command and such a round trip. While
     /// replicas are missing, each lock takes `timeout`, and other commands of this store may wait for as long: an attempt for two such
-    /// times, with what undoes it for three. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of
-    /// [`io_timeout`](Self::io_timeout); 100 ms is a good choice for the default of a second. No replicas, which is the default, mean no
-    /// acknowledgement, and no cost.
+    /// times, with what undoes it for three, and for five if the server has just been replaced. Where the caller sets no limit, an attempt may
+    /// take so much longer than [`io_timeout`](Self::io_timeout). A server that has nothing else to do may answer a tenth of a second after
+    /// `timeout`. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of `io_timeout`; 100 ms is a good choice for the
+    /// default of a second. No replicas, which is the default, mean no acknowledgement, and no cost.
     #[must_use]
     pub fn replica_acks(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replica_acks = Some((replicas, timeout));

@@ -324,7 +324,7 @@ impl LockProcessor for RedisLockProcessor {
 
     fn limits(&self) -> StoreLimits {
         StoreLimits {
-            command: self.io_timeout,
+            command: self.io_timeout + self.acks.map_or(Duration::ZERO, |acks| acks.longest()),
             outage: self.outage.get(),
             keeps_unheard: KEEP,
             extends_heard_grants: self.acks.is_some(),

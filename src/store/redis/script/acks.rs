@@ -1,8 +1,13 @@
 //! When replicas must acknowledge a write before its outcome counts: [`RedisBuilder::replica_acks`](crate::RedisBuilder::replica_acks).
 //!
 //! A request that may take a key or extend a lease is *confirmed*: the connection sends one `WAIT` behind all commands of a write, and the
-//! reply to a confirmed request is given out with that of the `WAIT`, which says how many replicas have the write. `WAIT` covers all that
-//! the server executed before it, so one is enough for the requests of many threads.
+//! reply to a confirmed request is given out with that of the `WAIT`, which says how many replicas have the write. `WAIT` covers the last
+//! write that its own connection made, and all that the server wrote before that. So one is enough for the requests of many threads.
+//!
+//! Since Redis 7.2, a command that writes nothing is not covered: a `WAIT` behind it alone says nothing about what others have written. So
+//! every outcome that gives a right must be a write by its own command, even where the key is the locker's already: a poll that finds it
+//! so issues a number and sets the lease, and an extension sets the lease, even to the end that it has. Replicas get writes in their
+//! order, so whoever has that write has the one that gave the key to the locker.
 //!
 //! | outcome without enough acknowledgements | then |
 //! |---|---|
@@ -33,6 +38,13 @@ impl ReplicaAcks {
     /// The acknowledgements that are wanted, if any are.
     pub(crate) fn new(wanted: u32, timeout: Duration) -> Option<Self> {
         (wanted > 0).then_some(Self { wanted, timeout })
+    }
+
+    /// How long replicas may keep the answer to one request, beyond the time that it takes anyway: while the server waits for them on behalf of
+    /// earlier requests of the connection, and then of its own; both again if the server did not know the script; and, before what must be
+    /// undone is undone, on behalf of others.
+    pub(crate) fn longest(&self) -> Duration {
+        self.timeout * 5
     }
 
     /// The command that confirms the commands before it.

@@ -16,8 +16,8 @@
 //! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower: the writer or
 //!    a successor writes its call.
 //! 2. *Gather.* If callers that were answered together, or whose posted calls were sent together, have not all called again, the writer
-//!    first yields once (`yielding`), so that one
-//!    write carries the commands of all. The last of these callers takes the role over and writes in its place.
+//!    first yields once (`yielding`), so that one write carries the commands of all. The last of these callers takes the role over and
+//!    writes in its place.
 //! 3. *Write.* The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the
 //!    queue is empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
 //! 4. *Spin.* A caller that waits for its answer, and is not the only one, polls the connection a few times and yields in between.

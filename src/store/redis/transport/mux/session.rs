@@ -28,8 +28,8 @@ pub(super) struct Session<C: Connector> {
     pub(super) has_backlog: bool,
     pub(super) opened: Instant,
     pub(super) last_use: Instant,
-    /// The number of callers that were answered, and of posters whose calls were sent, since the last write and that have not called again. Approximate: the next caller may be a new
-    /// one.
+    /// The number of callers that were answered, and of posters whose calls were sent, since the last write and that have not called again.
+    /// Approximate: the next caller may be a new one.
     pub(super) away: usize,
     /// A buffer for the bytes to write, kept for reuse.
     pub(super) bytes: Vec<u8>,

@@ -1,5 +1,8 @@
 //! `replica_acks`: a lock counts when replicas have it. A master with two replicas; the faults are stopped replicas, and a promoted one.
 
+mod late;
+mod own_write;
+
 use crate::acl;
 use crate::support::commands::Commands;
 use crate::support::crew::{eventually, spawn};
@@ -26,7 +29,11 @@ fn replicated(replicas: usize) -> Service {
 }
 
 fn builder(url: &str, acks: u32) -> RedisBuilder {
-    RedisLockProcessor::builder(url).unwrap().replica_acks(acks, PATIENCE)
+    builder_with(url, acks, PATIENCE)
+}
+
+fn builder_with(url: &str, acks: u32, timeout: Duration) -> RedisBuilder {
+    RedisLockProcessor::builder(url).unwrap().replica_acks(acks, timeout)
 }
 
 fn generator(url: &str, acks: u32) -> DLockGenerator {
