@@ -22,9 +22,7 @@ pub(crate) struct Tenure {
     contended: Option<(Moment, u32)>,
     /// When contention was last reported. Replies to requests sent before this are stale.
     heard_at: Moment,
-    /// The time read before the command that last set or renewed the lease was first written.
-    renewed_at: Moment,
-    /// Until when the tenure is certainly ours. It follows from `renewed_at` and is kept because every lock and unlock needs it.
+    /// Until when the tenure is certainly ours: a lease after [`renewed_at`](Self::renewed_at), less a margin.
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
@@ -57,7 +55,6 @@ impl Tenure {
             waiting: grant.waiting,
             contended: None,
             heard_at: counts_from,
-            renewed_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
             hold_ends: Moment::NEVER,
@@ -188,9 +185,10 @@ impl Tenure {
     /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
     /// this length would not fit before the deadline.
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
-        let by_part = self.renewed_at + self.settings.renew_after();
+        let renewed_at = self.renewed_at();
+        let by_part = renewed_at + self.settings.renew_after();
         let by_trips = self.deadline().before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
-        by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.lease())))
+        by_part.min(by_trips.max(renewed_at + timing::earliest_extension(self.lease())))
     }
 
     /// Returns when the lease thread must look at this tenure next.
@@ -202,8 +200,7 @@ impl Tenure {
 
     /// Notes that a reply has extended the lease.
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
-        self.renewed_at = self.renewed_at.max(sent_at);
-        self.deadline = deadline(self.renewed_at, self.lease());
+        self.deadline = self.deadline.max(deadline(sent_at, self.lease()));
         self.is_answered = true;
         self.checked(sent_at);
     }
@@ -213,9 +210,9 @@ impl Tenure {
         self.is_answered
     }
 
-    /// Returns when the request was sent that last set or renewed the lease.
+    /// Returns the time that was read before the command that last set or renewed the lease was first written.
     pub(crate) fn renewed_at(&self) -> Moment {
-        self.renewed_at
+        self.deadline.before(sure_part(self.lease()))
     }
 
     /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
@@ -267,7 +264,12 @@ impl Tenure {
 
 /// Returns the moment until which a lease that was set or renewed then is certainly ours.
 fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
-    renewed_at + (lease - timing::margin(lease))
+    renewed_at + sure_part(lease)
+}
+
+/// Returns the part of a lease during which the tenure is certainly ours.
+fn sure_part(lease: Duration) -> Duration {
+    lease - timing::margin(lease)
 }
 
 /// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.

@@ -1,8 +1,10 @@
 //! The client's ends of a simulated connection.
 
-use super::super::connector::{ReadHalf, Shutdown, WriteHalf};
+use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use super::network::{COMMAND, CONFIRM, Net, Network, REPLY, UNKNOWN, reply_to};
 use crate::check::model::time;
+use crate::error::Error;
+use crate::sync::mutant;
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
@@ -28,14 +30,25 @@ pub(super) struct Cut {
     wire: usize,
 }
 
-/// Returns the ends of a connection of that number.
-pub(super) fn ends(network: &Network, wire: usize) -> (Out, In, Cut) {
-    let network = || network.clone();
-    (
-        Out { network: network(), wire, unsent: VecDeque::new(), asks: 0 },
-        In { network: network(), wire, read: VecDeque::new() },
-        Cut { network: network(), wire },
-    )
+impl Connector for Network {
+    type Out = Out;
+    type In = In;
+    type Cut = Cut;
+
+    fn may_spawn(&self) -> bool {
+        // Without the thread a caller connects within its own time.
+        !mutant!(ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
+    }
+
+    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+        let wire = self.connect(deadline)?;
+        let network = || self.clone();
+        Ok(Open {
+            outbound: Out { network: network(), wire, unsent: VecDeque::new(), asks: 0 },
+            inbound: In { network: network(), wire, read: VecDeque::new() },
+            cut: Cut { network: network(), wire },
+        })
+    }
 }
 
 impl WriteHalf for Out {

@@ -1,11 +1,9 @@
 //! A simulated network and server: bytes in, bytes out.
 
-use super::super::connector::{Connector, Open};
-use super::ends::{Cut, In, Out, ends};
 use crate::check::model::time;
 use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
-use crate::sync::{Condvar, Mutex, mutant, now, thread};
+use crate::sync::{Condvar, Mutex, now, thread};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
@@ -259,17 +257,9 @@ impl Network {
     }
 }
 
-impl Connector for Network {
-    type Out = Out;
-    type In = In;
-    type Cut = Cut;
-
-    fn may_spawn(&self) -> bool {
-        // Without the thread a caller connects within its own time.
-        !mutant!(ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
-    }
-
-    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+impl Network {
+    /// Opens a connection. Returns the number of its wire.
+    pub(super) fn connect(&self, deadline: Instant) -> Result<usize, Error> {
         let mut net = self.net.0.lock();
         net.connects += 1;
         net.connecting += 1;
@@ -278,10 +268,8 @@ impl Connector for Network {
         self.net.1.notify_all();
         opened
     }
-}
 
-impl Network {
-    fn open_wire(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> Result<Open<Self>, Error> {
+    fn open_wire(&self, net: &mut crate::sync::MutexGuard<'_, Net>, deadline: Instant) -> Result<usize, Error> {
         let until = now() + self.connect;
         // The connection is open once `until` has come, however late this thread goes on.
         while now() < until {
@@ -295,7 +283,6 @@ impl Network {
             return Err(Error::backend(BackendFailure::NotExecuted, "refused"));
         }
         net.wires.push(Wire::default());
-        let (outbound, inbound, cut) = ends(self, net.wires.len() - 1);
-        Ok(Open { outbound, inbound, cut })
+        Ok(net.wires.len() - 1)
     }
 }
