@@ -28,7 +28,7 @@ fn empty(scene: &mut Scene) -> Nanos {
 fn held(stage: &mut Stage) {
     let report = stage.play(five("master restarted empty, lock held and waited for", 0), bounds(true), |scene| {
         // However long the start takes.
-        scene.server.service().set("down-after-milliseconds", "60000");
+        scene.server.service().is_down_after(60_000);
         scene.held_and_waited_for(0);
         let from = empty(scene);
         let all = scene.all_but(&[]);
@@ -43,7 +43,7 @@ fn held(stage: &mut Stage) {
 /// A process learns of its grant when the key is gone. It stands still for as long as others hold the lock.
 fn handed_over(stage: &mut Stage) {
     let report = stage.play(five("master restarted empty in a hand-over", 0), bounds(true), |scene| {
-        scene.server.service().set("down-after-milliseconds", "60000");
+        scene.server.service().is_down_after(60_000);
         let next = scene.held_and_waited_for(0)[0];
         scene.stop_in_hand_over(0, next);
         let from = empty(scene);

@@ -22,10 +22,9 @@ use crate::worker::now;
 use std::time::Duration;
 
 /// By how many replicas a hold must be acknowledged: by none, or by all. Each scene is played with each of these.
-// REPLICA ACKS: `&[0, 2]`.
-pub(crate) const ACKS: &[u8] = &[0];
+pub(crate) const ACKS: &[u8] = &[0, 2];
 
-/// Outlives a failover of 2.5 s with room for a slow machine, by what the crate makes of it: it is extended when 3.5 s are over.
+/// Outlives a failover of 2.5 s with room for a slow machine: it is extended when two seconds are over.
 pub(crate) fn lease_here() -> Duration {
     Duration::from_millis(lease().max(6000))
 }
