@@ -85,7 +85,7 @@ impl Scene {
 
     /// An operator makes the old master a replica of the new one. Where all replicas must acknowledge a hold, nobody gets the lock before.
     pub(crate) fn mend_for_acks(&mut self, failover: &Failover) {
-        if self.acks == 0 {
+        if usize::from(self.acks) < self.server.service().servers.len() - 1 {
             return;
         }
         let (old, new) = (failover.old, self.server.master());

@@ -4,10 +4,10 @@ use super::super::{Proxy, RedisServer};
 use super::{SERVICE, Service, slowly};
 use std::time::Duration;
 
-/// After how many milliseconds a master is down, where the Sentinels are to leave it alone if it lives.
+/// After how many milliseconds without an answer a master is down, where the Sentinels are to leave it alone.
 ///
-/// With 500 ms they may fail over twice. A Sentinel first pings a new master when 500 ms are over (at most a second), and takes it for dead in
-/// that very moment. The one that led the failover still counts what the others said of the old master. A machine without time does the same.
+/// With 500 they may fail over twice. A Sentinel first pings a new master when 500 ms are over, and takes it for dead in that very moment. The
+/// one that led the failover still counts what the others said of the old master. A busy machine does the same.
 pub(crate) const PATIENT: u32 = 3000;
 
 /// Whether a server says that it is a master. One that does not answer does not.
@@ -78,7 +78,8 @@ impl Service {
     /// Sets after how many milliseconds without an answer the Sentinels take the master for dead. Those that do not run are passed over.
     pub(crate) fn is_down_after(&self, millis: u32) {
         for sentinel in &self.sentinels {
-            let _: Option<()> = sentinel.run(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &millis.to_string()]);
+            let _: Option<()> =
+                sentinel.run(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &millis.to_string()]);
         }
     }
 

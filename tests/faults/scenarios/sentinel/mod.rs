@@ -4,12 +4,14 @@
 //! it: each scene notes the time in which two may have the lock ([`Window`](crate::checker::windows::Window)), and the checker judges the
 //! rest. Scenes in which the replicas have everything before the fault, and nothing is granted until all follow, may lose nothing at all.
 //!
-//! With replica acknowledgement, nothing may be lost either, but in an empty restart.
+//! With acknowledgement by all replicas no such time is allowed: tokens rise with every hold, and no two are valid at once. That is so but for an
+//! empty restart. Who is cut off together with the old master is played with acknowledgement by one replica, too. It has none there, and the
+//! others go on with the one that is left at the new master, so two holds at once would be seen.
 
-mod cut_off;
-mod emptied;
-mod killed;
-mod planned;
+pub(crate) mod cut_off;
+pub(crate) mod emptied;
+pub(crate) mod killed;
+pub(crate) mod planned;
 mod stopped;
 mod unreachable;
 
@@ -21,8 +23,8 @@ use crate::setup::{Setup, lease};
 use crate::worker::now;
 use std::time::Duration;
 
-/// By how many replicas a hold must be acknowledged: by none, or by all. Each scene is played with each of these.
-pub(crate) const ACKS: &[u8] = &[0, 2];
+/// By how many replicas a hold is acknowledged where all must do that.
+pub(crate) const ALL: u8 = 2;
 
 /// Outlives a failover of 2.5 s with room for a slow machine: it is extended when two seconds are over.
 pub(crate) fn lease_here() -> Duration {
