@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// With 500 they may fail over twice. A Sentinel first pings a new master when 500 ms are over, and takes it for dead in that very moment. The
 /// one that led the failover still counts what the others said of the old master. A busy machine does the same.
-pub(crate) const PATIENT: u32 = 3000;
+pub(crate) const PATIENT: u32 = 30_000;
 
 /// Whether a server says that it is a master. One that does not answer does not.
 pub(crate) fn is_master(server: &RedisServer) -> bool {

@@ -11,9 +11,16 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The server that answers now, and for each connection the server that it leads to and how often it was written to.
 #[derive(Clone, Default)]
-struct Replaced(Arc<Mutex<(u64, Vec<(u64, usize)>)>>);
+struct Replaced(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The server that answers now.
+    server: u64,
+    /// For each connection, the server that it leads to, and how often it was written to.
+    connections: Vec<(u64, usize)>,
+}
 
 /// One end of a connection, by the connection's place in the list.
 struct End(Replaced, usize);
@@ -21,7 +28,7 @@ struct End(Replaced, usize);
 impl End {
     fn is_cut(&self) -> bool {
         let state = self.0.0.lock();
-        state.1[self.1].0 < state.0
+        state.connections[self.1].0 < state.server
     }
 
     fn check(&self) -> io::Result<bool> {
@@ -36,16 +43,16 @@ impl Connector for Replaced {
 
     fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
         let mut state = self.0.lock();
-        let connection = (state.0, 0);
-        state.1.push(connection);
-        let end = || End(self.clone(), state.1.len() - 1);
+        let server = state.server;
+        state.connections.push((server, 0));
+        let end = || End(self.clone(), state.connections.len() - 1);
         Ok(Open { outbound: end(), inbound: end(), cut: end() })
     }
 }
 
 impl WriteHalf for End {
     fn send(&mut self, _bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
-        self.0.0.lock().1[self.1].1 += 1;
+        self.0.0.lock().connections[self.1].1 += 1;
         self.check()
     }
 
@@ -72,7 +79,7 @@ impl Shutdown for End {
     fn cut(&self) {}
 
     fn server(&self) -> u64 {
-        self.0.0.lock().0
+        self.0.0.lock().server
     }
 }
 
@@ -88,8 +95,8 @@ fn a_connection_that_another_server_has_ended_is_not_written_to() {
         transport.run(batch, LIMIT, false).pop().expect("an answer")
     };
     call().expect("the first server answers");
-    servers.0.lock().0 = 1;
+    servers.0.lock().server = 1;
     call().expect("the second server answers");
     call().expect("the second server answers");
-    assert_eq!(servers.0.lock().1, [(0, 1), (1, 2)]);
+    assert_eq!(servers.0.lock().connections, [(0, 1), (1, 2)]);
 }
