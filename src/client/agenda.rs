@@ -9,6 +9,7 @@ use crate::state::key::Key;
 use crate::state::tenure::Tenure;
 use crate::store::processor::Posting;
 use crate::sync::atomic::Ordering;
+use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +166,10 @@ impl Core {
     /// The listener does not wait any longer either: until it has subscribed, waiters may lose their places.
     pub(crate) fn notice_server(&self) {
         let server = self.processor.status().server;
-        if self.server_seen() >= server || self.server.fetch_max(server, Ordering::SeqCst) >= server {
+        if mutant!(IgnoresNewServers)
+            || self.server_seen() >= server
+            || self.server.fetch_max(server, Ordering::SeqCst) >= server
+        {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");

@@ -37,15 +37,21 @@ impl Scene {
         Failover { old: self.server.master(), from: now() }
     }
 
+    /// The same for a failover that the Sentinels are to begin by themselves.
+    fn begin_unasked(&self) -> Failover {
+        self.server.service().is_down_after(500);
+        self.begin()
+    }
+
     pub(crate) fn kill_master(&mut self) -> Failover {
-        let failover = self.begin();
+        let failover = self.begin_unasked();
         self.server.kill();
         failover
     }
 
     /// Stops the master, until it is [woken](Self::wake).
     pub(crate) fn stop_master(&mut self) -> Failover {
-        let failover = self.begin();
+        let failover = self.begin_unasked();
         self.server.signal(Signal::STOP);
         failover
     }
@@ -71,7 +77,7 @@ impl Scene {
 
     /// Cuts the master off from all that reach it by its network, and the process that does not from the Sentinels.
     pub(crate) fn cut_off_master_with(&mut self, process: Process) -> Failover {
-        let failover = self.begin();
+        let failover = self.begin_unasked();
         self.sentinel_ways(process).iter().for_each(|way| way.cut_off());
         self.server.service().ways[failover.old].cut_off();
         failover
@@ -79,7 +85,7 @@ impl Scene {
 
     /// An operator makes the old master a replica of the new one. Where all replicas must acknowledge a hold, nobody gets the lock before.
     pub(crate) fn mend_for_acks(&mut self, failover: &Failover) {
-        if self.acks == 0 {
+        if usize::from(self.acks) < self.server.service().servers.len() - 1 {
             return;
         }
         let (old, new) = (failover.old, self.server.master());

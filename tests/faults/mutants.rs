@@ -5,7 +5,9 @@
 
 use crate::checker::Property;
 use crate::report::Report;
+use crate::scenarios::sentinel::{cut_off, emptied, killed, planned};
 use crate::scenarios::{access, holder, network};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A scenario, played with a mistake or without.
 type Play = fn(Option<&'static str>) -> Report;
@@ -29,6 +31,19 @@ fn must_show(mutant: &'static str, play: Play, is_caught: impl Fn(&Report) -> bo
     let (_, report) = report.expect("at least one");
     assert!(is_caught(&report), "{mutant} was not caught: {report}\n{}", report.stories());
     eprintln!("{mutant}: {report}: {}", report.stories().lines().next().unwrap_or_default());
+}
+
+/// Here the replicas make the mistake, not the library.
+#[test]
+fn a_queue_in_another_order_at_the_new_master_is_caught() {
+    must_fail(killed::while_held_with_a_queue_turned_round, "left == right");
+}
+
+/// The scene itself ends with these words.
+fn must_fail(play: impl FnOnce(), words: &str) {
+    let failure = catch_unwind(AssertUnwindSafe(play)).expect_err("the mistake is found");
+    let told = failure.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(told.contains(words), "{told}");
 }
 
 #[test]
@@ -67,14 +82,37 @@ fn a_denied_extension_that_is_not_tried_again_is_caught() {
 }
 
 #[test]
+fn a_master_without_replicas_that_is_believed_is_caught() {
+    must_be_caught("CountsUnacknowledged", cut_off::holds_with_one_ack, Property::M);
+}
+
+#[test]
+fn a_hold_that_is_not_checked_at_another_server_is_caught() {
+    must_be_caught("IgnoresNewServers", emptied::while_held, Property::T);
+}
+
+#[test]
+fn sentinels_that_are_not_asked_anew_are_caught() {
+    must_be_caught("BelievesOldAnswers", killed::from_hand_to_hand, Property::V);
+}
+
+#[test]
+fn an_old_master_that_is_left_only_when_it_ends_the_connections_is_caught() {
+    must_fail(|| planned::while_held(Some("WatchesNothing")), "the old master is left before it is a replica");
+}
+
+#[test]
 fn without_a_mistake_the_same_scenarios_are_clean() {
-    let plays: [Play; 6] = [
+    let plays: [Play; 9] = [
         access::right_taken_for_a_moment,
         holder::undisturbed,
         holder::stopped,
         network::extension_after_release,
         network::reply_of_acquire_lost,
         network::slow_replies_to_a_stopped_holder,
+        cut_off::holds_with_one_ack,
+        emptied::while_held,
+        killed::from_hand_to_hand,
     ];
     std::thread::scope(|scope| {
         let runs: Vec<_> = plays.into_iter().map(|play| scope.spawn(move || play(None).assert_clean())).collect();

@@ -184,6 +184,12 @@ impl Scene {
         of.filter(is_hold).count()
     }
 
+    /// Whether a process has been told since then that it has lost its hold.
+    pub(crate) fn is_told_since(&mut self, process: Process, from: Nanos) -> bool {
+        self.refresh();
+        self.events.iter().any(|event| event.actor.process == process && event.at > from && event.what == What::Lost)
+    }
+
     /// Waits until the lock went from hand to hand so many times more.
     #[track_caller]
     pub(crate) fn go_on(&mut self, holds: usize) {

@@ -101,7 +101,9 @@ impl Setup {
         (self.proxied, self.monitored) = (false, false);
         (self.work.lease, self.work.acks) = (u64::try_from(lease.as_millis()).unwrap(), acks);
         if acks > 0 {
-            self.name = format!("{}, {acks} acks", self.name).leak();
+            // A replica that does not run for a moment costs whoever is to have the lock its place.
+            self.work.io = 1000;
+            self.name = format!("{}, {acks} {}", self.name, if acks == 1 { "ack" } else { "acks" }).leak();
         }
         self
     }

@@ -4,7 +4,7 @@ use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::servers::Servers;
 use crate::setup::Setup;
-use crate::support::sentinels::{Plan, Service};
+use crate::support::sentinels::{PATIENT, Plan, Service};
 
 /// The service. A master, two replicas, and three Sentinels of which two must agree.
 pub(crate) struct Stage(Option<Servers>);
@@ -20,7 +20,7 @@ impl Stage {
     }
 
     fn open_as(networked: bool) -> Self {
-        let plan = Plan { networked, ..Plan::default() };
+        let plan = Plan { networked, down_after_ms: PATIENT, ..Plan::default() };
         Self(Some(Servers::Service(Box::new(Service::start_as(&plan)), 0)))
     }
 
@@ -38,7 +38,7 @@ impl Servers {
     /// Puts everything in order that the scene before has left: servers, settings, keys.
     fn tidy_up(&mut self) {
         let service = self.service_mut();
-        service.set("down-after-milliseconds", "500");
+        service.is_down_after(PATIENT);
         let master = service.heal();
         for server in &service.servers {
             server.config("min-replicas-to-write", "0");

@@ -130,6 +130,10 @@ pub(crate) enum Mutant {
     TokensStand,
     TakesDenialForLoss,
     GivesUpWhenDenied,
+    CountsUnacknowledged,
+    IgnoresNewServers,
+    BelievesOldAnswers,
+    WatchesNothing,
 }
 
 std::thread_local! {

@@ -4,6 +4,12 @@ use super::super::{Proxy, RedisServer};
 use super::{SERVICE, Service, slowly};
 use std::time::Duration;
 
+/// After how many milliseconds without an answer a master is down, where the Sentinels are to leave it alone.
+///
+/// With 500 they may fail over twice. A Sentinel first pings a new master when 500 ms are over, and takes it for dead in that very moment. The
+/// one that led the failover still counts what the others said of the old master. A busy machine does the same.
+pub(crate) const PATIENT: u32 = 30_000;
+
 /// Whether a server says that it is a master. One that does not answer does not.
 pub(crate) fn is_master(server: &RedisServer) -> bool {
     info(server, "replication").contains("role:master")
@@ -58,20 +64,22 @@ impl Service {
         self.ports.iter().position(|of| *of == port)
     }
 
-    /// Waits until a server other than this one says that it is a master.
+    /// Waits until a server other than this one says that it is a master. From then on the Sentinels are [patient](PATIENT).
     pub(crate) fn wait_for_promotion(&self, old: usize) -> usize {
         let mut found = None;
         slowly("a replica is promoted", || {
             found = (0..self.servers.len()).find(|server| *server != old && is_master(&self.servers[*server]));
             found.is_some()
         });
+        self.is_down_after(PATIENT);
         found.unwrap()
     }
 
-    /// Changes a setting of all Sentinels.
-    pub(crate) fn set(&self, name: &str, value: &str) {
+    /// Sets after how many milliseconds without an answer the Sentinels take the master for dead. Those that do not run are passed over.
+    pub(crate) fn is_down_after(&self, millis: u32) {
         for sentinel in &self.sentinels {
-            sentinel.run::<()>(&["SENTINEL", "SET", SERVICE, name, value]).expect("the Sentinel answers");
+            let _: Option<()> =
+                sentinel.run(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &millis.to_string()]);
         }
     }
 

@@ -12,7 +12,7 @@ mod sentinel;
 
 use super::crew::eventually;
 use super::{Proxy, RedisServer, free_port};
-pub(crate) use failover::is_master;
+pub(crate) use failover::{PATIENT, is_master};
 pub(crate) use sentinel::Sentinel;
 use std::time::Duration;
 

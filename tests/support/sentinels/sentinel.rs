@@ -9,6 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// How often a Sentinel asks each server what it is, and after how long without a processor or a disk it trusts itself no more; in
+/// milliseconds.
+///
+/// With its own ten seconds it may miss that an operator made a replica of a former master, and makes a replica of it once more when it has
+/// just been promoted again. With its own two seconds a busy machine lets it do nothing for half a minute.
+const PERIODS: [[&str; 2]; 2] = [["info-period", "1000"], ["tilt-trigger", "20000"]];
+
 /// One Sentinel. Killed when dropped.
 pub(crate) struct Sentinel {
     process: Option<Child>,
@@ -73,10 +80,11 @@ impl Sentinel {
             ended = process.try_wait().unwrap();
             ended.is_some() || serves(port, pid)
         });
-        match ended {
-            Some(status) => Err(format!("{status}: {}", fs::read_to_string(dir.join("log")).unwrap_or_default())),
-            None => Ok(()),
+        if let Some(status) = ended {
+            return Err(format!("{status}: {}", fs::read_to_string(dir.join("log")).unwrap_or_default()));
         }
+        let words: Vec<_> = ["SENTINEL", "DEBUG"].into_iter().chain(PERIODS.into_iter().flatten()).collect();
+        self.run::<()>(&words).ok_or("it refuses other periods".to_owned())
     }
 
     pub(crate) fn place(&self) -> String {
@@ -106,10 +114,13 @@ impl Sentinel {
         field(&self.run::<Vec<String>>(&["SENTINEL", "MASTER", SERVICE])?, name)
     }
 
-    /// Whether all replicas answer it.
+    /// Whether all replicas answer it, and say that they are replicas.
     pub(super) fn replicas_are_well(&self) -> bool {
         let replicas = self.run::<Vec<Vec<String>>>(&["SENTINEL", "REPLICAS", SERVICE]).unwrap_or_default();
-        replicas.iter().all(|fields| field(fields, "flags").as_deref() == Some("slave"))
+        let is_well = |fields: &Vec<String>| {
+            ["flags", "role-reported"].iter().all(|name| field(fields, name).as_deref() == Some("slave"))
+        };
+        replicas.iter().all(is_well)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -23,6 +23,7 @@ use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
+use crate::sync::mutant;
 use ask::{Answer, Sentinel};
 use parking_lot::Mutex;
 use std::fmt;
@@ -255,8 +256,8 @@ impl Finder for Sentinels {
         };
         let mut found = self.found.try_lock_until(deadline).ok_or_else(late)?;
         if let Some((address, at, _)) = &*found
-            && at.elapsed() < YOUNG
-            && self.is_promising(address)
+            && (at.elapsed() < YOUNG && self.is_promising(address)
+                || mutant!(BelievesOldAnswers) && at.elapsed() < 100 * YOUNG)
         {
             return Ok(address.clone());
         }

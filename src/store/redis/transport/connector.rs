@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::store::redis::net::endpoint::Endpoint;
+use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::link::{Inbound, Outbound};
 use crate::store::redis::net::socket::Socket;
 use ::redis::Value;
@@ -59,16 +60,27 @@ pub(crate) trait ReadHalf: Send {
 pub(crate) trait Shutdown: Send {
     /// Wakes the threads that read or write with an error, and discards what was not sent yet.
     fn cut(&self);
+
+    /// Returns a number that has risen if another server has answered another connection meanwhile. Then this one may have been cut.
+    fn server(&self) -> u64 {
+        0
+    }
+}
+
+/// Ends a connection to one of several servers.
+pub(crate) struct Ending {
+    socket: Arc<Socket>,
+    servers: Arc<Servers>,
 }
 
 impl Connector for Endpoint {
     type Out = Outbound;
     type In = Inbound;
-    type Cut = Arc<Socket>;
+    type Cut = Ending;
 
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
         let link = self.connect(deadline)?;
-        let cut = link.socket();
+        let cut = Ending { socket: link.socket(), servers: Arc::clone(&self.servers) };
         Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
     }
 
@@ -103,8 +115,12 @@ impl ReadHalf for Inbound {
     }
 }
 
-impl Shutdown for Arc<Socket> {
+impl Shutdown for Ending {
     fn cut(&self) {
-        Socket::cut(self);
+        self.socket.cut();
+    }
+
+    fn server(&self) -> u64 {
+        self.servers.number()
     }
 }

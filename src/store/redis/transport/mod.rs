@@ -28,6 +28,8 @@ mod connector;
 mod model;
 mod mux;
 mod pending;
+#[cfg(all(test, not(dlock_shuttle)))]
+mod replaced;
 mod routes;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod urgent;

@@ -2,7 +2,7 @@
 //!
 //! Process 0 goes to the servers directly. All others, the Sentinels and the other servers go by networks that can be cut.
 
-use super::{ACKS, bounds, bounds_with, fail_over, five};
+use super::{ALL, bounds, bounds_with, fail_over, five};
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
 use crate::failovers::Failover;
@@ -31,20 +31,37 @@ fn with_one_apart(name: &'static str, acks: u8) -> Setup {
 #[test]
 fn who_is_cut_off_with_the_old_master_stays_there_until_a_sentinel_can_be_asked() {
     let mut stage = Stage::open_networked();
-    for acks in ACKS {
-        holds(&mut stage, *acks);
-        waits(&mut stage, *acks);
-    }
+    judge(holds(&mut stage, 0, None), 0);
+    waits(&mut stage, 0);
 }
 
 /// Shows: G5, G7.
 #[test]
-fn a_grant_that_reaches_only_who_is_cut_off_is_lost_and_min_replicas_end_what_it_holds() {
+fn a_grant_that_reaches_only_who_is_cut_off_is_lost() {
+    judge(is_handed_the_lock(&mut Stage::open_networked(), 0), 0);
+}
+
+/// Shows: G5.
+#[test]
+fn min_replicas_end_what_a_master_granted_that_is_cut_off() {
+    holds_with_min_replicas(&mut Stage::open_networked());
+}
+
+/// Shows: G1, G5, G7, S1, S2.
+#[test]
+fn what_a_master_without_replicas_says_does_not_count() {
     let mut stage = Stage::open_networked();
-    for acks in ACKS {
-        is_handed_the_lock(&mut stage, *acks);
-    }
-    holds_with_min_replicas(&mut stage);
+    judge(holds(&mut stage, 1, None), 1);
+    judge(is_handed_the_lock(&mut stage, 1), 1);
+}
+
+/// Nobody else has the lock until all replicas are back.
+/// Shows: G1, G5, G7, S1, S2.
+#[test]
+fn nor_does_it_where_all_replicas_must_acknowledge() {
+    let mut stage = Stage::open_networked();
+    judge(holds(&mut stage, ALL, None), ALL);
+    waits(&mut stage, ALL);
 }
 
 /// Two hold the lock at once, and the fenced store refuses the one with the old master. With acknowledgement the checker refuses two.
@@ -57,7 +74,7 @@ fn judge(report: Report, acks: u8) {
 /// Waits until the lock goes on at the new master, whose key is the old holder's for the rest of its lease, and lets the process that is cut
 /// off ask a Sentinel again.
 fn outlast(scene: &mut Scene, failover: &Failover) {
-    if scene.acks > 0 {
+    if scene.acks == ALL {
         eventually("its hold ends by its deadline", || !scene.is_inside(APART));
     }
     scene.mend_for_acks(failover);
@@ -68,17 +85,21 @@ fn outlast(scene: &mut Scene, failover: &Failover) {
     scene.let_go(APART);
 }
 
-fn holds(stage: &mut Stage, acks: u8) {
-    let setup = with_one_apart("cut off with the old master, holding", acks);
-    let report = stage.play(setup, bounds_with(acks), |scene| {
+#[cfg(dlock_mutants)]
+pub(crate) fn holds_with_one_ack(mutant: Option<&'static str>) -> Report {
+    holds(&mut Stage::open_networked(), 1, mutant)
+}
+
+fn holds(stage: &mut Stage, acks: u8, mutant: Option<&'static str>) -> Report {
+    let setup = with_one_apart("cut off with the old master, holding", acks).with(mutant);
+    stage.play(setup, bounds_with(acks), |scene| {
         scene.held_and_waited_for(APART);
         let failover = scene.cut_off_master_with(APART);
         scene.promoted(&failover);
         let others = scene.all_but(&[APART]);
         scene.followed_past_lost_releases(&failover, &others);
         outlast(scene, &failover);
-    });
-    judge(report, acks);
+    })
 }
 
 /// The old master gives it the lock of a holder that has gone over to the new one, when that lease is over there.
@@ -102,9 +123,9 @@ fn waits(stage: &mut Stage, acks: u8) {
 }
 
 /// It is given the lock, and does not know, when it is cut off.
-fn is_handed_the_lock(stage: &mut Stage, acks: u8) {
+fn is_handed_the_lock(stage: &mut Stage, acks: u8) -> Report {
     let setup = with_one_apart("cut off with the old master in a hand-over", acks);
-    let report = stage.play(setup, bounds_with(acks), |scene| {
+    stage.play(setup, bounds_with(acks), |scene| {
         let holder = scene.held_before(APART);
         scene.ask_to_hold_on(APART);
         scene.stop_in_hand_over(holder, APART);
@@ -118,8 +139,7 @@ fn is_handed_the_lock(stage: &mut Stage, acks: u8) {
         let others = scene.all_but(&[APART]);
         scene.followed_past_lost_releases(&failover, &others);
         outlast(scene, &failover);
-    });
-    judge(report, acks);
+    })
 }
 
 /// The old master refuses writes when its replicas are gone, so what it granted or extended before lasts for one lease at most, however

@@ -5,15 +5,19 @@
 use super::{bounds, five};
 use crate::checker::waits::Kept;
 use crate::history::Nanos;
+use crate::report::Report;
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::support::crew::eventually;
 use crate::worker::now;
 
 /// Shows: G5, G7, L1.
 #[test]
 fn an_empty_restart_of_the_master_is_told_to_the_holder_and_those_who_wait_go_on() {
     let mut stage = Stage::open();
-    held(&mut stage);
+    let report = held(&mut stage, None);
+    assert!(report.lost >= 1, "{report}");
+    report.assert_clean();
     handed_over(&mut stage);
 }
 
@@ -25,25 +29,30 @@ fn empty(scene: &mut Scene) -> Nanos {
     from
 }
 
-fn held(stage: &mut Stage) {
-    let report = stage.play(five("master restarted empty, lock held and waited for", 0), bounds(true), |scene| {
+#[cfg(dlock_mutants)]
+pub(crate) fn while_held(mutant: Option<&'static str>) -> Report {
+    held(&mut Stage::open(), mutant)
+}
+
+fn held(stage: &mut Stage, mutant: Option<&'static str>) -> Report {
+    let setup = five("master restarted empty, lock held and waited for", 0).with(mutant);
+    stage.play(setup, bounds(true), |scene| {
         // However long the start takes.
-        scene.server.service().set("down-after-milliseconds", "60000");
+        scene.server.service().is_down_after(60_000);
         scene.held_and_waited_for(0);
         let from = empty(scene);
         let all = scene.all_but(&[]);
         scene.wait_until_heard(&all);
         scene.close_window(from);
+        eventually("the holder is told", || scene.is_told_since(0, from));
         scene.let_go(0);
-    });
-    assert!(report.lost >= 1, "{report}");
-    report.assert_clean();
+    })
 }
 
 /// A process learns of its grant when the key is gone. It stands still for as long as others hold the lock.
 fn handed_over(stage: &mut Stage) {
     let report = stage.play(five("master restarted empty in a hand-over", 0), bounds(true), |scene| {
-        scene.server.service().set("down-after-milliseconds", "60000");
+        scene.server.service().is_down_after(60_000);
         let next = scene.held_and_waited_for(0)[0];
         scene.stop_in_hand_over(0, next);
         let from = empty(scene);

@@ -1,8 +1,15 @@
 //! The master's process is killed.
 
-use super::{ACKS, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
+#[cfg(dlock_mutants)]
+use super::lease_here;
+use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
+#[cfg(dlock_mutants)]
+use crate::report::Report;
 use crate::scene::Scene;
+#[cfg(dlock_mutants)]
+use crate::setup::Setup;
 use crate::stage::Stage;
+use crate::support::RedisServer;
 use crate::worker::KEY;
 use std::time::Duration;
 
@@ -10,18 +17,41 @@ use std::time::Duration;
 #[test]
 fn a_killed_master_costs_neither_the_holder_nor_those_who_wait_what_the_replicas_have() {
     let mut stage = Stage::open();
-    for acks in ACKS {
-        held(&mut stage, *acks);
-        handed_over(&mut stage, *acks);
-    }
+    held(&mut stage, 0, None);
+    handed_over(&mut stage, 0);
     missed(&mut stage);
 }
 
+/// Shows: G3, G7, L1.
+#[test]
+fn a_killed_master_costs_nothing_that_all_replicas_have_acknowledged() {
+    let mut stage = Stage::open();
+    held(&mut stage, ALL, None);
+    handed_over(&mut stage, ALL);
+}
+
+/// The replicas have the queue in another order.
+#[cfg(dlock_mutants)]
+pub(crate) fn while_held_with_a_queue_turned_round() {
+    let turn = |replica: &RedisServer| {
+        let (queue, mut entries) = (replica.queue_of(KEY.2).expect("somebody waits"), replica.entries_of(KEY.2));
+        entries.reverse();
+        replica.run::<()>(&["DEL", &queue]);
+        replica.run::<()>(
+            &[&["RPUSH", queue.as_str()][..], &entries.iter().map(String::as_str).collect::<Vec<_>>()].concat(),
+        );
+    };
+    held(&mut Stage::open(), 0, Some(turn));
+}
+
 /// The replicas know the hold and the queue.
-fn held(stage: &mut Stage, acks: u8) {
+fn held(stage: &mut Stage, acks: u8, meddle: Option<fn(&RedisServer)>) {
     let mut took = Duration::ZERO;
     let report = stage.play(five("master killed, lock held and waited for", acks), bounds(false), |scene| {
         let order = scene.held_and_waited_for(0);
+        if let Some(meddle) = meddle {
+            at_replicas(scene, meddle);
+        }
         let failover = scene.kill_master();
         fail_over(scene, &failover, &[]);
         scene.mend_for_acks(&failover);
@@ -47,6 +77,17 @@ fn handed_over(stage: &mut Stage, acks: u8) {
     report.assert_clean();
 }
 
+#[cfg(dlock_mutants)]
+pub(crate) fn from_hand_to_hand(mutant: Option<&'static str>) -> Report {
+    let setup = Setup::of("master killed, locks go from hand to hand").behind_sentinels(lease_here(), 0).with(mutant);
+    Stage::open().play(setup, bounds(true), |scene| {
+        let failover = scene.kill_master();
+        scene.promoted(&failover);
+        let all = scene.all_but(&[]);
+        scene.followed_past_lost_releases(&failover, &all);
+    })
+}
+
 /// The replicas have missed a hold. Its process stands still while others hold the lock, and comes too late to the fenced store.
 fn missed(stage: &mut Stage) {
     let report = stage.play(five("master killed, hold not replicated", 0), bounds(true), |scene| {
@@ -66,12 +107,17 @@ fn missed(stage: &mut Stage) {
 
 /// Lets the replicas be as if they had missed the key.
 fn miss(scene: &Scene) {
+    at_replicas(scene, |replica| replica.run::<()>(&["DEL", KEY.2]));
+}
+
+/// Changes what the replicas have, which hear nothing of the master any more.
+fn at_replicas(scene: &Scene, meddle: fn(&RedisServer)) {
     let service = scene.server.service();
     let replicas = (0..service.servers.len()).filter(|place| *place != scene.server.master());
     for replica in replicas.map(|place| &service.servers[place]) {
         replica.pause_replication();
         replica.config("replica-read-only", "no");
-        replica.run::<()>(&["DEL", KEY.2]);
+        meddle(replica);
         replica.config("replica-read-only", "yes");
     }
 }

@@ -1,7 +1,7 @@
 //! The master's process stands still, and goes on when another server is the master: it executes what lies in its sockets, and says `OK` to
 //! everything, until Sentinel makes it a replica ten seconds later.
 
-use super::{ACKS, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
+use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
 use crate::failovers::Failover;
 use crate::scene::Scene;
 use crate::stage::Stage;
@@ -14,11 +14,19 @@ const LONG: Duration = Duration::from_secs(12);
 /// Shows: G3, G7, L1.
 #[test]
 fn a_master_that_stands_still_for_two_seconds_is_not_taken_back() {
+    two_seconds(0);
+}
+
+/// Shows: G3, G7, L1.
+#[test]
+fn a_master_that_stands_still_for_two_seconds_costs_nothing_that_all_replicas_have_acknowledged() {
+    two_seconds(ALL);
+}
+
+fn two_seconds(acks: u8) {
     let mut stage = Stage::open();
-    for acks in ACKS {
-        held(&mut stage, "master stopped for 2 s, lock held and waited for", SHORT, *acks);
-        handed_over(&mut stage, "master stopped for 2 s in a hand-over", SHORT, *acks);
-    }
+    held(&mut stage, "master stopped for 2 s, lock held and waited for", SHORT, acks);
+    handed_over(&mut stage, "master stopped for 2 s in a hand-over", SHORT, acks);
 }
 
 /// Shows: G3, G7, L1.
@@ -31,8 +39,14 @@ fn a_master_that_stands_still_for_twelve_seconds_is_not_taken_back() {
 /// Shows: G7, L1.
 #[test]
 fn a_release_that_lies_in_the_socket_of_a_master_that_stands_still_for_twelve_seconds_is_one_release() {
-    let mut stage = Stage::open();
-    ACKS.iter().for_each(|acks| handed_over(&mut stage, "master stopped for 12 s in a hand-over", LONG, *acks));
+    handed_over(&mut Stage::open(), "master stopped for 12 s in a hand-over", LONG, 0);
+}
+
+/// Shows: G7, L1.
+#[test]
+#[ignore = "shows little more than two seconds do, and takes half a minute"]
+fn nor_does_a_release_count_twice_that_all_replicas_must_acknowledge() {
+    handed_over(&mut Stage::open(), "master stopped for 12 s in a hand-over", LONG, ALL);
 }
 
 fn held(stage: &mut Stage, name: &'static str, length: Duration, acks: u8) {

@@ -10,7 +10,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A connection that was silent for this long is checked before it is written to: the server may have closed it.
+/// A connection that was silent for this long is checked before it is written to: the server may have closed it. So is one when another
+/// server has answered another connection.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -23,6 +24,8 @@ pub(super) struct Session<C: Connector> {
     /// `None` while the reader or a caller that spins uses it.
     pub(super) inbound: Option<C::In>,
     cut: C::Cut,
+    /// Which server was the last one that had answered when this connection was checked.
+    server: u64,
     pub(super) due: VecDeque<Due>,
     /// Whether the outbound half was given bytes that it could not write yet.
     pub(super) has_backlog: bool,
@@ -75,13 +78,14 @@ impl Due {
 impl<C: Connector> Session<C> {
     pub(super) fn new(epoch: u64, open: Open<C>) -> Self {
         let Open { outbound, inbound, cut } = open;
-        let opened = now();
+        let (opened, server) = (now(), cut.server());
         Self {
             epoch,
             last_write: now(),
             outbound: Some(outbound),
             inbound: Some(inbound),
             cut,
+            server,
             due: VecDeque::new(),
             has_backlog: false,
             opened,
@@ -200,9 +204,11 @@ impl<C: Connector> Session<C> {
         self.is_confirming && call.is_confirmed && call.is_queued() && !mutant!(HoldsBackUnread)
     }
 
-    /// Checks, without waiting, that a connection is still usable if it was idle for long and no reply is due on it.
+    /// Checks, without waiting, that a connection is still usable if it was idle for long, or may have been cut, and no reply is due on it.
     pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
-        if !self.due.is_empty() || at.saturating_duration_since(self.last_use) < IDLE {
+        let server = self.cut.server();
+        let is_recent = server == self.server && at.saturating_duration_since(self.last_use) < IDLE;
+        if !self.due.is_empty() || is_recent {
             return Ok(());
         }
         let Some(inbound) = &mut self.inbound else { return Ok(()) };
@@ -211,7 +217,7 @@ impl<C: Connector> Session<C> {
                 return Err(unasked());
             }
         }
-        self.last_use = at;
+        (self.last_use, self.server) = (at, server);
         Ok(())
     }
 
