@@ -20,6 +20,8 @@ struct State {
     server: u64,
     /// For each connection, the server that it leads to, and how often it was written to.
     connections: Vec<(u64, usize)>,
+    /// How many replies have not been read yet.
+    unread: usize,
 }
 
 /// One end of a connection, by the connection's place in the list.
@@ -52,7 +54,10 @@ impl Connector for Replaced {
 
 impl WriteHalf for End {
     fn send(&mut self, _bytes: &[u8], _deadline: Instant) -> io::Result<bool> {
-        self.0.0.lock().connections[self.1].1 += 1;
+        let mut state = self.0.0.lock();
+        state.connections[self.1].1 += 1;
+        state.unread += 1;
+        drop(state);
         self.check()
     }
 
@@ -71,7 +76,10 @@ impl ReadHalf for End {
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {
-        Ok(Some(Value::Okay))
+        let mut state = self.0.0.lock();
+        let is_there = state.unread > 0;
+        state.unread -= usize::from(is_there);
+        Ok(is_there.then_some(Value::Okay))
     }
 }
 
