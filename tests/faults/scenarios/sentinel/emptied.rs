@@ -2,10 +2,10 @@
 //!
 //! Replica acknowledgement does not help here.
 
-use super::{bounds, five};
+use super::{bounds, five, lease_here};
 use crate::checker::waits::Kept;
 use crate::history::Nanos;
-use crate::report::Report;
+use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::support::crew::eventually;
@@ -36,7 +36,9 @@ pub(crate) fn while_held(mutant: Option<&'static str>) -> Report {
 
 fn held(stage: &mut Stage, mutant: Option<&'static str>) -> Report {
     let setup = five("master restarted empty, lock held and waited for", 0).with(mutant);
-    stage.play(setup, bounds(true), |scene| {
+    // Less than the time until the next look at a hold, which is a sixth of a lease.
+    let at_once = Bounds { told: lease_here() / 30, ..bounds(true) };
+    stage.play(setup, at_once, |scene| {
         // However long the start takes.
         scene.server.service().is_down_after(60_000);
         scene.held_and_waited_for(0);
