@@ -148,7 +148,10 @@ impl Core {
             other => {
                 let from = self.clock.pause_begins(sent_at);
                 let left = tenure.deadline().since(from);
-                self.schedule_look(key, tenure, (from + timing::renewal_pause(left)).min(tenure.deadline()));
+                // What was under way to the earlier server has failed with it, which says nothing about this one.
+                let is_at_once = tenure.is_doubted_since(sent_at);
+                let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
+                self.schedule_look(key, tenure, (from + pause).min(tenure.deadline()));
                 // Before the hold has begun, its thread gets the error.
                 let level = if self.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
                 drop(state);

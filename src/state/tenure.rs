@@ -228,6 +228,11 @@ impl Tenure {
         self.doubted_at = now;
     }
 
+    /// Returns whether another server answers than when a request was sent, and the key was not checked since.
+    pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
+        self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
+    }
+
     /// Returns why and when the tenure was lost.
     pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
         self.loss.as_ref()

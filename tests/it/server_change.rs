@@ -6,7 +6,9 @@ use redis_dlock::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome,
     Status, WaitQueue,
 };
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock, MemoryLockProcessor};
+use redis_dlock::{
+    BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock, MemoryLockProcessor,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,8 @@ struct Switches {
     failed_inboxes: AtomicU64,
     opened_inboxes: AtomicU64,
     meanwhile: Mutex<Option<Meanwhile>>,
+    /// What is done while a probe is under way, which then fails.
+    breaks_probe: Mutex<Option<Meanwhile>>,
 }
 
 /// The embedded store, which counts, and whose server may be another one.
@@ -74,6 +78,11 @@ impl LockProcessor for Replaced {
 
     fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
         self.1.probes.lock().push(claim.key.to_owned());
+        let breaks = self.1.breaks_probe.lock().take();
+        if let Some(breaks) = breaks {
+            breaks();
+            return Err(Error::backend(BackendFailure::Unknown, "the connection was cut"));
+        }
         self.0.probe(claim, limit)
     }
 
@@ -186,4 +195,18 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
     let calm = generator.generate("CHANGE", "z").unwrap();
     calm.lock().unwrap().unlock().unwrap();
     assert_eq!(*store.1.probes.lock(), [""; 0]);
+}
+
+/// The failure says nothing about the server that answers now, so there is no pause after it.
+/// Shows: G5.
+#[test]
+fn a_probe_that_was_under_way_to_the_earlier_server_is_repeated_at_once() {
+    let (clock, _store, replaced, [_here, there]) = scene();
+    let guard = there.lock().unwrap();
+    let another = replaced.clone();
+    *replaced.1.breaks_probe.lock() = Some(Box::new(move || another.replace()));
+    // A sixth of the lease is over, and the lock is probed.
+    clock.advance(Duration::from_secs(200));
+    eventually("it is probed again", || replaced.1.probes.lock().len() == 2);
+    guard.ensure_valid().unwrap();
 }
