@@ -201,10 +201,21 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
 /// Shows: G5.
 #[test]
 fn a_probe_that_was_under_way_to_the_earlier_server_is_repeated_at_once() {
-    let (clock, _store, replaced, [_here, there]) = scene();
-    let guard = there.lock().unwrap();
-    let another = replaced.clone();
-    *replaced.1.breaks_probe.lock() = Some(Box::new(move || another.replace()));
+    let (clock, _store, replaced, _) = scene();
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(replaced.clone()).unwrap();
+    let lock = |target: &str| {
+        let config =
+            DLockConfig::new("CHANGE", target).with_lease(Duration::from_secs(1000)).with_linger(Duration::ZERO);
+        generator.generate_with(config).unwrap()
+    };
+    let (probed, asked, another, moves) = (lock("probed"), lock("asked"), replaced.clone(), clock.clone());
+    let guard = probed.lock().unwrap();
+    *replaced.1.breaks_probe.lock() = Some(Box::new(move || {
+        moves.advance(Duration::from_millis(1));
+        another.replace();
+        // Another thread of the client notices it first.
+        asked.lock().unwrap().unlock().unwrap();
+    }));
     // A sixth of the lease is over, and the lock is probed.
     clock.advance(Duration::from_secs(200));
     eventually("it is probed again", || replaced.1.probes.lock().len() == 2);
