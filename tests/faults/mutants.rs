@@ -36,7 +36,7 @@ fn must_show(mutant: &'static str, play: Play, is_caught: impl Fn(&Report) -> bo
 /// Here the replicas make the mistake, not the library.
 #[test]
 fn a_queue_in_another_order_at_the_new_master_is_caught() {
-    must_fail(killed::while_held_with_a_queue_turned_round, "left == right");
+    must_fail(killed::while_held_with_a_queue_turned_round, "another order");
 }
 
 /// The scene itself ends with these words.
@@ -93,7 +93,7 @@ fn a_hold_that_is_not_checked_at_another_server_is_caught() {
 
 #[test]
 fn sentinels_that_are_not_asked_anew_are_caught() {
-    must_be_caught("BelievesOldAnswers", killed::from_hand_to_hand, Property::V);
+    must_fail(|| drop(killed::from_hand_to_hand(Some("BelievesOldAnswers"))), "the processes follow");
 }
 
 #[test]

@@ -26,6 +26,14 @@ pub(crate) struct RedisServer {
     variables: Vec<(String, String)>,
 }
 
+/// A directory for the files of a server, in memory where there is a place for that: replicas and Sentinels wait for the disk with each change
+/// of theirs, and a busy machine lets them wait for seconds.
+pub(crate) fn directory() -> TempDir {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("redis-dlock-");
+    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).unwrap()
+}
+
 impl RedisServer {
     /// Starts a server and waits until it answers.
     pub(crate) fn start() -> Self {
@@ -45,7 +53,7 @@ impl RedisServer {
             let mut server = Self {
                 process: None,
                 port: free_port(),
-                dir: tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap(),
+                dir: directory(),
                 args: args.iter().map(|&arg| arg.to_owned()).collect(),
                 variables: variables.to_vec(),
             };

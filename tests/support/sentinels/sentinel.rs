@@ -1,6 +1,7 @@
 //! One Sentinel.
 
 use super::super::crew::eventually;
+use super::super::redis_server::directory;
 use super::super::{free_port, process, serves};
 use super::{Plan, SERVICE};
 use rustix::process::Signal;
@@ -29,7 +30,7 @@ impl Sentinel {
     pub(super) fn start(master: u16, plan: &Plan) -> Self {
         let mut failure = String::new();
         for _ in 0..5 {
-            let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
+            let dir = directory();
             let port = free_port();
             let public_port = if plan.tls.is_some() { free_port() } else { port };
             let mut sentinel = Self { process: None, port, public_port, dir };

@@ -256,8 +256,7 @@ impl Finder for Sentinels {
         };
         let mut found = self.found.try_lock_until(deadline).ok_or_else(late)?;
         if let Some((address, at, _)) = &*found
-            && (at.elapsed() < YOUNG && self.is_promising(address)
-                || mutant!(BelievesOldAnswers) && at.elapsed() < 200 * YOUNG)
+            && (at.elapsed() < YOUNG && self.is_promising(address) || mutant!(BelievesOldAnswers))
         {
             return Ok(address.clone());
         }
