@@ -1,4 +1,4 @@
-//! The user that the manual (page "operations", "ACL rules") tells an operator to make on Sentinels can do all that a client needs there,
+//! The user that the manual (page "failover", "Rights") tells an operator to make on Sentinels can do all that a client needs there,
 //! and with any one of its rights missing something is denied: the line is neither too short nor too long.
 
 use crate::support::crew::eventually;
@@ -7,7 +7,7 @@ use redis_dlock::{DLockGenerator, Error};
 
 /// The words of the manual's line after the user's name and password.
 fn rights() -> Vec<String> {
-    let page = include_str!("../../../src/manual/operations.md");
+    let page = include_str!("../../../src/manual/failover.md");
     let start = page.find("ACL SETUSER watcher").expect("the page has the line");
     let line = page[start..].split("\n```").next().expect("the line's end");
     let words = line.split_whitespace().filter(|word| word.starts_with(['+', '~', '&', '-']));
