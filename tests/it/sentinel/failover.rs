@@ -2,12 +2,11 @@
 
 use crate::support::LONG;
 use crate::support::crew::{eventually, spawn};
+use crate::support::process::{alone, threads_named};
 use crate::support::sentinels::{Service, is_master};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use redis_dlock::processor::LockProcessor;
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use rustix::process::Signal;
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// So long that neither a probe (lease/6) nor an extension comes within the time of a test.
@@ -148,28 +147,43 @@ fn a_hold_that_the_new_master_does_not_know_is_told_as_lost() {
     lock.try_lock_for(LONG).unwrap().expect("free").unlock().unwrap();
 }
 
-/// Other tests of this process may have such threads, too, so this one counts those that its store starts and ends.
+/// Also after a failover, after which every connection is a new one.
 #[test]
 fn there_is_one_more_thread_and_it_ends_with_the_client() {
+    alone("it::sentinel::failover::there_is_one_more_thread_and_it_ends_with_the_client", || {
+        let service = Service::start();
+        let watches = || threads_named("dlock-watch");
+        let generator = DLockGenerator::connect(&service.url()).unwrap();
+        let lock_some = || {
+            let lock = |n: u32| generator.generate("SENTINEL", n.to_string()).unwrap();
+            (0..8).for_each(|n| lock(n).lock().unwrap().unlock().unwrap());
+        };
+        lock_some();
+        assert_eq!(watches(), 1);
+        let old = service.named_by(0);
+        service.wait_for_replicas(old);
+        service.sentinels[0].run::<String>(&["SENTINEL", "FAILOVER", "dlock"]).unwrap();
+        service.wait_for_another_master(old);
+        eventually("the client leaves the old master", || connections(&service, old) == 0);
+        lock_some();
+        assert_eq!(watches(), 1);
+        generator.close();
+        drop(generator);
+        eventually("it ends", || watches() == 0);
+    });
+}
+
+/// A lock that does not set when it is extended outlives a failover, as long as the Sentinels say that one takes.
+#[test]
+fn the_sentinels_say_for_how_long_the_store_may_be_away_unless_the_program_does() {
     let service = Service::start();
-    let watches = || {
-        let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
-        let is_watch =
-            |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "dlock-watch");
-        tasks.map(|task| task.path()).filter(is_watch).collect::<BTreeSet<_>>()
-    };
-    // Only the watch of this service asks its Sentinels.
-    let askers = || {
-        let list = service.sentinels[0].run::<String>(&["CLIENT", "LIST"]).unwrap();
-        list.lines().filter(|line| line.contains("name=redis-dlock ")).count()
-    };
-    let generator = DLockGenerator::connect(&service.url()).unwrap();
-    for n in 0..8 {
-        generator.generate("SENTINEL", n.to_string()).unwrap().lock().unwrap().unlock().unwrap();
-    }
-    eventually("the thread asks", || askers() == 1);
-    assert!(!watches().is_empty());
-    generator.close();
-    drop(generator);
-    eventually("nobody asks any more", || askers() == 0);
+    let outage = |store: RedisLockProcessor| store.limits().outage;
+    let builder = |url: &str| RedisLockProcessor::builder(url).unwrap();
+    // The kit's time until a master is down, and two seconds.
+    assert_eq!(outage(builder(&service.url()).connect().unwrap()), Duration::from_millis(500 + 2000));
+    let set = Duration::from_secs(7);
+    assert_eq!(outage(builder(&service.url()).failover_within(set).connect().unwrap()), set);
+    let plain = service.servers[0].url();
+    assert_eq!(outage(builder(&plain).connect().unwrap()), Duration::ZERO);
+    assert_eq!(outage(builder(&plain).failover_within(set).connect().unwrap()), set);
 }
