@@ -1,6 +1,6 @@
 //! The clients reach fewer and fewer Sentinels, and then none.
 
-use super::{ALL, assert_kept, bounds, fail_over, five, serve_in_order};
+use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
 use crate::scene::Scene;
 use crate::setup::Setup;
 use crate::stage::Stage;
@@ -32,11 +32,7 @@ fn one_by_one(acks: u8) {
         let order = scene.held_and_waited_for(0);
         let failover = scene.plan_failover(0);
         scene.promoted(&failover);
-        let new = Some(scene.server.master());
-        eventually("the one that is left names the new master", || {
-            thread::sleep(Duration::from_millis(5));
-            scene.server.service().named(2) == new
-        });
+        is_named_by_the_last(scene);
         fail_over(scene, &failover, &[]);
         scene.mend_for_acks(&failover);
         took = failover.age();
@@ -48,6 +44,42 @@ fn one_by_one(acks: u8) {
         serve_in_order(scene, 0, &order);
     });
     assert_kept(report, took);
+}
+
+/// Shows: G3, G7, L1.
+#[test]
+fn a_hand_over_in_a_failover_needs_one_sentinel() {
+    let mut stage = Stage::open();
+    handed_over(&mut stage, 0);
+    handed_over(&mut stage, ALL);
+}
+
+/// The lock is released at the old master when the new one is master already, and one Sentinel alone can tell that.
+fn handed_over(stage: &mut Stage, acks: u8) {
+    let setup = Setup { proxied: true, ..five("Sentinels cut off but for one, in a hand-over", acks) };
+    let report = stage.play(setup, bounds_with(acks), |scene| {
+        cut_off(scene, 0);
+        cut_off(scene, 1);
+        scene.held_and_waited_for(0);
+        let failover = scene.plan_failover(0);
+        scene.promoted(&failover);
+        scene.let_go(0);
+        is_named_by_the_last(scene);
+        let all = scene.all_but(&[]);
+        scene.followed_past_lost_releases(&failover, &all);
+        scene.mend_for_acks(&failover);
+        scene.go_on(20);
+    });
+    report.assert_clean();
+}
+
+/// Waits until the Sentinel that is left names the new master.
+fn is_named_by_the_last(scene: &Scene) {
+    let new = Some(scene.server.master());
+    eventually("the one that is left names the new master", || {
+        thread::sleep(Duration::from_millis(5));
+        scene.server.service().named(2) == new
+    });
 }
 
 /// Cuts a Sentinel off from all processes.
