@@ -147,6 +147,34 @@ fn a_hold_that_the_new_master_does_not_know_is_told_as_lost() {
     lock.try_lock_for(LONG).unwrap().expect("free").unlock().unwrap();
 }
 
+/// Two are enough for a failover, and for a client: also for one that connects only now, and is told of the one that is missing first.
+#[test]
+fn a_sentinel_that_hangs_or_is_dead_is_passed_over() {
+    for is_dead in [false, true] {
+        let mut service = Service::start();
+        let early = DLockGenerator::connect(&service.url()).unwrap();
+        lock_of(&early).lock().unwrap().unlock().unwrap();
+        if is_dead {
+            service.sentinels[0].kill();
+        } else {
+            service.sentinels[0].signal(Signal::STOP);
+        }
+        let late = DLockGenerator::connect(&service.url()).unwrap();
+        lock_of(&late).lock().unwrap().unlock().unwrap();
+        let old = service.named_by(1);
+        service.wait_for_replicas(old);
+        service.sentinels[1].run::<String>(&["SENTINEL", "FAILOVER", "dlock"]).unwrap();
+        let new = service.wait_for_another_master(old);
+        eventually("the clients leave the old master", || connections(&service, old) == 0);
+        for generator in [&early, &late] {
+            let lock = lock_of(generator);
+            let guard = lock.lock().unwrap();
+            assert!(service.on(new).run::<bool>(&["EXISTS", lock.key()]));
+            guard.unlock().unwrap();
+        }
+    }
+}
+
 /// Also after a failover, after which every connection is a new one.
 #[test]
 fn there_is_one_more_thread_and_it_ends_with_the_client() {
