@@ -64,7 +64,7 @@ pub enum Error {
         message: String,
     },
 
-    /// The server cannot store this lock: it is older than 7.0, or part of a Redis Cluster.
+    /// The server cannot store this lock: it is older than 7.0, or of another kind than the URL says (a Sentinel, a node of a Redis Cluster).
     #[non_exhaustive]
     #[error("unsupported server: {}", OneLine(message))]
     Unsupported {
@@ -188,9 +188,9 @@ impl fmt::Display for LossCause {
 }
 
 impl Error {
-    /// Returns `true` if the store was unreachable or answered too late, or its replicas did: the same attempt to lock, or the same query, may
-    /// succeed later without anybody's help. If the store executed the failed attempt nevertheless, it is undone in the
-    /// background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
+    /// Returns `true` if the store could not be reached or answered too late, or if its replicas did not acknowledge in time. The same
+    /// attempt to lock, or the same query, may succeed later without anybody's help. If the store executed the failed attempt
+    /// nevertheless, it is undone in the background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
     /// the background.
     #[must_use]
     pub fn is_transient(&self) -> bool {

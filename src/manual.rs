@@ -18,6 +18,10 @@ pub mod failure {}
 #[doc = include_str!("manual/failover.md")]
 pub mod failover {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/cluster.md")]
+pub mod cluster {}
+
 #[doc = include_str!("manual/async_code.md")]
 pub mod async_code {}
 

@@ -181,6 +181,12 @@ pub(crate) const LISTEN: Duration = Duration::from_secs(30);
 /// would abandon every connect.
 pub(crate) const SUBSCRIBE_LIMIT: Duration = LONGEST_TIMEOUT.saturating_mul(2);
 
+/// How long the first lock that may linger waits at most until its key is heard. It is the time of some round trips.
+pub(crate) const LISTEN_FIRST: Duration = Duration::from_millis(50);
+
+/// The pause before the right to send messages is checked again, after a check without an answer.
+pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(1);
+
 /// The longest sleep of a thread. It bounds the delay after a suspend of the machine, because a sleep does not count the time
 /// in suspend.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(30);

@@ -60,7 +60,7 @@ fn measure(plan: &Plan, server: Place, clients: Place) -> [Vec<Vec<f64>>; 2] {
     let server = Server::start(server);
     let port = server.port().to_string();
     let mut talkers = ["0", "1"].map(|n| Worker::start(clients, "talk", &[&port, n]));
-    let mut lockers = Taking::begin(clients, server.port(), 0);
+    let mut lockers = Taking::begin(clients, &server.tcp().url(), 0);
     let window = plan.size(1_000_000_000, 100_000_000);
     let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..=plan.rounds {
@@ -83,9 +83,9 @@ pub(crate) struct Taking([Worker; 2]);
 
 impl Taking {
     /// Starts them, with that many acknowledgements by replicas.
-    pub(crate) fn begin(clients: Place, port: u16, acks: u32) -> Self {
-        let [port, acks] = [u32::from(port), acks].map(|number| number.to_string());
-        Self(["0", "1"].map(|n| Worker::start(clients, "hand-over", &[&port, n, &acks])))
+    pub(crate) fn begin(clients: Place, url: &str, acks: u32) -> Self {
+        let acks = acks.to_string();
+        Self(["0", "1"].map(|n| Worker::start(clients, "hand-over", &[url, n, &acks])))
     }
 
     /// Lets them take turns for a while. Returns how many microseconds each hand-over took.
@@ -106,15 +106,15 @@ fn hand_overs(holds: &[u64]) -> Vec<f64> {
 }
 
 /// A client for which that many replicas must acknowledge.
-pub(crate) fn generator(port: u16, acks: u32) -> DLockGenerator {
-    let builder = RedisLockProcessor::builder(&format!("redis://127.0.0.1:{port}")).unwrap();
+pub(crate) fn generator(url: &str, acks: u32) -> DLockGenerator {
+    let builder = RedisLockProcessor::builder(url).unwrap();
     DLockGenerator::new(builder.replica_acks(acks, Duration::from_millis(100)).connect().unwrap()).unwrap()
 }
 
 /// A worker that locks and unlocks.
 pub(crate) fn lock_in_turn() {
     let acks: u32 = argument(2);
-    let generator = generator(argument(0), acks);
+    let generator = generator(&argument::<String>(0), acks);
     // The pairs of processes are not to meet.
     let lock = generator.generate("BENCH", format!("hand-over-{acks}")).unwrap();
     let me: u64 = argument(1);

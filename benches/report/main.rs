@@ -5,6 +5,7 @@
 //! with it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
+mod cluster;
 mod hand_over;
 mod held;
 mod jvm_trip;
@@ -53,6 +54,7 @@ enum Experiment {
     Held,
     ServerCost,
     Replicas,
+    Cluster,
     Peers,
 }
 
@@ -83,6 +85,7 @@ impl Experiment {
             Self::Held => held::run(plan),
             Self::ServerCost => server_cost::run(plan),
             Self::Replicas => replicas::run(plan),
+            Self::Cluster => cluster::run(plan),
             Self::Peers => peers::run(plan),
         }
     }
@@ -94,6 +97,7 @@ fn main() {
         Some("trips") => return jvm_trip::make_trips(),
         Some("hand-over") => return hand_over::lock_in_turn(),
         Some("talk") => return hand_over::talk(),
+        Some("pairs") => return cluster::make_pairs(),
         Some("hold") => return held::hold(),
         Some("compute") => pair_cost::compute(),
         Some(job) => panic!("no worker does {job}"),

@@ -23,6 +23,7 @@ use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 use crate::timer::Sleeper;
+use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,11 +95,17 @@ impl Core {
         if wait_limit.is_cancelled() {
             return Ok(None);
         }
-        self.prepare(|| wait_limit.limit(self.clock.now(), self.limits.command))?;
+        self.prepare(&key.name, || wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
             // A client whose tenures may linger must hear when others wait.
             self.listen();
+            // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
+            // may take a little of the caller's time.
+            if self.is_listening() && !self.hears(key) && !matches!(key.state().phase, Phase::Lingering { .. }) {
+                let most = || wait_limit.limit(self.clock.now(), self.limits.command) / 4;
+                self.gets_ready_to_hear(key, || most().min(timing::LISTEN_FIRST));
+            }
         }
         let mut slow_at = self.hooks.on_slow_wait.as_ref().map(|(after, _)| self.clock.now() + *after);
         let mut state = key.state();
@@ -126,7 +133,7 @@ impl Core {
             state.queue.push(Arc::clone(&waiter));
             drop(state);
             // The holder in this process must hear when others wait.
-            self.listen();
+            self.listen_for(key);
             Asked::Queued(waiter)
         };
         loop {
@@ -139,7 +146,7 @@ impl Core {
                     Woken::Turn => false,
                 },
             };
-            let turn = match if got { Some(self.confirm(key, wait_limit)) } else { None } {
+            let turn = match got.then(|| self.confirm(key, wait_limit)) {
                 Some(Confirmed::Yes) => return Ok(Some(key.hold.token())),
                 Some(Confirmed::Failed(error)) => {
                     let turn = self.discard(key);
@@ -167,13 +174,14 @@ impl Core {
     }
 
     /// Prepares for the first lock: starts the lease thread, and checks the right to send messages to other
-    /// processes. Each happens once; later calls are cheap.
+    /// processes. Each happens once; later calls are cheap. A check without an answer is repeated after a pause, so that a
+    /// server that does not answer delays no other lock each time.
     ///
     /// # Errors
     ///
     /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
     /// is not an error here that the store cannot be reached.
-    pub(crate) fn prepare(&self, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
+    pub(crate) fn prepare(&self, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         self.note_use();
         self.start_lease_thread()?;
         let Some(queue) = self.processor.queue() else { return Ok(()) };
@@ -182,11 +190,18 @@ impl Core {
             return Ok(());
         }
         self.check_process()?;
-        if self.is_checked.swap(true, Ordering::AcqRel) {
+        // ORDERING: as above; of two threads that see an outdated moment one checks.
+        if self.clock.now().as_nanos() < self.check_at.load(Ordering::Acquire)
+            || self.is_checked.swap(true, Ordering::AcqRel)
+        {
             return Ok(());
         }
-        let checked = queue.check_inbox(self.id().as_str(), limit());
-        if checked.is_err() {
+        let checked = queue.check_inbox(self.id().as_str(), key, limit());
+        if let Err(error) = &checked {
+            if !matches!(error, Error::Denied { .. }) {
+                let at = self.clock.now() + timing::CHECK_PAUSE;
+                self.check_at.store(at.as_nanos(), Ordering::Release); // ORDERING: as above.
+            }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);
         }

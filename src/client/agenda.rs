@@ -89,6 +89,11 @@ impl Core {
         self.processor.posting().is_some_and(Posting::collect)
     }
 
+    /// Makes sure that the retry thread wakes when something is due.
+    pub(crate) fn wake_retry_thread(&self) {
+        self.retry_thread.wake_by(self.next_retry());
+    }
+
     /// Wakes the retry thread for the clean-up list.
     pub(crate) fn wake_cleanup(&self) {
         match self.start_retry_thread() {
@@ -202,9 +207,13 @@ impl Core {
     }
 
     /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
-    /// attempts, for this tenure and for every other one that the lease thread renews.
-    pub(crate) fn renewal_limit(&self, deadline: Moment, now: Moment) -> Duration {
-        let most_urgent = self.renewals.lock().deadlines.next().min(deadline).since(now);
+    /// attempts, for this tenure and for every other one that the lease thread renews. Once some are renewed apart, only
+    /// `deadline` counts: the ends of leases whose servers are silent must not shorten the time of others, nor the
+    /// other way round.
+    pub(crate) fn renewal_limit(&self, deadline: Moment, now: Moment, is_apart: bool) -> Duration {
+        let counts_all = !is_apart && !self.apart.renews();
+        let others = if counts_all { self.renewals.lock().deadlines.next() } else { Moment::NEVER };
+        let most_urgent = others.min(deadline).since(now);
         timing::attempt_limit(most_urgent, self.trip()).min(self.limits.command).max(timing::SHORTEST_COMMAND)
     }
 }

@@ -99,12 +99,14 @@ impl Core {
                 // The store has looked at the key only. Asked again, it gives a place in its queue, or says when the
                 // lease ends.
                 Answer::Busy { unsettled: None, ref busy }
-                    if (wait || busy.remaining.is_none() && self.limits.remaining_known)
+                    if (wait
+                        || busy.remaining.is_none() && self.limits.remaining_known
+                        || self.may_get_ready(key, wait_limit))
                         && !is_busy
                         && wait_limit.has_time_for_another(self.clock.now(), sent_at) =>
                 {
                     is_busy = true;
-                    question = self.first_question(key, settings, wait_limit);
+                    question = self.question_for_place(key, settings, wait_limit);
                 }
                 // The server did not know the script of the preceding release, so this request overtook the release.
                 // The release was sent again before this reply was delivered, so the next request comes after it.
@@ -199,9 +201,20 @@ impl Core {
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
-        let limit = || wait_limit.limit(self.clock.now(), self.limits.command);
+        self.new_question(key, settings, !wait_limit.is_one_attempt() && self.hears(key))
+    }
+
+    /// Does as [`first_question`](Self::first_question) for a key that is busy: the inbox gets ready to hear of it.
+    fn question_for_place(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
+        // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
+        let limit = || wait_limit.limit(self.clock.now(), self.limits.command) / 4;
         let wait = !wait_limit.is_one_attempt() && self.gets_ready_to_hear(key, limit);
         self.new_question(key, settings, wait)
+    }
+
+    /// Returns whether a caller that waits could stand in the store's queue if the inbox covered this key.
+    fn may_get_ready(&self, key: &Key, wait_limit: &WaitLimit<'_>) -> bool {
+        !wait_limit.is_one_attempt() && self.is_listening() && !self.hears(key)
     }
 
     /// Returns whether the holder may give the lock up when it hears that somebody wants it.

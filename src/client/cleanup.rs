@@ -27,7 +27,7 @@ use std::time::Duration;
 const LONGEST: usize = 65_536;
 
 /// How many lockers are released in one round. Threads that wait for a lock share the batch.
-const ROUND: usize = 256;
+pub(super) const ROUND: usize = 256;
 
 /// Why a locker is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,18 @@ impl Cleanup {
     }
 }
 
+impl Cleanup {
+    /// Puts back a locker whose release was not tried.
+    pub(crate) fn return_untried(&self, leftover: Leftover, now: Moment) {
+        self.list.lock().schedule.put(leftover.id, now, leftover);
+    }
+}
+
 impl Leftover {
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Describes the locker, one of this client, to the store.
     pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
         Claim::new(&self.key, client, &self.locker, self.lease)

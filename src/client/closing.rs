@@ -53,11 +53,14 @@ impl Core {
         }
         self.end_lingering();
         self.retry_thread.stop();
+        let now = self.clock.now();
+        self.apart.stop_retrying().into_iter().for_each(|leftover| self.cleanup.return_untried(leftover, now));
         // Before the leftovers are released: a grant that arrives at the last moment becomes one of them.
         self.listener.stop();
         self.await_answers();
         self.release_leftovers();
         self.lease_thread.stop();
+        self.apart.stop_renewing();
         self.hooks.end();
         self.processor.close();
     }

@@ -5,6 +5,7 @@
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
 use super::activity::Activity;
+use super::apart::Apart;
 use super::cleanup::Cleanup;
 use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
@@ -33,6 +34,9 @@ pub(crate) struct Rounds {
     pub(crate) retry: Round<Core>,
     /// The work of `dlock-lease`.
     pub(crate) renew: Round<Core>,
+    /// The same of the threads for keys whose servers are silent.
+    pub(crate) retry_apart: Round<Core>,
+    pub(crate) renew_apart: Round<Core>,
     /// The work of `dlock-listen`.
     pub(crate) listen: Listen<Core>,
     /// Ends the threads and closes the store.
@@ -68,6 +72,7 @@ pub(crate) struct Core {
     pub(super) collect_at: AtomicU64,
     pub(super) renewals: Mutex<Renewals>,
     pub(super) lease_thread: Worker,
+    pub(super) apart: Apart,
     pub(super) listener: Listener,
     /// The callbacks of the program.
     pub(super) hooks: Hooks,
@@ -75,6 +80,9 @@ pub(crate) struct Core {
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
     // nothing that the other has done. Relaxed would do.
     pub(super) is_checked: AtomicBool,
+    /// When that may be checked again, in nanoseconds, after a check without an answer.
+    // ORDERING: the value alone matters, as for `is_checked`.
+    pub(super) check_at: AtomicU64,
     /// The slowest recent round trip, in nanoseconds.
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
@@ -111,10 +119,12 @@ impl Core {
             collect_at: AtomicU64::new(0),
             renewals: Mutex::new(Renewals::new()),
             lease_thread: Worker::new("dlock-lease", clock.clone()),
+            apart: Apart::new(&clock),
             listener: Listener::new(listen, clock.clone()),
             clock,
             hooks,
             is_checked: AtomicBool::new(false),
+            check_at: AtomicU64::new(0),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             is_down: Mutex::new(false),
@@ -210,7 +220,7 @@ impl Core {
     /// Returns whether the client would hear of a grant of this key now. Only then may its threads wait in the store's
     /// queue.
     pub(crate) fn hears(&self, key: &Key) -> bool {
-        self.is_listening() && self.processor.queue().is_some_and(|queue| queue.hears(&key.name))
+        self.is_listening() && self.processor.queue().is_some_and(|queue| queue.hears(self.id().as_str(), &key.name))
     }
 
     /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.
@@ -218,11 +228,19 @@ impl Core {
         if self.hears(key) || !self.is_listening() {
             return self.is_listening();
         }
-        let ready = self.processor.queue().map(|queue| queue.get_ready_to_hear(&key.name, limit()));
+        let ready = self.processor.queue().map(|queue| queue.get_ready_to_hear(self.id().as_str(), &key.name, limit()));
         if let Some(Err(error)) = ready {
             log::debug!(HAND_OVER, "lock {:?}: not ready to hear grants, polling: {error}", key.name);
         }
         self.hears(key)
+    }
+
+    /// Starts the listener thread if necessary, and gets ready to hear of this key, without waiting for that.
+    pub(crate) fn listen_for(&self, key: &Key) {
+        self.listen();
+        if self.is_listening() && !self.hears(key) {
+            self.gets_ready_to_hear(key, || Duration::ZERO);
+        }
     }
 
     /// Starts the listener thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.

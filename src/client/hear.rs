@@ -42,6 +42,9 @@ impl Core {
                 }
             }
             Message::Changed { key: None } => self.retry_all_now(),
+            Message::ChangedAmong { keys } => {
+                self.keys.all().iter().filter(|key| keys.matches(&key.name)).for_each(|key| self.ask_again_now(key));
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! One client at work: a store, a clock, an identity, the keys in use, and up to three threads.
+//! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers falls silent,
+//! there are two more.
 //!
 //! A client lives as long as a generator or a lock of it. After it is closed, its threads and its store go on until
 //! the last thread has left `lock` and the last hold has ended; see [`activity`].
@@ -10,6 +11,7 @@
 //! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
 //! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
+//! | `apart.rs` | two more threads, for keys whose servers are silent |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
@@ -22,6 +24,7 @@ mod acquire;
 pub(crate) mod activity;
 mod agenda;
 mod announce;
+mod apart;
 mod ask;
 mod at_exit;
 mod backoff;
@@ -58,8 +61,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// The work of a client's threads, and the function that shuts it down.
-const ROUNDS: Rounds =
-    Rounds { retry: retry::round, renew: renew::round, listen: hear::listen, shut_down: Core::shut_down };
+const ROUNDS: Rounds = Rounds {
+    retry: retry::round,
+    renew: renew::round,
+    retry_apart: retry::round_apart,
+    renew_apart: renew::round_apart,
+    listen: hear::listen,
+    shut_down: Core::shut_down,
+};
 
 /// The owner of a core, shared by the handles. When the last handle is dropped, so is this, and the client ends.
 #[derive(Debug)]

@@ -40,25 +40,46 @@ impl Chore {
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     // It may have been woken because another server answers.
     core.notice_server();
-    let mut chores: Vec<_> =
-        core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now)).collect();
-    chores.sort_by_key(|chore| chore.deadline);
-    if let Some(first) = chores.first() {
-        let sent_at = core.clock.now();
-        let limit = core.renewal_limit(first.deadline, sent_at);
-        let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
-        let results = core.batch(&requests, limit);
-        // Note it even if no reply came in time: the limit may have been too short.
-        core.note_trip(core.clock.now().since(sent_at));
-        for (chore, result) in chores.iter().zip(results) {
-            core.end_chore(&chore.key, &chore.locker, result, sent_at);
-        }
-        core.notice_server();
-    }
+    let due = core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now));
+    renew(core, due.filter(|chore| !core.renews_apart(&chore.key)).collect(), false);
     core.next_lease()
 }
 
+/// The same for keys whose servers are silent.
+pub(crate) fn round_apart(core: &Core, now: Moment) -> Moment {
+    let due = core.apart.take_renewals().into_iter().filter_map(|key| core.begin_chore(key, now));
+    renew(core, due.collect(), true);
+    Moment::NEVER
+}
+
+fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
+    chores.sort_by_key(|chore| chore.deadline);
+    let Some(first) = chores.first() else { return };
+    let sent_at = core.clock.now();
+    let limit = core.renewal_limit(first.deadline, sent_at, is_apart);
+    let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
+    let results = core.batch(&requests, limit);
+    if !is_apart {
+        // Note it even if no reply came in time: the limit may have been too short.
+        core.note_trip(core.clock.now().since(sent_at));
+    }
+    for (chore, result) in chores.iter().zip(results) {
+        core.end_chore(&chore.key, &chore.locker, result, sent_at);
+    }
+    core.notice_server();
+}
+
 impl Core {
+    /// Returns whether the lease thread must not renew this key, because the thread apart does.
+    fn renews_apart(&self, key: &Arc<Key>) -> bool {
+        let is_apart =
+            self.processor.is_silent(&key.name) && self.apart.starts_renewing(&self.this, self.rounds.renew_apart);
+        if is_apart {
+            self.apart.add_renewal(key, self.clock.now());
+        }
+        is_apart
+    }
+
     /// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
     /// set. Returns why the store did not do it, if it failed.
     pub(crate) fn extend_now(
@@ -70,7 +91,7 @@ impl Core {
     ) -> Option<Error> {
         let lease = key.state().live_tenure(locker)?.lease();
         let sent_at = self.clock.now();
-        let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at));
+        let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at, false));
         let claim = self.claim(&key.name, locker, lease);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);

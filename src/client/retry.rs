@@ -10,25 +10,46 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::state::key::Key;
 use crate::state::tenure::Tenure;
 use crate::store::processor::{Outcome, Request};
+use crate::sync::mutant;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.collect(now);
+    let (mut keys, mut leftovers) = (core.take_due_retries(now), core.cleanup.take_due(now));
+    core.retry_apart(&mut keys, &mut leftovers);
+    ask(core, keys, leftovers);
+    core.next_retry()
+}
+
+/// The same for keys whose servers are silent.
+pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
+    let (keys, leftovers) = core.apart.take_retries();
+    ask(core, keys, leftovers);
+    // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
+    if !mutant!(RepeatsApartUnheard) {
+        core.wake_retry_thread();
+    }
+    Moment::NEVER
+}
+
+fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
-    for key in core.take_due_retries(now) {
+    for key in keys {
         match core.end_linger(&key, false) {
             Some(lingered) => over.push(lingered),
             None => {
-                // Its threads may have begun to wait before there was an inbox.
-                core.gets_ready_to_hear(&key, || core.limits.command);
+                // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when
+                // it hears of it.
+                core.gets_ready_to_hear(&key, || Duration::ZERO);
                 turns.extend(core.begin_retry(&key));
             }
         }
     }
-    let mut leftovers = core.cleanup.take_due(now);
     let unsettled = if core.processor.settling().is_some() { std::mem::take(&mut leftovers) } else { Vec::new() };
     let requests: Vec<_> = turns
         .iter()
@@ -61,10 +82,31 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
         release(core, unwanted, core.limits.command);
     }
     core.notice_server();
-    core.next_retry()
 }
 
 impl Core {
+    /// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.
+    fn retry_apart(&self, keys: &mut Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>) {
+        let is_silent = |key: &str| self.processor.is_silent(key);
+        let silent_keys: Vec<_> = keys.extract_if(.., |key| is_silent(&key.name)).collect();
+        let mut silent_leftovers: Vec<_> = leftovers.extract_if(.., |leftover| is_silent(leftover.key())).collect();
+        if silent_keys.is_empty() && silent_leftovers.is_empty() {
+            return;
+        }
+        if !self.apart.starts_retrying(&self.this, self.rounds.retry_apart) {
+            keys.extend(silent_keys);
+            leftovers.append(&mut silent_leftovers);
+            return;
+        }
+        let now = self.clock.now();
+        self.apart.add_retries(silent_keys, &mut silent_leftovers, now);
+        for leftover in silent_leftovers {
+            let silent =
+                Error::backend(BackendFailure::NotExecuted, "its server is silent, and others are tried first");
+            self.cleanup.put_back(leftover, &Err::<(), _>(silent), false, now);
+        }
+    }
+
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     fn settle(&self, leftovers: Vec<Leftover>) {

@@ -50,12 +50,16 @@
 )]
 
 mod cases;
+mod ear;
 mod list;
 mod store;
 mod suite;
+mod tenure;
 
+pub use ear::Ear;
 pub use store::Store;
-pub use suite::{Client, Ear, Suite, Tenure};
+pub use suite::{Client, Suite};
+pub use tenure::Tenure;
 
 use list::Case;
 use store::Need;

@@ -1,11 +1,9 @@
-//! The words in which conformance cases are written: a suite has clients, a client has tenures, a tenure asks.
+//! The words in which conformance cases are written: a suite has clients, and a client has tenures.
 
+use super::ear::Ear;
 use super::store::{Need, Store};
-use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
-    AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, Inspection, LockProcessor,
-    Message, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
-};
+use super::tenure::{PATIENCE, Tenure};
+use crate::store::processor::{Claim, DeadWaiters, Inspection, LockProcessor, StoreLimits, WaitQueue};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +15,6 @@ const SHORT: Duration = Duration::from_millis(600);
 
 /// The shortest lease that must not end in a case.
 const LONG: Duration = Duration::from_secs(120);
-
-/// How long anything may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long to listen for what must not happen.
-const SILENCE: Duration = Duration::from_millis(30);
 
 /// The store of one case, and the tenures that the case created.
 pub struct Suite {
@@ -148,6 +140,9 @@ impl Client<'_> {
         let locker = format!("{}-{}", self.id, self.tenures.fetch_add(1, Ordering::SeqCst) + 1);
         self.suite.tenures.lock().push((key.to_owned(), locker.clone(), lease));
         let (processor, client) = (self.processor.clone(), self.id.clone());
+        if let Some(queue) = processor.queue() {
+            get_ready(queue, &client, key);
+        }
         Tenure { processor, key: key.to_owned(), client, locker, lease }
     }
 
@@ -167,228 +162,20 @@ impl Client<'_> {
 
     /// Opens the inbox. The client counts as alive until the returned ear is dropped.
     pub fn listen(&self) -> Ear {
-        Ear(self.processor.queue().expect("the case needs a queue").open_inbox(&self.id, PATIENCE).unwrap())
+        let queue = self.processor.queue().expect("the case needs a queue");
+        let inbox = queue.open_inbox(&self.id, PATIENCE).unwrap();
+        let ear = Ear::on(inbox, queue.hears(&self.id, "any key"));
+        let is_own = |locker: &str| locker.rsplit_once('-').is_some_and(|(client, _)| client == self.id);
+        let tenures = self.suite.tenures.lock().clone();
+        tenures.iter().filter(|(_, locker, _)| is_own(locker)).for_each(|(key, _, _)| get_ready(queue, &self.id, key));
+        ear
     }
 }
 
-/// An open inbox.
-pub struct Ear(Box<dyn Inbox>);
-
-impl fmt::Debug for Ear {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ear")
-    }
-}
-
-impl Ear {
-    /// Hears the next message.
-    pub fn hear(&mut self) -> Message {
-        self.hear_within(PATIENCE).expect("a message")
-    }
-
-    /// Hears the next message, if one comes in this time.
-    pub fn hear_within(&mut self, limit: Duration) -> Option<Message> {
-        loop {
-            match self.0.next(limit).unwrap() {
-                // It asks the client to look, which no case needs to be told.
-                Some(Message::Changed { .. }) => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// Hears that the tenure was granted its key, and nothing before.
-    pub fn hear_granted(&mut self, tenure: &Tenure) -> Grant {
-        match self.hear() {
-            Message::Granted { key, locker, grant } if key == tenure.key && locker == tenure.locker => grant,
-            other => panic!("instead of a grant to {tenure:?}: {other:?}"),
-        }
-    }
-
-    /// Hears that others wait for what the tenure holds, and nothing before.
-    pub fn hear_contended(&mut self, tenure: &Tenure) {
-        match self.hear() {
-            Message::Contended { key, locker } if key == tenure.key && locker == tenure.locker => {}
-            other => panic!("instead of contention for {tenure:?}: {other:?}"),
-        }
-    }
-
-    /// Hears nothing for a moment.
-    pub fn hear_nothing(&mut self) {
-        assert_eq!(self.hear_within(SILENCE), None);
-    }
-}
-
-/// One locker. Each method sends one request; a method named after an outcome panics on any other.
-#[derive(Debug)]
-pub struct Tenure {
-    processor: Arc<dyn LockProcessor>,
-    /// The lock's unique key.
-    pub key: String,
-    client: String,
-    /// The locker.
-    pub locker: String,
-    /// The lease with which the tenure asks.
-    pub lease: Duration,
-}
-
-impl Tenure {
-    /// The processor that the tenure's client asks.
-    pub fn processor(&self) -> &dyn LockProcessor {
-        &*self.processor
-    }
-
-    /// What the tenure tells the store of itself.
-    pub fn claim(&self) -> Claim<'_> {
-        Claim::new(&self.key, &self.client, &self.locker, self.lease)
-    }
-
-    fn queue(&self) -> &dyn WaitQueue {
-        self.processor.queue().expect("the case needs a queue")
-    }
-
-    fn try_ask(&self, wait: bool) -> Result<AcquireOutcome, Error> {
-        if wait { self.queue().join(&self.claim(), PATIENCE) } else { self.processor.acquire(&self.claim(), PATIENCE) }
-    }
-
-    fn try_release(&self, next: Option<&Tenure>, gap: Option<Gap>) -> Result<ReleaseOutcome, Error> {
-        let claim = self.claim().with_poller_gap(gap);
-        match next {
-            Some(next) => self.queue().hand_over(&claim, &next.claim(), PATIENCE),
-            None => self.processor.release(&claim, PATIENCE),
-        }
-    }
-
-    /// Asks once; with `wait`, for a place in the queue, too.
-    pub fn ask(&self, wait: bool) -> AcquireOutcome {
-        self.try_ask(wait).unwrap()
-    }
-
-    /// Takes the key without waiting.
-    pub fn acquire(&self) -> Grant {
-        match self.ask(false) {
-            AcquireOutcome::Acquired(grant) => grant,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Finds the key busy, without waiting.
-    pub fn fail(&self) -> Busy {
-        match self.ask(false) {
-            AcquireOutcome::Busy(busy) => busy,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Finds the key busy and stands in the queue.
-    pub fn wait(&self) -> Busy {
-        match self.ask(true) {
-            AcquireOutcome::Busy(busy) => busy,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Asks while something is denied.
-    pub fn ask_denied(&self, wait: bool) {
-        let outcome = self.try_ask(wait);
-        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
-    }
-
-    /// Polls while something is denied.
-    pub fn poll_denied(&self) {
-        let outcome = self.processor.poll(&self.claim(), PATIENCE);
-        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
-    }
-
-    /// Releases the tenure while something is denied, which must fail.
-    pub fn release_denied(&self, next: Option<&Tenure>) {
-        let outcome = self.try_release(next, None);
-        assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
-    }
-
-    /// Releases the tenure while something is denied, and what would undo the operation, too. The outcome must be unknown.
-    pub fn release_unknown(&self) {
-        let outcome = self.try_release(None, None);
-        assert!(
-            matches!(outcome, Err(Error::Backend { failure: BackendFailure::Unknown, .. })),
-            "{self:?}: {outcome:?}"
-        );
-    }
-
-    /// Asks what became of the tenure.
-    pub fn poll(&self) -> PollOutcome {
-        self.processor.poll(&self.claim(), PATIENCE).unwrap()
-    }
-
-    /// Polls, and expects to hold the key.
-    pub fn poll_acquired(&self) -> Grant {
-        match self.poll() {
-            PollOutcome::Acquired(grant) => grant,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Polls, and expects to wait.
-    pub fn poll_waiting(&self) -> Busy {
-        match self.poll() {
-            PollOutcome::Waiting(busy) => busy,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Polls, and expects to be unknown.
-    pub fn poll_gone(&self) {
-        assert_eq!(self.poll(), PollOutcome::Gone, "{self:?}");
-    }
-
-    /// Renews the lease.
-    pub fn extend(&self) -> ExtendOutcome {
-        self.processor.extend(&self.claim(), PATIENCE).unwrap()
-    }
-
-    /// Renews the lease of a tenure that holds its key.
-    pub fn extended(&self) -> Extension {
-        match self.extend() {
-            ExtendOutcome::Extended(extension) => extension,
-            other => panic!("{self:?}: {other:?}"),
-        }
-    }
-
-    /// Renews the lease, and asks for fresh numbers if the store issues ranges of them.
-    pub fn extend_fresh(&self) -> ExtendOutcome {
-        match self.processor.numbers() {
-            Some(numbers) => numbers.extend_with_numbers(&self.claim(), PATIENCE).unwrap(),
-            None => self.extend(),
-        }
-    }
-
-    /// Releases the key.
-    pub fn release(&self) -> ReleaseOutcome {
-        self.try_release(None, None).unwrap()
-    }
-
-    /// Releases the key, and asks for it again for `next`.
-    pub fn release_to(&self, next: &Tenure) -> ReleaseOutcome {
-        self.try_release(Some(next), None).unwrap()
-    }
-
-    /// Asks, with the release, that the key be left free for pollers.
-    pub fn release_with(&self, next: Option<&Tenure>, gap: Gap) -> ReleaseOutcome {
-        self.try_release(next, Some(gap)).unwrap()
-    }
-
-    /// Asks whether the key still contains the locker.
-    pub fn probe(&self) -> ProbeOutcome {
-        self.processor.probe(&self.claim(), PATIENCE).unwrap()
-    }
-
-    /// Returns whether the key still contains the locker.
-    pub fn holds(&self) -> bool {
-        self.probe() == ProbeOutcome::Ours
-    }
-
-    /// What everybody else hears while this tenure holds its key.
-    pub fn not_yours(&self) -> NotOurs {
-        NotOurs::new(Some(self.locker.clone()))
+/// Gets a client ready to hear of a key, if it has an open inbox.
+fn get_ready(queue: &dyn WaitQueue, client: &str, key: &str) {
+    if !queue.hears(client, key) {
+        // A client without an inbox cannot get ready.
+        let _ = queue.get_ready_to_hear(client, key, PATIENCE);
     }
 }

@@ -59,8 +59,9 @@ impl DefaultLeases {
 }
 
 impl DLockGenerator {
-    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), `unix:///path`, or
-    /// `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)).
+    /// Connects to the Redis at `url`: `redis://[user][:password@]host[:port][/db]`, `rediss://…` (feature `tls`), `unix:///path`,
+    /// `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)), or `redis+cluster://host[:port][,host…]`
+    /// (see [Cluster](crate::manual::cluster); a node behind `redis://` is enough).
     ///
     /// Needs the feature `redis`, which is on by default.
     ///
@@ -69,7 +70,7 @@ impl DLockGenerator {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a bad URL, [`Error::Backend`] when the server cannot be reached, [`Error::Denied`] when it refuses the
-    /// login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
+    /// login, [`Error::Unsupported`] when it is older than 7.0 or a Sentinel.
     #[cfg(feature = "redis")]
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::new(RedisLockProcessor::connect(url)?)

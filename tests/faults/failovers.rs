@@ -1,9 +1,10 @@
-//! Failovers of a scene's service: what is done to the master, and who follows the next one.
+//! Failovers of a scene's service or Cluster: what is done to the master, and who follows the next one.
 
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
 use crate::history::Nanos;
 use crate::scene::{Process, Scene};
+use crate::servers::Servers;
 use crate::support::crew::eventually;
 use crate::support::sentinels::{SERVICE, is_master};
 use crate::worker::now;
@@ -37,33 +38,48 @@ impl Scene {
         Failover { old: self.server.master(), from: now() }
     }
 
-    /// The same for a failover that the Sentinels are to begin by themselves.
+    /// The same for a failover that the Sentinels, or the other nodes, are to begin by themselves.
     fn begin_unasked(&self) -> Failover {
-        self.server.service().is_down_after(500);
+        if let Servers::Service(service, _) = &self.server {
+            service.is_down_after(500);
+        }
         self.begin()
     }
 
     pub(crate) fn kill_master(&mut self) -> Failover {
         let failover = self.begin_unasked();
-        self.server.kill();
+        self.server.kill_master();
         failover
     }
 
     /// Stops the master, until it is [woken](Self::wake).
     pub(crate) fn stop_master(&mut self) -> Failover {
         let failover = self.begin_unasked();
-        self.server.signal(Signal::STOP);
+        match &mut self.server {
+            Servers::Cluster(cluster, owner) => cluster.nodes[*owner].stop(),
+            server => server.signal(Signal::STOP),
+        }
         failover
     }
 
-    /// Lets the master that was stopped go on. It takes itself for the master, for ten seconds more.
-    pub(crate) fn wake(&self, failover: &Failover) {
-        self.server.service().servers[failover.old].signal(Signal::CONT);
+    /// Lets the master that was stopped go on. With Sentinels, it takes itself for the master for ten seconds more; in a Cluster, for some
+    /// hundredths of a second.
+    pub(crate) fn wake(&mut self, failover: &Failover) {
+        match &mut self.server {
+            Servers::Cluster(cluster, _) => cluster.nodes[failover.old].go_on(),
+            server => server.service().servers[failover.old].signal(Signal::CONT),
+        }
     }
 
-    /// An operator asks a Sentinel for a failover. The old master takes writes for eleven seconds more.
+    /// An operator asks a Sentinel for a failover, or the replica itself in a Cluster. With Sentinels, the old master takes writes for eleven
+    /// seconds more; in a Cluster, none from the moment on in which the replica has everything.
     pub(crate) fn plan_failover(&mut self, leader: usize) -> Failover {
         let failover = self.begin();
+        if let Servers::Cluster(cluster, owner) = &self.server {
+            let replica = *cluster.replicas_of(*owner).first().expect("a replica");
+            cluster.fail_over_to(replica);
+            return failover;
+        }
         let sentinel = &self.server.service().sentinels[leader];
         // It refuses while it knows no replica that is fit.
         eventually("the Sentinel begins a failover", || {
@@ -78,17 +94,22 @@ impl Scene {
     /// Cuts the master off from all that reach it by its network, and the process that does not from the Sentinels.
     pub(crate) fn cut_off_master_with(&mut self, process: Process) -> Failover {
         let failover = self.begin_unasked();
-        self.sentinel_ways(process).iter().for_each(|way| way.cut_off());
+        self.ways(process).iter().for_each(|way| way.cut_off());
         self.server.service().ways[failover.old].cut_off();
         failover
     }
 
     /// An operator makes the old master a replica of the new one. Where all replicas must acknowledge a hold, nobody gets the lock before.
     pub(crate) fn mend_for_acks(&mut self, failover: &Failover) {
-        if usize::from(self.acks) < self.server.service().servers.len() - 1 {
+        if self.acks == 0 || usize::from(self.acks) < self.server.replicas() {
             return;
         }
         let (old, new) = (failover.old, self.server.master());
+        if let Servers::Cluster(cluster, _) = &mut self.server {
+            cluster.heal();
+            self.kept.push(Kept { at: failover.from, until: now() });
+            return;
+        }
         let service = self.server.service_mut();
         service.ways.get(old).iter().for_each(|way| way.heal());
         if !service.servers[old].is_running() {
@@ -101,7 +122,7 @@ impl Scene {
 
     /// Lets a process reach the Sentinels again.
     pub(crate) fn let_ask(&self, process: Process) {
-        self.sentinel_ways(process).iter().for_each(|way| way.heal());
+        self.ways(process).iter().for_each(|way| way.heal());
     }
 }
 
@@ -114,8 +135,7 @@ impl Scene {
 
     /// Waits until another server is the master.
     pub(crate) fn promoted(&mut self, failover: &Failover) {
-        let new = self.server.service().wait_for_promotion(failover.old);
-        self.server.follow(new);
+        self.server.follow_promotion(failover.old);
     }
 
     /// Waits until these processes follow the new master.
@@ -135,15 +155,17 @@ impl Scene {
         }
     }
 
-    /// Waits until a Sentinel names the new master. Before that nobody could find it.
+    /// Waits until a Sentinel names the new master. Before that nobody could find it. The nodes of a Cluster name it when it is promoted.
     pub(crate) fn named(&mut self, failover: &Failover) {
-        let (service, new) = (self.server.service(), self.server.master());
-        eventually("a Sentinel names the new master", || {
-            (0..service.sentinels.len()).any(|sentinel| service.named(sentinel) == Some(new)) || {
-                thread::sleep(LOOK);
-                false
-            }
-        });
+        let new = self.server.master();
+        if let Servers::Service(service, _) = &self.server {
+            eventually("a Sentinel names the new master", || {
+                (0..service.sentinels.len()).any(|sentinel| service.named(sentinel) == Some(new)) || {
+                    thread::sleep(LOOK);
+                    false
+                }
+            });
+        }
         self.kept.push(Kept { at: failover.from, until: now() });
     }
 
@@ -167,23 +189,20 @@ impl Scene {
     }
 
     /// The processes whose inboxes the master has.
-    fn heard(&self) -> BTreeSet<Process> {
-        let inbox = "DLOCK:1:inbox:";
-        let channels: Vec<String> = self.server.run(&["PUBSUB", "CHANNELS", &format!("{inbox}*")]);
-        let clients = channels.iter().filter_map(|channel| channel.strip_prefix(inbox));
+    pub(crate) fn heard(&self) -> BTreeSet<Process> {
         // A client's lockers have its name and a number.
-        clients.filter_map(|client| self.process_of(&format!("{client}-0"))).collect()
+        self.server.inboxes().iter().filter_map(|client| self.process_of(&format!("{client}-0"))).collect()
     }
 
     /// Whether any process is connected to the old master.
     pub(crate) fn old_has_clients(&self, failover: &Failover) -> bool {
-        let clients: String = self.server.service().servers[failover.old].run(&["CLIENT", "LIST"]);
+        let clients: String = self.server.at(failover.old).run(&["CLIENT", "LIST"]);
         clients.lines().any(|line| line.contains("name=redis-dlock "))
     }
 
     /// Whether the old master says that it is one.
     pub(crate) fn old_is_master(&self, failover: &Failover) -> bool {
-        is_master(&self.server.service().servers[failover.old])
+        is_master(self.server.at(failover.old))
     }
 
     /// Waits until no process is connected to the old master, which must come before that is a replica and ends all connections itself.
@@ -205,7 +224,7 @@ impl Scene {
         self.wait_until_it_holds_on(holder);
         let others = self.processes().len() - 1;
         eventually("all others wait", || self.queue().len() == others);
-        self.server.service().wait_for_replicas(self.server.port());
+        self.server.wait_for_replicas();
         self.queue()
     }
 

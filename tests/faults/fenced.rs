@@ -86,7 +86,8 @@ fn serve(client: &TcpStream, value: &Mutex<Value>) {
             value.value.to_string()
         };
         drop(value);
-        if writeln!(&*client, "{answer}").is_err() {
+        // One write: the end of a line that goes by itself waits for a delayed acknowledgement.
+        if (&*client).write_all(format!("{answer}\n").as_bytes()).is_err() {
             return;
         }
     }
@@ -119,7 +120,7 @@ impl Access {
     }
 
     fn ask(&mut self, line: &str) -> Option<u64> {
-        writeln!(self.0.get_mut(), "{line}").unwrap();
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
         let mut answer = String::new();
         self.0.read_line(&mut answer).unwrap();
         answer.trim().parse().ok()

@@ -4,12 +4,15 @@
 //! (the machine's timing is another one). `DLOCK_TEST_FAILOVERS` says how many failovers there are, 100 without.
 
 use crate::report::Bounds;
+use crate::scenarios::cluster::planned::APART;
 use crate::scenarios::sentinel::{ALL, bounds_with, lease_here};
 use crate::scene::Scene;
+use crate::servers::Servers;
 use crate::setup::{Setup, lease, leases};
 use crate::stage::Stage;
 use crate::support::dice::{Dice, seed};
 use crate::support::proxy::{Lot, Sent, Way};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many faults there are in a round: then everything is judged, and begun anew.
@@ -106,29 +109,50 @@ const EACH: [Cause; 3] = [Cause::Plan, Cause::Kill, Cause::Stop];
 /// Shows: G1, G7, L1.
 #[test]
 fn three_failovers_in_a_row_break_nothing() {
-    in_a_row("three failovers in a row", 0, &EACH);
+    in_a_row(&mut Stage::open(), Setup::of("three failovers in a row").behind_sentinels(lease_here(), 0), &EACH);
 }
 
 /// Shows: G1, G7, L1.
 #[test]
 fn three_acknowledged_failovers_in_a_row_break_nothing() {
-    in_a_row("three failovers in a row", ALL, &EACH);
+    in_a_row(&mut Stage::open(), Setup::of("three failovers in a row").behind_sentinels(lease_here(), ALL), &EACH);
+}
+
+/// Shows: G1, G3, G7, L1.
+#[test]
+fn three_failovers_of_a_cluster_in_a_row_break_nothing() {
+    let setup = Setup::of("Cluster: three failovers in a row").in_cluster(lease_here());
+    in_a_row(&mut Stage::open_cluster(), setup, &EACH);
 }
 
 /// Shows: G1, G7, L1.
 #[test]
 #[ignore = "takes some ten minutes for a hundred failovers, or as many as DLOCK_TEST_FAILOVERS says"]
 fn a_hundred_failovers_in_a_row_break_nothing() {
+    for acks in [0, ALL] {
+        let setup = Setup::of("a hundred failovers in a row").behind_sentinels(lease_here(), acks);
+        in_a_row(&mut Stage::open(), setup, &a_hundred());
+    }
+}
+
+/// Shows: G1, G3, G7, L1.
+#[test]
+#[ignore = "takes some ten minutes for a hundred failovers, or as many as DLOCK_TEST_FAILOVERS says"]
+fn a_hundred_failovers_of_a_cluster_in_a_row_break_nothing() {
+    let setup = Setup::of("Cluster: a hundred failovers in a row").in_cluster(lease_here());
+    in_a_row(&mut Stage::open_cluster(), setup, &a_hundred());
+}
+
+fn a_hundred() -> Vec<Cause> {
     let count: usize = std::env::var("DLOCK_TEST_FAILOVERS").map_or(100, |count| count.parse().expect("a number"));
     let mut dice = Dice::new(seed());
-    let causes: Vec<_> = (0..count).map(|_| EACH[dice.up_to(2) as usize]).collect();
-    [0, ALL].into_iter().for_each(|acks| in_a_row("a hundred failovers in a row", acks, &causes));
+    (0..count).map(|_| EACH[dice.up_to(2) as usize]).collect()
 }
 
 /// Locks go from hand to hand all the while, so that each failover comes in the middle of something. An operator replaces the old master.
-fn in_a_row(name: &'static str, acks: u8, causes: &[Cause]) {
-    let setup = Setup::of(name).behind_sentinels(lease_here(), acks);
-    let report = Stage::open().play(setup, bounds_with(acks), |scene| {
+fn in_a_row(stage: &mut Stage, setup: Setup, causes: &[Cause]) {
+    let (name, acks) = (setup.name, setup.work.acks);
+    let report = stage.play(setup, bounds_with(acks), |scene| {
         for (n, cause) in causes.iter().enumerate() {
             eprintln!("{name}: {n}, {cause:?}");
             let failover = match cause {
@@ -147,9 +171,12 @@ fn in_a_row(name: &'static str, acks: u8, causes: &[Cause]) {
             }
             scene.mend_for_acks(&failover);
             scene.go_on(10);
-            let master = scene.server.service_mut().heal();
+            let master = scene.server.heal();
+            if matches!(scene.server, Servers::Cluster(..)) {
+                thread::sleep(APART.saturating_sub(failover.age()));
+            }
             if master != scene.server.master() {
-                // The machine was so busy that the Sentinels have failed over once more. What was waited for until now shows nothing.
+                // The machine was so busy that there was one failover more. What was waited for until now shows nothing.
                 eprintln!("{name}: {n}, once more");
                 scene.server.follow(master);
                 scene.fault();

@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod admin;
+mod cast;
 mod checker;
+mod elsewhere;
 mod failovers;
 mod fenced;
+mod hearing;
 mod history;
 mod long;
 #[cfg(dlock_mutants)]
@@ -23,4 +26,5 @@ mod stage;
 mod support;
 mod toxics;
 mod ways;
+mod work;
 mod worker;

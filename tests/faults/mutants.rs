@@ -6,7 +6,7 @@
 use crate::checker::Property;
 use crate::report::Report;
 use crate::scenarios::sentinel::{cut_off, emptied, killed, planned};
-use crate::scenarios::{access, holder, network};
+use crate::scenarios::{access, cluster, holder, network};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A scenario, played with a mistake or without.
@@ -102,8 +102,23 @@ fn an_old_master_that_is_left_only_when_it_ends_the_connections_is_caught() {
 }
 
 #[test]
+fn an_extension_that_needs_all_keys_of_a_slot_that_moves_is_caught() {
+    must_cost_a_lease("ExtendsWithAllKeys", cluster::moved::while_held);
+}
+
+#[test]
+fn an_inbox_that_does_not_follow_its_slot_is_caught() {
+    must_fail(|| drop(cluster::moved::while_held(Some("KeepsOldSubscriptions"))), "the processes follow");
+}
+
+#[test]
+fn waiters_that_are_dropped_when_their_slot_moves_are_caught() {
+    must_fail(|| cluster::unheard::after_a_move(Some("DropsTheUnheard")), "another order");
+}
+
+#[test]
 fn without_a_mistake_the_same_scenarios_are_clean() {
-    let plays: [Play; 9] = [
+    let plays: [Play; 11] = [
         access::right_taken_for_a_moment,
         holder::undisturbed,
         holder::stopped,
@@ -112,6 +127,8 @@ fn without_a_mistake_the_same_scenarios_are_clean() {
         network::slow_replies_to_a_stopped_holder,
         cut_off::holds_with_one_ack,
         emptied::while_held,
+        cluster::moved::while_held,
+        cluster::stopped::others_watched,
         killed::from_hand_to_hand,
     ];
     std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! What a scenario must keep, and what was found.
 
 use crate::checker::{Property, Violation};
+use crate::elsewhere::Found;
 use crate::setup::leases;
 use std::fmt;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub(crate) struct Report {
     /// For what part of the time a worker waited for the machine.
     pub(crate) late: f64,
     pub(crate) violations: Vec<Violation>,
+    /// What was found on the other nodes of a Cluster. The violations are among those above.
+    pub(crate) elsewhere: Found,
     pub(crate) seed: u64,
 }
 
@@ -49,10 +52,11 @@ impl Default for Bounds {
 }
 
 impl Report {
-    /// Fails with the counterexamples if there are any.
+    /// Fails with the counterexamples if there are any, or when a hold was lost on a node that nothing was done to.
     #[track_caller]
     pub(crate) fn assert_clean(self) -> Self {
         assert!(self.violations.is_empty(), "{self}\n{}", self.stories());
+        assert_eq!(self.elsewhere.lost, self.elsewhere.excused, "lost on a node that nothing was done to: {self}");
         self
     }
 
@@ -72,7 +76,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, .. } = self;
-        let Self { both, excused, late, violations, seed, .. } = self;
+        let Self { both, excused, late, violations, elsewhere, seed, .. } = self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
         let broken: Vec<_> =
             [Property::M, Property::F, Property::X, Property::O, Property::C, Property::T, Property::V, Property::Q]
@@ -85,7 +89,7 @@ impl fmt::Display for Report {
             f,
             "scenario {name}: {operations} operations, {holds} holds, {tenures} tenures ({expired} left to their leases), \
              {lost} lost ({excused} by a busy machine), {refused} refused by token, {both} times two inside, violations: {broken}, T {told:.0?}, V {waited:.0?}, \
-             late {:.0} %, seed {seed}",
+             late {:.0} %{elsewhere}, seed {seed}",
             100.0 * late
         )
     }

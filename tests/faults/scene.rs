@@ -1,9 +1,11 @@
 //! A server or a service, worker processes that want one lock of it, a network of its own for each, and what is done to them.
 
+use crate::cast::Cast;
 use crate::checker::lateness::Late;
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
 use crate::checker::{Absence, store};
+use crate::elsewhere::Elsewhere;
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
 use crate::pulse::{self, Pulse};
@@ -11,15 +13,12 @@ use crate::servers::Servers;
 use crate::setup::Setup;
 use crate::support::Proxy;
 use crate::support::crew::eventually;
-use crate::support::monitor::Monitor;
-use crate::support::worker::Worker;
-use crate::ways::Ways;
-use crate::worker::{KEY, Work, now};
+use crate::support::monitor::{Executed, Monitor};
+use crate::work::KEY;
+use crate::worker::now;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -58,25 +57,16 @@ impl Watch {
 /// The place of a worker process in its scene.
 pub(crate) type Process = u32;
 
-/// One worker process.
-struct Cast {
-    worker: Worker,
-    /// `None` when it talks to the server itself.
-    proxy: Option<Proxy>,
-    /// Its ways to the Sentinels, if it does not talk to them directly.
-    sentinels: Vec<Proxy>,
-    history: BufReader<File>,
-    /// The beginning of a line whose end is not written yet.
-    rest: String,
-}
-
 /// See the module. Whatever a scenario starts ends with it.
 pub(crate) struct Scene {
     pub(crate) server: Servers,
-    cast: Vec<Cast>,
-    pub(crate) monitor: Option<Monitor>,
+    pub(crate) cast: Vec<Cast>,
+    /// What the server sees; in a Cluster, what each master does.
+    pub(crate) monitors: Vec<(usize, Monitor)>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
+    /// The locks on other nodes, in a Cluster.
+    pub(crate) elsewhere: Vec<Elsewhere>,
     /// Who holds the lock now, as far as the histories have been read.
     inside: BTreeMap<Actor, u32>,
     acquired: usize,
@@ -102,35 +92,22 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn open(setup: &Setup, server: Servers) -> Self {
-        let monitor = setup.monitored.then(|| Monitor::start(&server));
+        let watched = if setup.monitored { server.masters() } else { Vec::new() };
+        let monitors = watched.into_iter().map(|place| (place, Monitor::start(server.at(place)))).collect();
         let fenced = Fenced::start();
         let watch = Watch::start(&server.pids());
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
-        let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
-        let cast = (0..setup.processes).map(|process| {
-            let Ways { proxy, sentinels, url, ports } = Ways::of(setup, process, &server);
-            let file = dir.path().join(process.to_string());
-            fs::write(&file, "").unwrap();
-            let work = Work {
-                url,
-                ports,
-                file: file.to_str().unwrap().to_owned(),
-                fenced: fenced.port(),
-                process,
-                hold: setup.first_holds.filter(|_| process == 0).unwrap_or(setup.work.hold),
-                ..setup.work.clone()
-            };
-            let worker = Worker::start_with("worker::process", &work.to_string(), &variables);
-            Cast { worker, proxy, sentinels, history: BufReader::new(File::open(file).unwrap()), rest: String::new() }
-        });
-        let mut cast: Vec<_> = cast.collect();
+        let elsewhere = Elsewhere::all(&server, setup.is_owner_well, setup.held_with_it);
+        let start = |process| Cast::start(setup, process, &server, &fenced, &elsewhere, dir.path());
+        let mut cast: Vec<_> = (0..setup.processes).map(start).collect();
         cast.iter_mut().for_each(|cast| drop(cast.worker.answer_about("runs")));
         Self {
             cast,
             server,
-            monitor,
+            monitors,
             fenced,
             events: Vec::new(),
+            elsewhere,
             inside: BTreeMap::new(),
             acquired: 0,
             absences: Vec::new(),
@@ -151,9 +128,10 @@ impl Scene {
     /// Reads what was recorded since.
     pub(crate) fn refresh(&mut self) {
         for cast in &mut self.cast {
-            while cast.history.read_line(&mut cast.rest).unwrap() > 0 && cast.rest.ends_with('\n') {
-                let event: Event = cast.rest.trim_end().parse().unwrap();
-                cast.rest.clear();
+            for (lock, history) in self.elsewhere.iter_mut().zip(&mut cast.elsewhere) {
+                lock.events.extend(history);
+            }
+            for event in &mut cast.history {
                 let depth = self.inside.entry(event.actor).or_default();
                 match &event.what {
                     What::Got { count, .. } => {
@@ -233,9 +211,9 @@ impl Scene {
         self.inside.iter().any(|(actor, depth)| actor.process == process && *depth > 0)
     }
 
-    /// The ways of a process to the Sentinels.
-    pub(crate) fn sentinel_ways(&self, process: Process) -> &[Proxy] {
-        &self.cast[process as usize].sentinels
+    /// The ways of a process to the Sentinels, or to the nodes in their order.
+    pub(crate) fn ways(&self, process: Process) -> &[Proxy] {
+        &self.cast[process as usize].ways
     }
 
     /// Lets the next hold of a process go on until [`let_go`](Self::let_go), unless it is lost. Returns when the process knows that.
@@ -377,6 +355,21 @@ impl Scene {
         let ttl: i64 = self.server.run(&["PTTL", KEY.2]);
         let at = now();
         self.kept.push(Kept { at, until: at + u64::try_from(ttl.max(0)).unwrap() * 1_000_000 });
+    }
+
+    /// What was executed, in its order, as far as the clocks of a Cluster's nodes tell: they are those of this machine. What a script did stays together.
+    pub(crate) fn executed(&mut self) -> Vec<Executed> {
+        let logs = std::mem::take(&mut self.monitors).into_iter();
+        let all = logs.flat_map(|(place, monitor)| monitor.stop(self.server.at(place)));
+        let mut calls: Vec<Vec<Executed>> = Vec::new();
+        for command in all {
+            match calls.last_mut() {
+                Some(call) if command.by_script => call.push(command),
+                _ => calls.push(vec![command]),
+            }
+        }
+        calls.sort_by_key(|call| call[0].at);
+        calls.into_iter().flatten().collect()
     }
 
     /// Ends the work of all processes that live: how many threads and sockets of the library each of them has left.

@@ -6,6 +6,7 @@ use crate::checker::tokens::check_updates;
 use crate::checker::waits::Kept;
 use crate::checker::windows::Lossy;
 use crate::checker::{self, Property, Verdict, Violation, store, waits};
+use crate::elsewhere::{Circumstances, Found};
 use crate::history::Event;
 use crate::report::{Bounds, Report};
 use crate::scene::{Process, Scene};
@@ -13,7 +14,7 @@ use crate::servers::Servers;
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::support::dice::seed;
-use crate::worker::{KEY, PortMap, Work};
+use crate::work::{KEY, Others, PortMap, Work};
 use std::time::Duration;
 
 /// What is there.
@@ -29,6 +30,10 @@ pub(crate) struct Setup {
     pub(crate) proxied: bool,
     /// A process that goes by the networks of a service's servers no more than the servers themselves do.
     pub(crate) apart: Option<Process>,
+    /// Whether the node of a Cluster that owns the lock's slot is to serve all other slots as ever.
+    pub(crate) is_owner_well: bool,
+    /// How many further locks of that node the first process holds.
+    pub(crate) held_with_it: usize,
     /// Whether the server's side is judged as well: not where it goes down.
     pub(crate) monitored: bool,
     pub(crate) work: Work,
@@ -59,6 +64,7 @@ impl Setup {
             acks: 0,
             file: String::new(),
             fenced: 0,
+            elsewhere: Others::default(),
             process: 0,
             threads: 2,
             lease: lease(),
@@ -77,6 +83,8 @@ impl Setup {
             login: None,
             proxied: true,
             apart: None,
+            is_owner_well: false,
+            held_with_it: 0,
             monitored: true,
             work,
             first_holds: None,
@@ -99,7 +107,20 @@ impl Setup {
     /// The processes talk to a service that Sentinels watch, with leases that outlive a failover. A hold is acknowledged by so many replicas.
     pub(crate) fn behind_sentinels(mut self, lease: Duration, acks: u8) -> Self {
         (self.proxied, self.monitored) = (false, false);
-        (self.work.lease, self.work.acks) = (u64::try_from(lease.as_millis()).unwrap(), acks);
+        self.work.lease = u64::try_from(lease.as_millis()).unwrap();
+        self.acknowledged(acks)
+    }
+
+    /// The processes talk to a Cluster, with a lease of this length.
+    pub(crate) fn in_cluster(mut self, lease: Duration) -> Self {
+        (self.proxied, self.monitored) = (false, false);
+        self.work.lease = u64::try_from(lease.as_millis()).unwrap();
+        self
+    }
+
+    /// A hold is acknowledged by so many replicas.
+    pub(crate) fn acknowledged(mut self, acks: u8) -> Self {
+        self.work.acks = acks;
         if acks > 0 {
             // A replica that does not run for a moment costs whoever is to have the lock its place.
             self.work.io = 1000;
@@ -141,6 +162,7 @@ impl Setup {
         scene.fault();
         fault(&mut scene);
         scene.go_on(self.holds);
+        scene.assert_hears();
         (self.judge(&mut scene, &bounds), scene.server)
     }
 
@@ -150,6 +172,7 @@ impl Setup {
         let stopped = scene.absences.clone();
         let mut violations = quiet(scene);
         let events = std::mem::take(&mut scene.events);
+        let elsewhere = std::mem::take(&mut scene.elsewhere);
         let lossy = match std::mem::take(&mut scene.windows) {
             windows if bounds.lossy && !windows.is_empty() => Lossy::In(windows),
             _ => bounds.lossy.into(),
@@ -157,14 +180,22 @@ impl Setup {
         let Verdict { violations: broken, operations, holds, mut lates, both } =
             checker::judge(events.clone(), &mut scene.absences, lossy);
         lates.append(&mut scene.lates);
+        let elsewhere = Found::of(
+            elsewhere,
+            &Circumstances {
+                servers: &scene.server,
+                absences: &scene.absences,
+                stopped: &stopped,
+                lates: &lates,
+                fault_at: scene.fault_at,
+            },
+        );
+        violations.extend(elsewhere.violations.iter().cloned());
         let lateness = Lateness::new(lates, &stopped, scene.lease * 1_000_000).refused(scene.refused);
         violations.extend(broken);
         let (updates, refused) = scene.fenced.updates();
         violations.extend(check_updates(&updates));
-        let seen = match scene.monitor.take() {
-            Some(monitor) => store::check(&monitor.stop(&scene.server), KEY.2),
-            None => store::Seen::default(),
-        };
+        let seen = store::check(&scene.executed(), KEY.2);
         violations.extend(seen.violations);
         // A machine that does not let a process run ends a lease, too.
         let at = scene.server_clock();
@@ -200,6 +231,7 @@ impl Setup {
             excused: lost().filter(|hold| lateness.excuses(Some(hold.actor.process), hold.over())).count(),
             late: lateness.share(scene.processes()),
             violations,
+            elsewhere,
             seed: self.work.seed,
         };
         tell(&report, &holds, &lateness, &events);
@@ -229,8 +261,9 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
         }
     }
     let left = || {
-        let mut keys: Vec<String> = scene.server.run(&["KEYS", "*"]);
-        keys.retain(|key| key != "DLOCK:1:fence");
+        let mut keys = scene.server.keys();
+        // In a Cluster, each slot has one.
+        keys.retain(|key| key != "DLOCK:1:fence" && !(key.starts_with("DLOCK:1:{") && key.ends_with("}:fence")));
         keys
     };
     // What a killed process had is there until its lease is over, a place in the queue for twice as long.

@@ -3,115 +3,23 @@
 use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
 use crate::pulse;
+use crate::support::cluster::client_of;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
+use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
+use redis_dlock::processor::LockProcessor;
 use redis_dlock::{
     BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
     RedisLockProcessor, SystemClock,
 };
-use std::fmt;
 use std::fs::File;
 use std::io::Write;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// The lock that all workers want.
-pub(crate) const KEY: (&str, &str, &str) = ("FAULTS", "x", "DLOCK_FAULTS_x");
-
-/// What a worker process is to do; times in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Work {
-    pub(crate) url: String,
-    /// The ports that the process must write in the place of others that Sentinels tell.
-    pub(crate) ports: PortMap,
-    /// How many replicas must have confirmed what a hold rests on, within a third of `io`.
-    pub(crate) acks: u8,
-    /// Where the history goes.
-    pub(crate) file: String,
-    /// The port of the fenced store.
-    pub(crate) fenced: u16,
-    pub(crate) process: u32,
-    pub(crate) threads: u32,
-    pub(crate) lease: u64,
-    /// The shortest and the longest hold, and the pause between two.
-    pub(crate) hold: (u64, u64),
-    pub(crate) pause: u64,
-    /// How many of a hundred acquires are `try_lock` and `try_lock_for`, and how many holds are reentered.
-    pub(crate) tries: u64,
-    pub(crate) reentries: u64,
-    pub(crate) io: u64,
-    pub(crate) listener: bool,
-    pub(crate) seed: u64,
-}
-
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, ports, acks, file, fenced, process, threads, lease, hold, .. } = self;
-        let Self { pause, tries, reentries, io, listener, seed, .. } = self;
-        let (shortest, longest) = hold;
-        write!(f, "{url} {ports} {acks} {file} {fenced} {process} {threads} {lease} {shortest} {longest} ")?;
-        write!(f, "{pause} {tries} {reentries} {io} {listener} {seed}")
-    }
-}
-
-impl FromStr for Work {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut words = text.split(' ');
-        let mut word = || words.next().unwrap_or("");
-        Ok(Self {
-            url: word().to_owned(),
-            ports: word().parse()?,
-            acks: word().parse()?,
-            file: word().to_owned(),
-            fenced: word().parse()?,
-            process: word().parse()?,
-            threads: word().parse()?,
-            lease: word().parse()?,
-            hold: (word().parse()?, word().parse()?),
-            pause: word().parse()?,
-            tries: word().parse()?,
-            reentries: word().parse()?,
-            io: word().parse()?,
-            listener: word() == "true",
-            seed: word().parse()?,
-        })
-    }
-}
-
-/// Pairs of ports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PortMap(pub(crate) Vec<(u16, u16)>);
-
-impl PortMap {
-    fn get(&self, port: u16) -> u16 {
-        self.0.iter().find(|(from, _)| *from == port).map_or(port, |(_, to)| *to)
-    }
-}
-
-/// `1=2,3=4`, or `-`.
-impl fmt::Display for PortMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs: Vec<_> = self.0.iter().map(|(from, to)| format!("{from}={to}")).collect();
-        f.write_str(if pairs.is_empty() { "-" } else { "" })?;
-        f.write_str(&pairs.join(","))
-    }
-}
-
-impl FromStr for PortMap {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        pairs.map(|(from, to)| Ok((from.parse()?, to.parse()?))).collect::<Result<_, _>>().map(Self)
-    }
-}
 
 /// How often a holder looks at its guard.
 const LOOK: Duration = Duration::from_millis(15);
@@ -162,7 +70,10 @@ fn process() {
             writeln!(line, "{} {} {:?} {}", now(), std::process::id(), thread::current().id(), record.args())
         })
         .try_init();
-    let generator = DLockGenerator::builder().listener(work.listener).build(store(&work)).unwrap();
+    let store = Arc::new(store(&work));
+    // Only the last pointer closes the store.
+    let weak_store = Arc::downgrade(&store);
+    let generator = DLockGenerator::builder().listener(work.listener).build(store).unwrap();
     let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
     // What is made at the first use (the table of hash tags takes 60 ms unoptimised) is no part of any scenario.
     let lock = generator.generate_with(config.clone()).unwrap();
@@ -186,10 +97,22 @@ fn process() {
         thread::spawn(move || hand.run())
     });
     let hands: Vec<_> = hands.collect();
+    let elsewhere = work.elsewhere.0.iter().enumerate().filter(|(_, other)| other.is_for_all || work.process == 0);
+    let elsewhere: Vec<_> = elsewhere.map(|(n, other)| elsewhere_hand(&generator, &work, n, other, &stop)).collect();
     worker::answer("runs");
     for order in worker::orders() {
         if order == "stop" {
             break;
+        }
+        if order == "client" {
+            worker::answer(&format!("client {}", client(&generator, work.process)));
+            continue;
+        }
+        if let Some((client, key)) = order.strip_prefix("hears ").and_then(|words| words.split_once(' ')) {
+            let store = weak_store.upgrade().expect("the generator has it");
+            let hears = store.queue().is_some_and(|queue| queue.hears(client, key));
+            worker::answer(&format!("hears {hears}"));
+            continue;
         }
         assert!(["hold on", "let go"].contains(&order.as_str()), "{order}");
         holds_on.store(order == "hold on", Ordering::SeqCst);
@@ -198,10 +121,46 @@ fn process() {
     holds_on.store(false, Ordering::SeqCst);
     stop.store(true, Ordering::SeqCst);
     generator.close();
-    let stopped = hands.into_iter().all(|hand| hand.join().is_ok());
+    let stopped = hands.into_iter().chain(elsewhere).all(|hand| hand.join().is_ok());
     drop((generator, pulse));
+    // In a Cluster, a thread that asks for the map or connects ends by itself.
+    let limit = now() + if work.url.contains("+cluster:") { 3_000_000_000 } else { 0 };
+    while threads_named("dlock-") > 0 && now() < limit {
+        thread::sleep(Duration::from_millis(5));
+    }
     let sockets = descriptors().iter().filter(|target| target.starts_with("socket:")).count();
     worker::answer(&format!("rests {stopped} {} {sockets}", threads_named("dlock-")));
+}
+
+/// The name of the process's client, by a lock that nobody else wants.
+fn client(generator: &DLockGenerator, process: u32) -> String {
+    let lock = generator.generate("FAULTS", format!("client{process}")).unwrap();
+    let _guard = lock.lock().unwrap();
+    client_of(&lock.inspect().unwrap().holder.expect("it is held").locker).to_owned()
+}
+
+/// Starts the thread that wants a lock on another node.
+fn elsewhere_hand(
+    generator: &DLockGenerator,
+    work: &Work,
+    n: usize,
+    other: &Other,
+    stop: &Arc<AtomicBool>,
+) -> thread::JoinHandle<()> {
+    let file = File::options().append(true).create(true).open(work.file_of_other(n)).unwrap();
+    let config = DLockConfig::new(KEY.0, &other.target).with_lease(Duration::from_millis(other.lease));
+    let Other { fenced, lease, hold, .. } = *other;
+    let thread = 10 + u32::try_from(n).unwrap();
+    let hand = Hand {
+        recorder: Arc::new(Recorder(Mutex::new(file))),
+        actor: Actor { process: work.process, thread },
+        lock: generator.generate_with(config).unwrap(),
+        dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
+        work: Work { fenced, lease, hold, tries: 20, reentries: 30, pause: 20, ..work.clone() },
+        stop: Arc::clone(stop),
+        holds_on: Arc::default(),
+    };
+    thread::spawn(move || hand.run())
 }
 
 impl Hand {
@@ -331,15 +290,5 @@ fn failed(error: &Error, count: u32) -> What {
         // After an unlock that was not confirmed, the store still has the key, for a while.
         Error::Backend { .. } | Error::Denied { .. } => What::Unknown { count, why },
         _ => What::Fail { count, why },
-    }
-}
-
-#[test]
-fn work_is_read_as_it_was_written() {
-    let work = crate::setup::Setup::of("a name").work;
-    for pairs in [vec![], vec![(1, 2)], vec![(1, 2), (3, 65535)]] {
-        let work =
-            Work { url: "redis://host/".to_owned(), file: "f".to_owned(), ports: PortMap(pairs), ..work.clone() };
-        assert_eq!(work.to_string().parse(), Ok(work));
     }
 }

@@ -184,11 +184,22 @@ fn rewriting_proxy(server: &RedisServer, from: &'static [u8], to: &'static [u8])
     Some(url)
 }
 
+/// One that owns nothing, and knows no other node.
 #[test]
-fn a_cluster_node_is_refused() {
+fn a_cluster_without_slots_is_named() {
     let node = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let (error, text) = refused(&node.url());
-    assert!(matches!(error, Error::Unsupported { .. }) && text.to_lowercase().contains("cluster"), "{text}");
+    assert!(matches!(error, Error::Backend { .. }) && text.contains("CLUSTER SLOTS"), "{text}");
+    // `build` does not ask what the server is.
+    let store = RedisLockProcessor::builder(&node.url()).unwrap().build().unwrap();
+    let error = DLockGenerator::new(store).unwrap().generate("T", "x").unwrap().try_lock().unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains("redis+cluster://"), "{error}");
+    for url in [format!("{}1", node.url()), format!("{}1", node.url().replace("redis://", "redis+cluster://"))] {
+        assert!(matches!(refused(&url).0, Error::InvalidConfig { .. }), "{url}");
+    }
+    let server = RedisServer::start();
+    let (error, text) = refused(&server.url().replace("redis://", "redis+cluster://"));
+    assert!(matches!(error, Error::Unsupported { .. }) && text.contains("redis://"), "{text}");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn every_operation(store: &dyn LockProcessor, key: &str, locker: &str, lease: Du
         let _ = posting.post_release(&ended, limit, Box::new(drop));
     }
     let _ = store.batch(&[Request::Join(asked), Request::Probe(asked)], limit);
-    let _ = queue.check_inbox(locker, limit);
+    let _ = queue.check_inbox(locker, "k", limit);
     if let Ok(mut inbox) = store.open(locker, limit) {
         let _ = inbox.next(Duration::ZERO);
         inbox.breaker().cut();

@@ -120,7 +120,7 @@ impl LockProcessor for Special {
 
 impl WaitQueue for Special {
     fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        assert!(self.hears(claim.key), "whoever joins the queue hears");
+        assert!(self.hears(claim.client, claim.key), "whoever joins the queue hears");
         self.switches.joins.fetch_add(1, Ordering::SeqCst);
         self.record(Request::Join(*claim));
         self.answer(self.inner.join(claim, limit))
@@ -136,11 +136,11 @@ impl WaitQueue for Special {
         Ok(if self.switches.tells_changes_only { Box::new(Vague(inbox)) } else { inbox })
     }
 
-    fn hears(&self, _key: &str) -> bool {
+    fn hears(&self, _client: &str, _key: &str) -> bool {
         !self.switches.hears_when_ready || self.switches.ready.load(Ordering::SeqCst)
     }
 
-    fn get_ready_to_hear(&self, _key: &str, _limit: Duration) -> Result<(), Error> {
+    fn get_ready_to_hear(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
         self.switches.ready.store(true, Ordering::SeqCst);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::processor::{
     AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    Message, NotOurs, Note, Numbers, Outcome, OwnedRequest, PollOutcome, Posting, ProbeOutcome, ReleaseDone,
+    KeyFilter, Message, NotOurs, Note, Numbers, Outcome, OwnedRequest, PollOutcome, Posting, ProbeOutcome, ReleaseDone,
     ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
@@ -76,6 +76,7 @@ const _: () = {
     goes_anywhere::<dyn Posting>();
     goes_anywhere::<dyn Settling>();
     goes_anywhere::<dyn InboxBreaker>();
+    goes_anywhere::<KeyFilter>();
     // One thread at a time uses them.
     moves::<dyn Inbox>();
     moves::<ReleaseDone>();

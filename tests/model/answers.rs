@@ -117,6 +117,8 @@ impl Client {
                 (*left, *settled) = (from, true);
                 if !*wait {
                     self.phase = Phase::Idle;
+                } else if command.script == (Script::Acquire { wait: false }) {
+                    self.phase = Phase::Beside { locker: asked };
                 }
             }
             (Phase::Asking { locker, wait, settled, .. }, Reply::Gone) if *locker == asked => {
@@ -205,6 +207,7 @@ impl Client {
             (Reply::Queued, Some(locker)) => {
                 self.phase = Phase::Asking { locker, wait: true, left, settled: true };
             }
+            (Reply::Failed, None) if rules.is(Mutant::RaisedReleaseBelieved) => self.phase = Phase::Idle,
             // It may have been executed: a poll tells of the next locker, as after a connection that was given up.
             (Reply::Failed, Some(locker)) => {
                 self.leave(rules, ended, false, false);
@@ -270,7 +273,8 @@ impl Client {
             | Phase::Confirming { locker, .. }
             | Phase::Held { locker, .. }
             | Phase::Releasing { locker, .. } => Some(locker),
-            Phase::Idle | Phase::Anew => None,
+            // Nothing about a locker that asks anew is in the store, or comes there.
+            Phase::Idle | Phase::Anew | Phase::Beside { .. } => None,
         }
     }
 

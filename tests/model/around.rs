@@ -16,6 +16,9 @@ pub(crate) struct Around<'a> {
     /// Whether the script was told last that somebody hears an inbox.
     pub(crate) heard: bool,
     pub(crate) unheard: Lockers,
+    /// Whether the script came to a message of a grant, and whether it has raised an error.
+    pub(crate) tells: bool,
+    pub(crate) raised: bool,
     /// Whether a winner was not put back.
     pub(crate) forgot: bool,
     pub(crate) fence: Fence,
@@ -42,12 +45,24 @@ impl<'a> Around<'a> {
             refused: false,
             heard: false,
             unheard: Lockers::default(),
+            tells: false,
+            raised: false,
             forgot: false,
             fence,
             warm,
             polls,
             granted: None,
         }
+    }
+}
+
+impl Around<'_> {
+    /// Whether an error is raised here, or was before.
+    fn raises(&mut self) -> bool {
+        let here = matches!(self.refusal, Refusal::Raised(first) if self.calls >= first);
+        self.raised |= here;
+        self.refused |= here;
+        here
     }
 }
 
@@ -73,8 +88,12 @@ impl Context<Locker> for Around<'_> {
             // There is nothing to put back.
             return Ok(());
         }
+        if self.raises() {
+            self.calls += 1;
+            return Err(Stop::Raised);
+        }
         let refuses = match self.refusal {
-            Refusal::None => false,
+            Refusal::None | Refusal::Raised(_) => false,
             Refusal::Only(only) => self.calls == only,
             Refusal::From(first) => self.calls >= first,
         };
@@ -112,6 +131,10 @@ impl Context<Locker> for Around<'_> {
 
     fn tell(&mut self, message: Message<Locker>) {
         if let Message::Granted { locker, grant } = message {
+            self.tells = true;
+            if self.raises() {
+                return;
+            }
             self.granted = Some(Granted { locker, number: number(grant) });
         }
     }

@@ -144,7 +144,8 @@ impl Rules {
         if !client.lives {
             return;
         }
-        if client.deaf {
+        // Where clients hear late, one that wants nothing does not listen.
+        if client.deaf && !(self.hears_late && client.phase == Phase::Idle) {
             actions.push(Action::Listen(id));
         }
         if client.under_way() >= self.under_way {
@@ -168,6 +169,7 @@ impl Rules {
                 }
                 actions.push(Action::GiveUp(id));
             }
+            Phase::Beside { .. } => actions.extend([Action::Poll(id), Action::GiveUp(id)]),
             Phase::Aside { locker, .. } => {
                 if !client.has_sent(locker, |script| matches!(script, Script::Release { .. })) {
                     actions.push(Action::Poll(id));
@@ -188,7 +190,8 @@ impl Rules {
                     actions.push(Action::Probe(id));
                 }
                 actions.push(Action::Unlock { client: id, pass_on: false });
-                if self.next && more {
+                // The next locker may wait, so the client must hear.
+                if self.next && more && !(self.hears_late && client.deaf) {
                     actions.push(Action::Unlock { client: id, pass_on: true });
                 }
             }
@@ -228,6 +231,10 @@ impl Rules {
             let calls = 0..world.calls(self, id);
             let refusals = calls.flat_map(|call| [Refusal::Only(call), Refusal::From(call)]);
             actions.extend(refusals.map(|refusal| Action::Refuse { client: id, refusal }));
+        }
+        if self.raises && unread {
+            let raises = (0..world.points(self, id)).map(Refusal::Raised);
+            actions.extend(raises.map(|refusal| Action::Refuse { client: id, refusal }));
         }
         if self.drops && !client.link.pending.is_empty() {
             actions.push(Action::Drop { client: id, lost: true });

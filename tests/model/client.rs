@@ -23,6 +23,8 @@ pub(crate) enum Phase {
         /// Whether anything has shown that the acquire, or the release that carried the locker, was executed.
         settled: bool,
     },
+    /// Has found the key busy without waiting: nothing is in the store. It gets ready to hear, and asks with the same locker again.
+    Beside { locker: Locker },
     /// Has taken the key by a plain attempt that must not keep it, and sent a release; then it asks by the script. Once that
     /// release's connection was given up, the locker is, too, and released until there is an answer.
     Aside { locker: Locker, wait: bool, given_up: bool },
@@ -113,13 +115,14 @@ impl Phase {
             Self::Confirming { .. } => 4,
             Self::Held { .. } => 5,
             Self::Releasing { .. } => 6,
+            Self::Beside { .. } => 7,
         }
     }
 }
 
 impl Client {
-    pub(crate) fn new(id: u8) -> Self {
-        Self { id, lives: true, ..Self::default() }
+    pub(crate) fn new(id: u8, deaf: bool) -> Self {
+        Self { id, lives: true, deaf, ..Self::default() }
     }
 
     /// Whether the client's own clock lets it believe that it holds the key.
@@ -134,6 +137,7 @@ impl Client {
         matches!(
             self.phase,
             Phase::Anew
+                | Phase::Beside { .. }
                 | Phase::Asking { wait: true, .. }
                 | Phase::Aside { wait: true, .. }
                 | Phase::Confirming { .. }
@@ -184,9 +188,17 @@ impl Client {
         if plain {
             self.send_plainly(rules, locker);
         } else {
-            self.send(rules, locker, Script::Acquire { wait });
+            self.send(rules, locker, Script::Acquire { wait: wait && !(rules.hears_late && self.deaf) });
         }
         self.phase = Phase::Asking { locker, wait, left: rules.lease, settled: false };
+    }
+
+    /// Asks once more with a locker that has found the key busy: if the client hears by now, to wait.
+    pub(crate) fn join(&mut self, rules: &Rules) {
+        if let Phase::Beside { locker } = self.phase {
+            self.send(rules, locker, Script::Acquire { wait: !self.deaf });
+            self.phase = Phase::Asking { locker, wait: true, left: rules.lease, settled: false };
+        }
     }
 
     /// Asks again.
@@ -195,8 +207,12 @@ impl Client {
             if rules.is(Mutant::PlainResent) && !settled {
                 return self.send_plainly(rules, locker);
             }
-            let resend = rules.is(Mutant::AcquireResent) && !settled;
-            self.send(rules, locker, if resend { Script::Acquire { wait } } else { Script::Poll });
+            let script = match settled {
+                false if rules.is(Mutant::AcquireResent) => Script::Acquire { wait },
+                false if rules.is(Mutant::SecondAfterNoAnswer) => Script::Acquire { wait: !self.deaf },
+                _ => Script::Poll,
+            };
+            self.send(rules, locker, script);
         }
     }
 
@@ -300,7 +316,7 @@ impl Client {
             Phase::Asking { left, .. } | Phase::Held { left, .. } | Phase::Releasing { left, .. } => {
                 *left = left.saturating_sub(1);
             }
-            Phase::Idle | Phase::Anew | Phase::Aside { .. } | Phase::Confirming { .. } => {}
+            Phase::Idle | Phase::Anew | Phase::Beside { .. } | Phase::Aside { .. } | Phase::Confirming { .. } => {}
         }
         for sent in &mut self.link.pending {
             sent.left = sent.left.saturating_sub(1);

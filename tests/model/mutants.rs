@@ -243,3 +243,42 @@ fn plain_attempt_that_is_sent_again() {
 fn plain_attempt_that_is_taken_back_and_polled() {
     caught(Mutant::PlainTakenBackAndPolled, Rules { lockers: &[1, 1], ..DROPPED }, BELIEVER_HOLDS);
 }
+
+/// Clients hear nothing at first: an acquire that finds the key busy is sent again when the client hears.
+const LATE: Rules = Rules { hears_late: true, crashes: false, extends: false, lockers: &[1, 1], ..BASE };
+
+#[test]
+fn first_acquire_that_leaves_its_locker_in_the_queue() {
+    caught(Mutant::TryJoins, Rules { drops: false, ..LATE }, NOTHING_LEFT);
+}
+
+#[test]
+fn second_acquire_though_the_first_had_no_answer() {
+    caught(Mutant::SecondAfterNoAnswer, Rules { deafness: false, ..LATE }, NOTHING_LEFT);
+}
+
+/// The inbox is closed when the client has just got ready.
+#[test]
+fn waiter_that_is_dropped_when_its_subscription_is_lost() {
+    caught(Mutant::DropsUnheardAtOnce, Rules { drops: false, ..LATE }, PLACES_KEPT);
+}
+
+/// A script raises an error in its middle, and this is the only fault.
+const RAISED: Rules = Rules { raises: true, crashes: false, drops: false, deafness: false, extends: false, ..BASE };
+
+/// The error comes after the winner has left the queue and has the key, and before its message is sent.
+#[test]
+fn waiter_that_relies_on_a_message() {
+    caught(Mutant::ReliesOnMessage, RAISED, NOBODY_FORGOTTEN);
+}
+
+/// The error comes after the winner has left the queue, and before it has the key.
+#[test]
+fn raised_error_of_a_release_taken_for_a_success() {
+    caught(Mutant::RaisedReleaseBelieved, RAISED, NOTHING_LEFT);
+}
+
+#[test]
+fn raised_error_of_an_acquire_taken_for_a_refusal() {
+    caught(Mutant::RaisedTakenForRefused, RAISED, NOTHING_LEFT);
+}

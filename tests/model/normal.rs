@@ -137,6 +137,7 @@ impl Client {
         match &mut self.phase {
             Phase::Idle | Phase::Anew => {}
             Phase::Asking { locker, .. }
+            | Phase::Beside { locker }
             | Phase::Aside { locker, .. }
             | Phase::Confirming { locker, .. }
             | Phase::Held { locker, .. } => {

@@ -19,7 +19,7 @@ pub(crate) struct Places {
 impl Places {
     /// Looks at what a script has done to those who waited before.
     pub(crate) fn look(&mut self, rules: &Rules, before: &[Locker], server: &Server, done: &Done) {
-        if rules.refusals {
+        if rules.refusals || rules.raises {
             // A refused script may have begun the time, and may change the order.
             return;
         }

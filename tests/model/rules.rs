@@ -1,4 +1,4 @@
-//! What a model is made of: its bounds, and the mistake that is built in, if any.
+//! What a model is made of: its bounds, and the mistake that is built in, if any; and the five from which all others are made.
 
 /// A mistake that the protocol must not make. The checker has to find what it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +76,14 @@ pub(crate) enum Mutant {
     RefusedAfterHandOver,
     /// A client takes an error that a script raised for a refusal.
     RaisedTakenForRefused,
+    /// A client takes an error that the script of its release raised for a success.
+    RaisedReleaseBelieved,
+    /// An acquire that does not wait leaves the locker in the queue all the same.
+    TryJoins,
+    /// The second acquire of a locker is sent though the first one had no answer.
+    SecondAfterNoAnswer,
+    /// A waiter in the queue asks only when the lease of the holder has ended: it relies on the message.
+    ReliesOnMessage,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -128,6 +136,11 @@ pub(crate) struct Rules {
     pub(crate) deletes: bool,
     /// Whether refused commands are among the faults: one call of a script, or all from one on.
     pub(crate) refusals: bool,
+    /// Whether scripts that raise an error are among the faults: at one of their calls, the message among them. What was done before stands.
+    pub(crate) raises: bool,
+    /// Whether a client that hears nothing yet asks without waiting, and once more, with the same locker, when it hears. Then a client hears
+    /// nothing at first.
+    pub(crate) hears_late: bool,
     /// Whether the server lets clients publish.
     pub(crate) publish: bool,
     /// The fine clock, with which a lost fence is among the faults. Without it, numbers are counted.
@@ -151,3 +164,63 @@ impl Rules {
         self.is(Mutant::SetsBeforePop) || self.is(Mutant::ReleasedGrantIgnored)
     }
 }
+
+/// Two clients that lock twice each.
+pub(crate) const PAIR: Rules = Rules {
+    lockers: &[2, 2],
+    lease: 2,
+    keep: 1,
+    faults: 1,
+    under_way: 1,
+    crashes: true,
+    drops: true,
+    deafness: true,
+    all_deaf: false,
+    steps_back: false,
+    tries: false,
+    next: true,
+    extends: true,
+    probes: false,
+    gaps: 0,
+    plain: false,
+    deletes: false,
+    refusals: false,
+    raises: false,
+    hears_late: false,
+    publish: true,
+    clock: None,
+    alike: true,
+    mutant: Mutant::Faithful,
+};
+
+/// Two clients that lock once each.
+pub(crate) const ONCE: Rules = Rules { lockers: &[1, 1], ..PAIR };
+
+/// Three clients that lock once each.
+pub(crate) const TRIO: Rules = Rules { lockers: &[1, 1, 1], extends: false, ..PAIR };
+
+/// Two clients whose server loses the fence.
+pub(crate) const FENCE: Rules = Rules {
+    faults: 2,
+    crashes: false,
+    drops: false,
+    deafness: false,
+    next: false,
+    extends: false,
+    clock: Some(Clock { tick: 4, slack: 6, end: 18 }),
+    lockers: &[2, 1],
+    alike: false,
+    ..PAIR
+};
+
+/// Two clients that try plain commands, and whose key is deleted.
+pub(crate) const DELETED: Rules = Rules {
+    plain: true,
+    deletes: true,
+    crashes: false,
+    drops: false,
+    deafness: false,
+    extends: false,
+    alike: false,
+    ..ONCE
+};

@@ -121,12 +121,14 @@ pub(crate) struct Server {
     pub(crate) given: Vec<Locker>,
 }
 
-/// Which calls of one script are refused; the first is 0.
+/// Which calls of one script are refused, or at which one an error is raised; the first is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Refusal {
     None,
     Only(u8),
     From(u8),
+    /// As if another key were touched that is elsewhere. What follows the last call is the message.
+    Raised(u8),
 }
 
 /// What a command did.
@@ -138,6 +140,8 @@ pub(crate) struct Done {
     /// How many calls its script made, and whether one was refused.
     pub(crate) calls: u8,
     pub(crate) refused: bool,
+    /// Whether it came to a message of a grant.
+    pub(crate) tells: bool,
     /// For the properties only: the waiters that a hand-over came to, and that nobody hears.
     pub(crate) unheard: Lockers,
 }
@@ -177,12 +181,13 @@ impl Server {
         let mark = self.key.keep;
         self.mistake_mark(rules);
         let reply = match self.execute(&mut around, command) {
-            Ok(reply) => reply,
+            Ok(reply) if !around.raised => reply,
             Err(Stop::Refused(command)) => self.refuse(&around, command),
+            Ok(_) => Reply::Failed,
             Err(Stop::Raised) if around.forgot => Reply::Refused,
             Err(Stop::Raised) => Reply::Failed,
         };
-        let Around { fence, granted, calls, refused, mut unheard, .. } = around;
+        let Around { fence, granted, calls, refused, tells, mut unheard, .. } = around;
         self.fence = fence;
         let is_poll_of_held_key = polls.is_some() && before.is_some();
         if is_poll_of_held_key {
@@ -204,7 +209,7 @@ impl Server {
                 None => self.silent || holder != before,
             };
         let granted = granted.filter(|granted| rules.publish && hears[usize::from(granted.locker.client)]);
-        Done { reply, granted, calls, refused, unheard }
+        Done { reply, granted, calls, refused, tells, unheard }
     }
 
     /// What a script that makes a mistake takes the mark of the queue for.
@@ -236,7 +241,7 @@ impl Server {
         // What a script acts on that does not compare.
         let anyone = self.holder().map_or(me, |holder| tenure(rules, holder));
         Ok(match command.script {
-            Script::Acquire { wait } => self.acquire(around, me, wait)?,
+            Script::Acquire { wait } => self.acquire(around, me, wait || rules.is(Mutant::TryJoins))?,
             Script::Poll => match self.key.poll(around, me)? {
                 Poll::Acquired(grant) => Reply::Ours(number(grant)),
                 Poll::Waiting(_) => Reply::Waiting,

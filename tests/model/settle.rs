@@ -17,7 +17,7 @@
 //!   or brought the locker into the queue and the message of its grant was lost.
 
 use crate::client::Phase;
-use crate::rules::Rules;
+use crate::rules::{Mutant, Rules};
 use crate::server::{Locker, Script};
 use crate::world::World;
 
@@ -91,13 +91,16 @@ fn arrive(rules: &Rules, world: &mut World) {
 
 /// A live client does what is next for it.
 fn step(rules: &Rules, world: &mut World, client: usize) {
+    let is_held = world.server.holder().is_some();
     let client = &mut world.clients[client];
     if !client.lives {
         return;
     }
     client.deaf = false;
     match client.phase {
+        Phase::Asking { settled: true, .. } if is_held && rules.is(Mutant::ReliesOnMessage) => {}
         Phase::Asking { .. } => client.poll(rules),
+        Phase::Beside { .. } => client.join(rules),
         Phase::Aside { .. } => client.take_back(rules),
         Phase::Anew => client.start(rules, true, false),
         Phase::Confirming { .. } => client.keep(rules, Script::Extend),

@@ -109,7 +109,7 @@ impl World {
         let clock = rules.clock.map_or(0, |clock| clock.slack + clock.tick);
         Self {
             server: Server::new(clock, rules.gaps),
-            clients: (0..).take(rules.lockers.len()).map(Client::new).collect(),
+            clients: (0..).take(rules.lockers.len()).map(|id| Client::new(id, rules.hears_late)).collect(),
             faults: rules.faults,
             memory: Memory::default(),
             places: Places::default(),
@@ -142,6 +142,13 @@ impl World {
     pub(crate) fn calls(&self, rules: &Rules, client: usize) -> u8 {
         let command = self.clients[client].link.next();
         self.server.clone().run(rules, self.hears(), Refusal::None, command).calls
+    }
+
+    /// The same with its message, if it sends one: where it may raise an error.
+    pub(crate) fn points(&self, rules: &Rules, client: usize) -> u8 {
+        let command = self.clients[client].link.next();
+        let done = self.server.clone().run(rules, self.hears(), Refusal::None, command);
+        done.calls + u8::from(done.tells)
     }
 
     /// The same with refused calls.
@@ -294,6 +301,9 @@ impl World {
             A::Start { client, wait, plain } => self.clients[client].start(rules, wait, plain),
             A::Poll(client) if matches!(self.clients[client].phase, Phase::Aside { .. }) => {
                 self.clients[client].take_back(rules);
+            }
+            A::Poll(client) if matches!(self.clients[client].phase, Phase::Beside { .. }) => {
+                self.clients[client].join(rules);
             }
             A::Poll(client) => self.clients[client].poll(rules),
             A::GiveUp(client) => self.clients[client].give_up(rules),

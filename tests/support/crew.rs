@@ -24,6 +24,18 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until something is so that takes seconds, and that is found out by a connection each time.
+#[track_caller]
+pub(crate) fn slowly(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually(what, || {
+        let is_so = is_so();
+        if !is_so {
+            thread::sleep(Duration::from_millis(10));
+        }
+        is_so
+    });
+}
+
 /// A thread whose end is waited for with a hang guard.
 #[must_use]
 pub(crate) struct Member<T>(JoinHandle<T>);

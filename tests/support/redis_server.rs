@@ -47,16 +47,18 @@ impl RedisServer {
 
     /// Starts a server with further environment variables and arguments, and waits until it answers.
     pub(crate) fn start_in(variables: &[(String, String)], args: &[&str]) -> Self {
+        let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
+        Self::start_by(variables, || (free_port(), args.clone()))
+    }
+
+    /// Starts a server on a chosen port, with further environment variables and arguments, and waits until it answers. The choice is
+    /// made anew when the server does not start.
+    pub(crate) fn start_by(variables: &[(String, String)], mut choice: impl FnMut() -> (u16, Vec<String>)) -> Self {
         let mut failure = String::new();
         // Between the choice of a port and its use, somebody else may take it; then the server exits at once.
         for _ in 0..5 {
-            let mut server = Self {
-                process: None,
-                port: free_port(),
-                dir: directory(),
-                args: args.iter().map(|&arg| arg.to_owned()).collect(),
-                variables: variables.to_vec(),
-            };
+            let (port, args) = choice();
+            let mut server = Self { process: None, port, dir: directory(), args, variables: variables.to_vec() };
             match server.try_run() {
                 Ok(()) => return server,
                 Err(e) => failure = e,
@@ -88,6 +90,14 @@ impl RedisServer {
     /// Runs one command on a connection of its own.
     pub(crate) fn run<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connection()).unwrap()
+    }
+
+    /// Runs one command on a connection of its own; `None` if the server refuses it, or does not answer within a second.
+    pub(crate) fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> Option<T> {
+        let limit = Duration::from_secs(1);
+        let mut connection = redis::Client::open(self.url()).unwrap().get_connection_with_timeout(limit).ok()?;
+        connection.set_read_timeout(Some(limit)).ok()?;
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).ok()
     }
 
     /// Everything in the server, as `DUMP` gives it.

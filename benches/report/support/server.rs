@@ -29,7 +29,7 @@ impl Server {
     }
 
     pub(crate) fn admin(&self) -> Admin {
-        Admin(Raw::connect(&self.tcp()))
+        Admin::of(self.port())
     }
 }
 
@@ -37,6 +37,11 @@ impl Server {
 pub(crate) struct Admin(Raw);
 
 impl Admin {
+    /// Of the server that listens on this port of the loopback interface.
+    pub(crate) fn of(port: u16) -> Self {
+        Self(Raw::connect(&Address::Tcp(port)))
+    }
+
     pub(crate) fn run(&mut self, words: &[&str]) -> String {
         self.0.command(words)
     }
@@ -55,6 +60,11 @@ impl Admin {
     pub(crate) fn cpu(&mut self) -> Duration {
         let mut seconds = |field: &str| self.info("cpu", field).and_then(|text| text.parse::<f64>().ok()).unwrap();
         Duration::from_secs_f64(seconds("used_cpu_sys_main_thread:") + seconds("used_cpu_user_main_thread:"))
+    }
+
+    /// The bytes of all that it keeps.
+    pub(crate) fn memory(&mut self) -> f64 {
+        self.info("memory", "used_memory:").and_then(|text| text.parse().ok()).unwrap()
     }
 
     /// How often it has read a connection.

@@ -99,6 +99,8 @@ pub(crate) enum Mutant {
     TakesOverAndLeaves,
     /// A thread that spins in vain for its reply does not give the role of reader back.
     KeepsTheRole,
+    /// What was tried in vain by the thread for silent servers is repeated only when something else is due.
+    RepeatsApartUnheard,
     /// A limit of zero breaks the connection.
     BreaksWithoutTime,
     /// A poster leaves its call to the current writer without making sure that it is sent.
@@ -133,6 +135,9 @@ pub(crate) enum Mutant {
     CountsUnacknowledged,
     IgnoresNewServers,
     BelievesOldAnswers,
+    DropsTheUnheard,
+    ExtendsWithAllKeys,
+    KeepsOldSubscriptions,
     WatchesNothing,
 }
 

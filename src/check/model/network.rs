@@ -69,6 +69,8 @@ pub(super) struct Shared {
     pub(super) lease: Duration,
     /// Whether the store asks replicas, so that a message alone begins no hold.
     pub(super) asks_replicas: bool,
+    /// Whether the client is told now and then that the server is silent, and so asks on other threads.
+    pub(super) seems_silent: bool,
     /// Changes whenever a message may have been sent.
     pub(super) news: Mutex<u64>,
     pub(super) changed: Condvar,
@@ -88,6 +90,7 @@ impl Network {
             faults: std::sync::Mutex::new(faults),
             lease,
             asks_replicas: thread_rng().gen_bool(0.5),
+            seems_silent: thread_rng().gen_bool(0.25),
             news: Mutex::new(0),
             changed: Condvar::new(),
             late: std::sync::Mutex::default(),
@@ -166,7 +169,7 @@ impl Network {
             Message::Contended { locker, .. } => {
                 self.memory().contended.entry(locker).or_default();
             }
-            Message::Changed { .. } => {}
+            Message::Changed { .. } | Message::ChangedAmong { .. } => {}
         }
     }
 

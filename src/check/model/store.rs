@@ -50,6 +50,10 @@ impl LockProcessor for Network {
         requests.iter().map(|request| self.call(request, limit)).collect()
     }
 
+    fn is_silent(&self, _key: &str) -> bool {
+        self.shared.seems_silent && thread_rng().gen_bool(0.5)
+    }
+
     fn limits(&self) -> StoreLimits {
         let (command, tick) = (self.shared.lease / 4, Duration::from_millis(1));
         let extends_heard_grants = self.shared.asks_replicas;

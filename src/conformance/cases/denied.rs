@@ -1,6 +1,7 @@
 //! What is denied in the middle of an operation: the answer says what was done.
 
-use crate::conformance::suite::{Suite, Tenure};
+use crate::conformance::suite::Suite;
+use crate::conformance::tenure::Tenure;
 use crate::store::processor::ReleaseOutcome;
 
 /// Shows: S6.

@@ -1,6 +1,7 @@
 //! How leases end and go on.
 
-use crate::conformance::suite::{Suite, Tenure};
+use crate::conformance::suite::Suite;
+use crate::conformance::tenure::Tenure;
 use crate::store::processor::{ExtendOutcome, NotOurs, ProbeOutcome};
 
 /// A tenure that holds the key for a lease of its own.

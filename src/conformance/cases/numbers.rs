@@ -1,6 +1,7 @@
 //! Fence numbers.
 
-use crate::conformance::suite::{Suite, Tenure};
+use crate::conformance::suite::Suite;
+use crate::conformance::tenure::Tenure;
 use crate::store::processor::{ExtendOutcome, Extension, ReleaseOutcome};
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,7 @@
 //! Giving a key back without waiting for the reply.
 
-use crate::conformance::suite::{Suite, Tenure};
+use crate::conformance::suite::Suite;
+use crate::conformance::tenure::Tenure;
 use crate::error::Error;
 use crate::store::processor::{NotOurs, Posting, ReleaseOutcome};
 use crossbeam_channel::{Receiver, unbounded};

@@ -1,6 +1,7 @@
 //! Ending a locker for certain.
 
-use crate::conformance::suite::{Suite, Tenure};
+use crate::conformance::suite::Suite;
+use crate::conformance::tenure::Tenure;
 use std::time::Duration;
 
 /// How long anything may take that must happen.

@@ -137,7 +137,7 @@ impl WaitQueue for MemoryLockProcessor {
         Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
     }
 
-    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+    fn check_inbox(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
         self.link.check()
     }
 }

@@ -45,31 +45,33 @@ pub trait WaitQueue: Send + Sync {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error>;
 
     /// Sends one message to a client's own inbox, open or not. Called once before a client first asks for a lock, so that a
-    /// missing right to send messages is reported then, by name, and does not leave a waiter without its message. The default
-    /// does nothing.
+    /// missing right to send messages is reported then, by name, and does not leave a waiter without its message. A store on several servers
+    /// sends it where the key is that is about to be locked. After a failure that is not [`Error::Denied`] the client goes on, and calls
+    /// this again a second later at the earliest. The default does nothing.
     ///
     /// # Errors
     ///
     /// See the trait.
-    fn check_inbox(&self, _client: &str, _limit: Duration) -> Result<(), Error> {
+    fn check_inbox(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Returns whether the client that has an open inbox would hear a grant of this key now. While it would not, its tenures do not
+    /// Returns whether this client, which has an open inbox, would hear a grant of this key now. While it would not, its tenures do not
     /// join the queue, and the client polls. For a store in which an inbox covers a part of the keys, such as those on one server. Called
     /// under a mutex, so it must be cheap and must not block. The default is `true`.
-    fn hears(&self, _key: &str) -> bool {
+    fn hears(&self, _client: &str, _key: &str) -> bool {
         true
     }
 
-    /// Gets ready to hear grants of this key. Called when a tenure is about to wait for a key that it [would not hear](Self::hears). It
-    /// must not block for longer than `limit`. If the client hears only later, the inbox delivers a
+    /// Gets a client ready to hear grants of this key. Called when a tenure is about to wait for a key that it [would not hear](Self::hears). It
+    /// must not block for longer than `limit`; without time it does not block. Another thread waits for the messages of the client's inbox
+    /// meanwhile. If the client hears only later, the inbox delivers a
     /// [`Message::Changed`](super::Message::Changed) for the key then. The default does nothing.
     ///
     /// # Errors
     ///
     /// See the trait. The client then polls.
-    fn get_ready_to_hear(&self, _key: &str, _limit: Duration) -> Result<(), Error> {
+    fn get_ready_to_hear(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Grant;
 use crate::error::Error;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A message in a client's inbox.
@@ -30,7 +32,44 @@ pub enum Message {
         /// The lock's unique key; `None` for all keys.
         key: Option<String>,
     },
+    /// As [`Changed`](Self::Changed), for some of the keys, such as those on one server. The store need not know which keys the client uses.
+    ChangedAmong {
+        /// The keys.
+        keys: KeyFilter,
+    },
 }
+
+/// Some of a store's keys.
+#[derive(Clone)]
+pub struct KeyFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl KeyFilter {
+    /// Makes a filter of a function that returns whether a key is among them. It is called for every key of the client, with no mutex held.
+    pub fn new(is_among: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_among))
+    }
+
+    /// Returns whether a key is among them.
+    #[must_use]
+    pub fn matches(&self, key: &str) -> bool {
+        (self.0)(key)
+    }
+}
+
+impl fmt::Debug for KeyFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyFilter").finish_non_exhaustive()
+    }
+}
+
+/// Two filters are equal if one is a clone of the other.
+impl PartialEq for KeyFilter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for KeyFilter {}
 
 /// A subscription to the messages of a store to one client. Dropping it ends the subscription.
 pub trait Inbox: Send {

@@ -96,6 +96,14 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         requests.iter().map(|request| request.send(self, left())).collect()
     }
 
+    /// Returns whether the server of this key has not answered lately, while the store has others that may. The client then asks about the
+    /// key on a thread of its own, so that other keys do not wait for it. A [`batch`](Self::batch) without such keys should not wait long for
+    /// a server that does not answer. It must be cheap. The default is `false`.
+    fn is_silent(&self, key: &str) -> bool {
+        let _ = key;
+        false
+    }
+
     /// Returns what the store can keep to. The default is that of [`StoreLimits`].
     fn limits(&self) -> StoreLimits {
         StoreLimits::default()

@@ -39,7 +39,7 @@ mod request;
 
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
 pub use claim::{Claim, Gap, Note};
-pub use inbox::{Inbox, InboxBreaker, Message};
+pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
 pub use limits::{DeadWaiters, Status, StoreLimits};
 pub use lock_processor::LockProcessor;
 pub use outcome::{

@@ -41,6 +41,10 @@ macro_rules! forward_to_target {
                 (**self).batch(requests, limit)
             }
 
+            fn is_silent(&self, key: &str) -> bool {
+                (**self).is_silent(key)
+            }
+
             fn limits(&self) -> StoreLimits {
                 (**self).limits()
             }

@@ -1,19 +1,27 @@
 //! Settings of a connection to Redis.
 
-use super::net::address::Address;
-#[cfg(feature = "tls")]
-use super::net::address::Place;
+use super::cluster::{self, Cluster};
+use super::net::address::{Address, Place};
 use super::net::endpoint::{Dialer, Endpoint, Finder};
+use super::net::handshake::no_database_of_a_cluster;
+use super::net::hosts::AddressMap;
 #[cfg(feature = "tls")]
 use super::net::tls::{Tls, TlsSettings};
+use super::node::Node;
 use super::processor::RedisLockProcessor;
 use super::script::acks::ReplicaAcks;
+use super::script::scripts::SLACK;
 use super::sentinel::url::{self, Service};
-use super::sentinel::{AddressMap, Outage, Sentinels};
+use super::sentinel::{Outage, Sentinels};
+use super::transport::{Confirming, Transport};
+use super::ways::Ways;
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a Cluster may be without a master of a slot, unless something else is set: its default node time-out, and the election.
+const CLUSTER_OUTAGE: Duration = Duration::from_secs(20);
 
 /// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
 #[derive(Clone, Debug)]
@@ -21,6 +29,8 @@ pub struct RedisBuilder {
     address: Address,
     /// Who says where the server is, if the URL names Sentinels.
     service: Option<Service>,
+    /// The configured nodes, if the server is a Cluster. The address is that of the first.
+    seeds: Option<Vec<Address>>,
     address_map: Option<AddressMap>,
     failover_within: Option<Duration>,
     replica_acks: Option<(u32, Duration)>,
@@ -31,14 +41,15 @@ pub struct RedisBuilder {
 }
 
 impl RedisLockProcessor {
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`), or to the
-    /// master of a service: `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)). Blocks for at most
-    /// three seconds.
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`), to the
+    /// master of a service: `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)), or to a Redis Cluster:
+    /// `redis+cluster://host[:port][,host…]` (see [Cluster](crate::manual::cluster)). A server behind `redis://` that says that it is a node
+    /// of a Cluster is taken for the first of its nodes. Blocks for at most three seconds.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
-    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0, a Cluster node or a Sentinel.
+    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0 or a Sentinel.
     pub fn connect(url: &str) -> Result<Self, Error> {
         RedisBuilder::new(url)?.connect()
     }
@@ -56,13 +67,17 @@ impl RedisLockProcessor {
 impl RedisBuilder {
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let service = if url::is_sentinel(url) { Some(url::parse(url)?) } else { None };
-        let address = match &service {
-            Some(service) => service.address.clone(),
-            None => Address::parse(url)?,
+        let seeds = if cluster::url::is_cluster(url) { Some(cluster::url::parse(url)?) } else { None };
+        let first = seeds.as_ref().and_then(|seeds| seeds.first());
+        let address = match (&service, first) {
+            (Some(service), _) => service.address.clone(),
+            (None, Some(first)) => first.clone(),
+            (None, None) => Address::parse(url)?,
         };
         Ok(Self {
             address,
             service,
+            seeds,
             address_map: None,
             failover_within: None,
             replica_acks: None,
@@ -95,9 +110,10 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets a function that maps each address that Sentinels tell to the one by which this machine reaches it: host and port to host and
-    /// port. For networks with address translation, such as containers, where servers announce addresses that nobody else can reach.
-    /// The function must neither block nor use the store. Without Sentinels it is not used. Defaults to none.
+    /// Sets a function that maps each address that Sentinels or the nodes of a Cluster tell to the one by which this machine reaches it:
+    /// host and port to host and port. For networks with address translation, such as containers, where servers announce addresses that
+    /// nobody else can reach. If a node tells no host, the function gets the host by which that node was asked. The function must neither
+    /// block nor use the store. For a single server it is not used. Defaults to none.
     #[must_use]
     pub fn address_map(mut self, map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static) -> Self {
         self.address_map = Some(AddressMap(Arc::new(map)));
@@ -106,7 +122,8 @@ impl RedisBuilder {
 
     /// Sets how long the store may be away when its master fails and another one takes over. Leases are then extended early enough to
     /// outlive that ([`DLockConfig::with_renew_at`](crate::DLockConfig::with_renew_at)). From 1 ms to one day. Defaults to what the Sentinels
-    /// say (`down-after-milliseconds` and two seconds), or to zero without Sentinels: set it where a failover is hidden behind one address.
+    /// say (`down-after-milliseconds` and two seconds), to 20 s for a Cluster (its default node time-out is 15 s), and to zero for a single
+    /// server: set it where a failover is hidden behind one address.
     #[must_use]
     pub fn failover_within(mut self, outage: Duration) -> Self {
         self.failover_within = Some(outage);
@@ -123,12 +140,16 @@ impl RedisBuilder {
     /// is not acknowledged leaves the deadline of the hold where it was. A release is not acknowledged by anybody: if it is lost in a
     /// failover, the key is taken until its lease ends.
     ///
-    /// Each lock takes one replication round trip longer, and a hand-over between processes one command and such a round trip. While
-    /// replicas are missing, each lock takes `timeout`, and other commands of this store may wait for as long: an attempt for two such
-    /// times, with what undoes it for three, and for five if the server has just been replaced. Where the caller sets no limit, an attempt may
-    /// take so much longer than [`io_timeout`](Self::io_timeout). A server that has nothing else to do may answer a tenth of a second after
-    /// `timeout`. The user needs the right to `WAIT`. `timeout` may be from 1 ms to half of `io_timeout`; 100 ms is a good choice for the
-    /// default of a second. No replicas, which is the default, mean no acknowledgement, and no cost.
+    /// `timeout` may be from 1 ms to half of [`io_timeout`](Self::io_timeout); 100 ms is a good choice for the default of a second. The user
+    /// needs the right to `WAIT`. Defaults to no replicas, which means no acknowledgement, and no cost.
+    ///
+    /// # Cost
+    ///
+    /// A lock takes one replication round trip longer. A hand-over between processes takes one command and one such round trip longer.
+    ///
+    /// While replicas are missing, each attempt to lock takes `timeout`, and commands of the same connection wait for each other's
+    /// acknowledgement. So an attempt may take up to five times `timeout` longer than `io_timeout`, unless its caller sets a limit. Redis looks for
+    /// acknowledgements that are overdue ten times a second: a server that has nothing else to do may answer a tenth of a second late.
     #[must_use]
     pub fn replica_acks(mut self, replicas: u32, timeout: Duration) -> Self {
         self.replica_acks = Some((replicas, timeout));
@@ -181,6 +202,8 @@ impl RedisBuilder {
         }
         #[cfg(feature = "tls")]
         let tls = match &self.address.place {
+            // Each node has a name of its own.
+            Place::Tcp { tls: true, .. } if self.seeds.is_some() => Some(Tls::new(&self.tls, None)?),
             Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
             Place::Service { tls: true, .. } => Some(Tls::new(&self.tls, None)?),
             _ if self.tls.is_default() => None,
@@ -200,12 +223,23 @@ impl RedisBuilder {
             dialer,
             connect_timeout: self.connect_timeout,
             servers: Arc::default(),
+            in_cluster: self.seeds.is_some(),
         };
         let map = self.address_map;
+        let confirming = acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout });
+        if let Some(seeds) = self.seeds {
+            let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
+            let address = endpoint.address.clone();
+            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, confirming };
+            let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
+            return Ok(RedisLockProcessor::over(Ways::Cluster(cluster), address, self.io_timeout, outage, acks));
+        }
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
-        Ok(RedisLockProcessor::new(endpoint, self.io_timeout, outage, acks))
+        let address = endpoint.address.clone();
+        let node = Node::new(Transport::new(endpoint, self.io_timeout, SLACK, confirming));
+        Ok(RedisLockProcessor::over(Ways::One(node), address, self.io_timeout, outage, acks))
     }
 
     /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus
@@ -215,11 +249,30 @@ impl RedisBuilder {
     ///
     /// Those of [`build`](Self::build), and those of [`RedisLockProcessor::connect`].
     pub fn connect(self) -> Result<RedisLockProcessor, Error> {
+        let begun = Instant::now();
         let (connect_timeout, io_timeout) = (self.connect_timeout, self.io_timeout);
+        let may_be_cluster = matches!(self.address.place, Place::Tcp { .. });
+        let again = may_be_cluster.then(|| self.clone());
         let processor = self.build()?;
         // `build` has checked both, so the sum is in range.
         let limit = connect_timeout + io_timeout;
-        processor.greet(limit)?;
-        Ok(processor)
+        match (processor.greet(limit), again) {
+            (Ok(()), _) => Ok(processor),
+            (Err(_), Some(again)) if processor.has_met_cluster() => {
+                let processor = again.for_cluster()?.build()?;
+                processor.greet(limit.saturating_sub(begun.elapsed()))?;
+                Ok(processor)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// The same settings for the Cluster of which the server is a node.
+    fn for_cluster(mut self) -> Result<Self, Error> {
+        if self.address.db != 0 {
+            return Err(no_database_of_a_cluster(self.address.db));
+        }
+        self.seeds = Some(vec![self.address.clone()]);
+        Ok(self)
     }
 }

@@ -2,12 +2,15 @@
 
 use super::inbox::RedisInbox;
 use super::net::classify::{classify, is_no_master};
-use super::net::resp::Packed;
 use super::processor::RedisLockProcessor;
-use super::script::keys::inbox_channel;
+use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{self, mismatch};
 use super::script::request::Texts;
+use super::script::scripts::Form;
+use super::script::sight::{self, Sight};
+use super::script::slot::slot_of;
 use super::transport::{Answer, KeyHash};
+use super::ways::Ways;
 use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inbox, LockProcessor, Numbers, Outcome, Posting, ReleaseDone, ReleaseOutcome,
@@ -28,18 +31,59 @@ impl WaitQueue for RedisLockProcessor {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        if self.transport.is_closed() {
+        if self.ways.is_closed() {
             return Err(Error::ShutDown);
         }
-        Ok(Box::new(RedisInbox::open(self.transport.endpoint(), client, limit, self.io_timeout)?))
+        match &self.ways {
+            Ways::One(node) => {
+                let inbox = RedisInbox::open(node.transport.endpoint(), client, limit, self.io_timeout)?;
+                let channel = inbox_channel(client);
+                match node.sees(Form::Server, &channel, self.io_timeout.min(limit) / 4, || inbox.is_broken()) {
+                    Sight::Unseen => return Err(sight::hidden(&self.address.to_string())),
+                    Sight::Refused(error) => {
+                        sight::warn_of(Form::Server, &self.address.hide(classify(&error, &channel)));
+                    }
+                    Sight::Seen | Sight::Unknown => {}
+                }
+                Ok(Box::new(inbox))
+            }
+            Ways::Cluster(cluster) => Ok(Box::new(cluster.open_inbox(client)?)),
+        }
     }
 
-    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        let channel = inbox_channel(client);
+    fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         // A word that no version of the inbox reads as a message.
-        match self.say(&["PUBLISH", &channel, "hello"], limit)? {
+        const WORD: &str = "hello";
+        let (channel, reply) = match &self.ways {
+            Ways::One(node) => {
+                let channel = inbox_channel(client);
+                let reply = node.say(&["PUBLISH", &channel, WORD], limit)?;
+                (channel, reply)
+            }
+            Ways::Cluster(cluster) => {
+                let slot = slot_of(key.as_bytes());
+                let channel = slot_inbox_channel(slot, client);
+                let reply = cluster.publish(slot, &channel, WORD, limit)?;
+                (channel, reply)
+            }
+        };
+        match reply {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             _ => Ok(()),
+        }
+    }
+
+    fn hears(&self, client: &str, key: &str) -> bool {
+        match &self.ways {
+            Ways::One(_) => true,
+            Ways::Cluster(cluster) => cluster.hears(client, key),
+        }
+    }
+
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        match &self.ways {
+            Ways::One(_) => Ok(()),
+            Ways::Cluster(cluster) => cluster.get_ready_to_hear(client, key, limit),
         }
     }
 }
@@ -56,7 +100,7 @@ impl Posting for RedisLockProcessor {
     }
 
     fn collect(&self) -> bool {
-        self.transport.collect()
+        self.ways.collect()
     }
 }
 
@@ -64,33 +108,28 @@ impl RedisLockProcessor {
     /// Posts a release: [`Posting::post_release`].
     fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         self.forget_earlier_server();
-        // ORDERING: Relaxed: a guess.
-        if !self.knows_release.load(Ordering::Relaxed) {
+        if !self.ways.may_post(claim.key) {
             // The server may not know the script. A synchronous release is repeated with the script's text at once.
             done(self.release(claim, limit));
             return false;
         }
         let hash = KeyHash::of(claim.key);
         let request = Request::Release(*claim);
-        let texts = Texts::of(&request);
-        let mut packed = Packed::for_one();
-        texts.call(&request).pack(&mut packed, false);
-        let (knows_release, contention) = (Arc::clone(&self.knows_release), Arc::clone(&self.contention));
-        let (is_demoted, address) = (Arc::clone(&self.is_demoted), Arc::clone(&self.address));
+        let texts = Texts::of(&request, self.ways.form());
+        let (is_demoted, contention) = (Arc::clone(&self.is_demoted), Arc::clone(&self.contention));
+        let address = Arc::clone(&self.address);
         let callback = move |answer: Answer| {
-            // ORDERING: Relaxed: `Attempt::run` swaps the first flag; the second is a guess.
+            // ORDERING: Relaxed: `Attempt::run` swaps the flag.
             if answer.values.iter().any(is_no_master) {
                 is_demoted.store(true, Ordering::Relaxed);
             }
             let answer = released(answer).map_err(|e| address.hide(e));
-            match &answer {
-                Ok(outcome) => contention.note_release(hash, outcome),
-                // The server may have lost the script, or be another server.
-                Err(_) => knows_release.store(false, Ordering::Relaxed),
+            if let Ok(outcome) = &answer {
+                contention.note_release(hash, outcome);
             }
             done(answer);
         };
-        self.transport.post(hash, packed, limit, Box::new(callback));
+        self.ways.post(&texts.call(&request), limit, callback);
         true
     }
 }

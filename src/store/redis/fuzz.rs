@@ -1,6 +1,7 @@
 //! The fuzz targets for whatever comes from a server, or leads to one: see [`crate::check::fuzz`].
 
 use super::builder::RedisBuilder;
+use super::cluster;
 use super::inbox::payload;
 use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
 use super::net::classify::{classify, is_no_master, is_noscript};
@@ -39,6 +40,9 @@ fn url(data: &[u8]) {
     if sentinel::url::is_sentinel(&text) {
         return service(&text);
     }
+    if cluster::url::is_cluster(&text) {
+        return seeds(&text);
+    }
     match Address::parse(&text) {
         Ok(address) => {
             let shown = format!("{address} {address:?} {:?}", RedisBuilder::new(&text).expect("the same URL"));
@@ -75,6 +79,23 @@ fn service(text: &str) {
             assert!(!name.is_empty() && !service.sentinels.is_empty());
             let hosts: String = service.sentinels.iter().map(|sentinel| sentinel.to_string()).collect();
             assert!(name.contains(SECRET) || hosts.contains(SECRET) || !shown.contains(SECRET), "{shown}");
+        }
+        Err(error) => {
+            assert_plain_error(&error);
+            let Error::InvalidConfig { what: "URL", value, .. } = &error else { panic!("{error:?}") };
+            assert!(value.ends_with(NOT_SHOWN) && !format!("{error} {error:?}").contains(SECRET), "{error}");
+        }
+    }
+}
+
+/// A URL of a Cluster that can be read has nodes, and shows no password. Of any other one only the scheme is shown.
+fn seeds(text: &str) {
+    match cluster::url::parse(text) {
+        Ok(seeds) => {
+            let shown = format!("{seeds:?} {:?}", RedisBuilder::new(text).expect("the same URL"));
+            assert_plain(&shown);
+            let hosts: String = seeds.iter().map(|seed| seed.to_string()).collect();
+            assert!(!seeds.is_empty() && (hosts.contains(SECRET) || !shown.contains(SECRET)), "{shown}");
         }
         Err(error) => {
             assert_plain_error(&error);
@@ -126,7 +147,7 @@ fn published(data: &[u8]) {
             assert!(!locker.is_empty() && !locker.contains(' '));
             format!("contended {locker} {key}")
         }
-        Message::Changed { .. } => panic!("no message of this store: {message:?}"),
+        Message::Changed { .. } | Message::ChangedAmong { .. } => panic!("no message of this store: {message:?}"),
     };
     assert_eq!(message::parse(written.as_bytes()).as_ref(), Some(&message));
     assert!(written.len() <= data.len());
@@ -285,6 +306,7 @@ fn error(data: &[u8]) {
         assert!(matches!(raised, Error::Backend { failure: BackendFailure::Unknown, .. }), "{raised:?}");
     }
     let value = Value::ServerError(reply);
+    cluster::read(&value);
     if line.contains(", on @user_script:") {
         assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");
     } else if is_noscript(&value) || is_no_master(&value) {
@@ -308,6 +330,7 @@ fn hello(data: &[u8]) {
         // What comes next in a handshake, and what a Sentinel says.
         let _ = Identity::read(&value);
         sentinel::read(&value);
+        cluster::read(&value);
     }
 }
 
@@ -316,7 +339,7 @@ fn judged(reply: &Value) {
     let place = Place::Tcp { host: "host".to_owned(), port: 6379, tls: false };
     let address = Address { place, user: None, password: Some(SECRET.to_owned()), db: 0 };
     match check_hello(reply, &address) {
-        Ok(()) => assert!(matches!(reply, Value::Array(fields) if fields.len() > 1), "{reply:?}"),
+        Ok(_) => assert!(matches!(reply, Value::Array(fields) if fields.len() > 1), "{reply:?}"),
         Err(error) => {
             assert_plain_error(&error);
             assert!(!matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error:?}");

@@ -27,15 +27,18 @@
 
 mod builder;
 mod capabilities;
+mod cluster;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
 mod net;
+mod node;
 mod plain;
 mod processor;
 mod script;
 mod sentinel;
 mod transport;
+mod ways;
 
 pub use builder::RedisBuilder;
 pub use processor::RedisLockProcessor;

@@ -3,18 +3,16 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 use super::net::address::Address;
-use super::net::classify::{classify, is_no_master, is_noscript};
-use super::net::endpoint::Endpoint;
-use super::net::identity::Servers;
-use super::net::resp::Packed;
-use super::plain::{Attempt, Contention, FenceTrust, GivenUp};
+use super::net::classify::{classify, is_no_master};
+use super::plain::{Attempt, Contention, FenceTrust, GivenUp, TakingBack};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::keys::queue_key;
 use super::script::reply::{self, mismatch};
 use super::script::request::{self, Texts};
-use super::script::scripts::{Call, KEEP, SLACK};
+use super::script::scripts::{Call, KEEP};
 use super::sentinel::Outage;
-use super::transport::{Confirming, KeyHash, Replied, Reply, Transport};
+use super::transport::{KeyHash, Replied, Reply};
+use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
@@ -24,52 +22,48 @@ use crate::store::processor::{
 use ::redis::Value;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Keeps locks on one Redis server, 7.0 or newer, or on the master of a service that Sentinels watch.
+/// Keeps locks on one Redis server, 7.0 or newer, on the master of a service that Sentinels watch, or on the masters of a Redis Cluster.
 ///
-/// All threads share up to four connections. Commands that gather while a connection is busy go out in one write, while replies to
-/// earlier commands come in. Renewals of leases use a separate connection. A connection is opened when it is first needed, and again
-/// after it was lost.
+/// All threads share up to four connections to a server. Commands that gather while a connection is busy go out in one write, while
+/// replies to earlier commands come in. Renewals of leases use a separate connection (in a Cluster, one of the four). A connection is
+/// opened when it is first needed, and again after it was lost.
 pub struct RedisLockProcessor {
-    pub(super) transport: Transport,
+    pub(super) ways: Ways,
     /// Knows which words must be hidden when an error of the server is shown.
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
     outage: Outage,
     /// How many replicas must acknowledge, if some must.
     acks: Option<ReplicaAcks>,
-    /// Whether the server knows the release script, as far as the last replies tell.
-    // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
-    // after a wrong `false` the release is not posted.
-    pub(super) knows_release: Arc<AtomicBool>,
-    /// The number of the server whose answers `knows_release` and the trust in its fence are from.
-    // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
-    server: AtomicU64,
     /// Whether the reply to a posted release said that the server is no master.
     // ORDERING: Relaxed: nothing is read through it. `Mux::take_in` has marked the connection deposed before the callback stores `true`; the
     // next plain attempt that sees it ends the trust in the other connections.
     pub(super) is_demoted: Arc<AtomicBool>,
+    /// In a Cluster no plain attempt is made, and no number is trusted that the script has not compared with the clock.
     trust: FenceTrust,
     pub(super) contention: Arc<Contention>,
     given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
-    pub(super) fn new(endpoint: Endpoint, io_timeout: Duration, outage: Outage, acks: Option<ReplicaAcks>) -> Self {
+    pub(super) fn over(
+        ways: Ways,
+        address: Address,
+        io_timeout: Duration,
+        outage: Outage,
+        acks: Option<ReplicaAcks>,
+    ) -> Self {
         // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
         let _ = queue_key("");
-        let knows_release = Arc::new(AtomicBool::new(false));
-        let confirming = acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout });
         Self {
-            address: Arc::new(endpoint.address.clone()),
-            transport: Transport::new(endpoint, io_timeout, SLACK, confirming),
+            ways,
+            address: Arc::new(address),
             io_timeout,
             outage,
             acks,
-            knows_release,
-            server: AtomicU64::new(0),
             is_demoted: Arc::new(AtomicBool::new(false)),
             trust: FenceTrust::new(),
             contention: Arc::new(Contention::new()),
@@ -80,87 +74,34 @@ impl RedisLockProcessor {
     /// Connects, and waits for one reply. `HELLO` is the only command that no access rule can forbid. If replicas must acknowledge, checks
     /// the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.say(&["HELLO"], limit)?;
+        self.ways.say(&["HELLO"], limit)?;
         if self.acks.is_some()
-            && let Value::ServerError(e) = self.say(&["WAIT", "0", "0"], limit)?
+            && let Value::ServerError(e) = self.ways.say(&["WAIT", "0", "0"], limit)?
         {
             return Err(self.address.hide(classify(&e, "")));
         }
         Ok(())
     }
 
-    /// Sends one command that concerns no key.
-    pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        let mut batch = self.transport.batch(limit);
-        batch.push_any(|packed| packed.words(words));
-        let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
-        reply.map(|replied| replied.value)
+    /// Returns `true` if the server was refused because it is a node of a Cluster.
+    pub(super) fn has_met_cluster(&self) -> bool {
+        self.ways.one().is_some_and(|node| node.servers().is_cluster())
     }
 
-    /// Runs calls in one batch. The calls whose script the server does not know were not executed; they are repeated with the script's
-    /// full text.
-    fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
-        let start = Instant::now();
-        let mut replies = self.send(calls.iter(), false, limit, or_break, urgent);
-        let unknown = |reply: &Reply| matches!(reply, Ok(replied) if is_noscript(&replied.value));
-        if !replies.iter().any(unknown) {
-            return replies;
-        }
-        // This is another server, or its scripts were flushed: it knows none of them.
-        // ORDERING: Relaxed: a guess.
-        self.knows_release.store(false, Ordering::Relaxed);
-        let again: Vec<usize> = (0..replies.len()).filter(|i| unknown(&replies[*i])).collect();
-        let left = limit.saturating_sub(start.elapsed());
-        let repeated = self.send(again.iter().map(|i| &calls[*i]), true, left, or_break, urgent);
-        for (i, reply) in again.into_iter().zip(repeated) {
-            replies[i] = reply;
-        }
-        replies
-    }
-
-    fn send<'c, 'a: 'c>(
-        &self,
-        calls: impl Iterator<Item = &'c Call<'a>>,
-        full_text: bool,
-        limit: Duration,
-        or_break: bool,
-        urgent: bool,
-    ) -> Vec<Reply> {
-        let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
-        for call in calls {
-            batch.push(KeyHash::of(call.keys[0]), |packed| {
-                call.pack(packed, full_text);
-                packed.is_confirmed |= call.is_confirmed;
-            });
-        }
-        self.transport.run(batch, limit, or_break)
-    }
-
-    fn servers(&self) -> &Servers {
-        &self.transport.endpoint().servers
-    }
-
-    /// Forgets what is known of the server if another one has answered since.
+    /// Forgets what is known of the one server if another one has answered since.
     pub(super) fn forget_earlier_server(&self) {
-        let number = self.servers().number();
-        // ORDERING: Relaxed, here and below: see the fields.
-        if self.server.load(Ordering::Relaxed) != number {
-            self.server.store(number, Ordering::Relaxed);
-            self.knows_release.store(false, Ordering::Relaxed);
-            self.trust.end_all(&self.transport);
+        if let Ways::One(node) = &self.ways
+            && node.forget_earlier_server()
+        {
+            self.trust.end_all(&node.transport);
         }
     }
 
-    /// Returns a plain attempt whose further requests go by script.
-    fn attempt(&self) -> Attempt<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
-        Attempt {
-            transport: &self.transport,
+    /// Returns what releases a locker by its script.
+    fn taking_back(&self) -> TakingBack<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
+        TakingBack {
             address: &self.address,
-            is_demoted: &self.is_demoted,
-            trust: &self.trust,
-            contention: &self.contention,
             given_up: &self.given_up,
-            acks: self.acks,
             by_script: move |request: Request<'_>, limit: Duration| match request {
                 Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
                 other => self.run_one(other, limit),
@@ -192,14 +133,15 @@ impl RedisLockProcessor {
     }
 
     fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
-        let texts: Vec<Texts> = requests.iter().map(Texts::of).collect();
+        let form = self.ways.form();
+        let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let (sent_at, start) = (SystemClock.now(), Instant::now());
         // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.run(&calls, limit, or_break, urgent);
+        let replies = self.ways.run(&calls, limit, or_break, urgent);
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.saturating_sub(start.elapsed()));
         requests.iter().zip(replies).map(read).collect()
     }
@@ -210,22 +152,9 @@ impl RedisLockProcessor {
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
         }
         let sent_at = SystemClock.now();
-        let texts = Texts::of(&request);
-        let call = texts.call(&request);
-        let hash = KeyHash::of(call.keys[0]);
-        let send = |full_text: bool, limit: Duration| {
-            let mut packed = Packed::for_one();
-            call.pack(&mut packed, full_text);
-            packed.is_confirmed = call.is_confirmed;
-            self.transport.call(hash, packed, limit)
-        };
-        let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
-        let mut reply = send(false, limit);
-        if matches!(&reply, Ok(replied) if is_noscript(&replied.value)) {
-            self.knows_release.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-            reply = send(true, left());
-        }
-        self.read(&request, reply, sent_at, left)
+        let texts = Texts::of(&request, self.ways.form());
+        let reply = self.ways.call(&texts.call(&request), limit);
+        self.read(&request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
     /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key. If too few replicas
@@ -238,16 +167,25 @@ impl RedisLockProcessor {
         left: impl Fn() -> Duration,
     ) -> Result<Outcome, Error> {
         let Replied { value, epoch, confirmation } = reply?;
-        if is_no_master(&value) {
-            self.trust.end_all(&self.transport);
+        if let Ways::Cluster(cluster) = &self.ways {
+            let claim = request.claim();
+            cluster.note_need(claim.client, claim.key, claim.lease);
+        }
+        let one = self.ways.one();
+        if let Some(node) = one
+            && is_no_master(&value)
+        {
+            self.trust.end_all(&node.transport);
         }
         let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
-        if let Some(number) = reply::number_of(&outcome) {
-            self.trust.note(&self.transport, epoch, number, sent_at);
+        if let Some(node) = one
+            && let Some(number) = reply::number_of(&outcome)
+        {
+            self.trust.note(&node.transport, epoch, number, sent_at);
         }
         self.contention.note(KeyHash::of(request.claim().key), &outcome);
         match self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) {
-            Some(Err(error)) if acks::takes(request) => Err(self.attempt().undo(request.claim(), error, left())),
+            Some(Err(error)) if acks::takes(request) => Err(self.taking_back().undo(request.claim(), error, left())),
             Some(Err(error)) => Err(self.address.hide(error)),
             Some(Ok(())) | None => Ok(outcome),
         }
@@ -269,8 +207,18 @@ impl RedisLockProcessor {
     pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
         self.forget_earlier_server();
-        if let Some(outcome) = self.attempt().run(claim, wait, start, limit)? {
-            return Ok(outcome);
+        if let Some(node) = self.ways.one() {
+            let attempt = Attempt {
+                transport: &node.transport,
+                is_demoted: &self.is_demoted,
+                trust: &self.trust,
+                contention: &self.contention,
+                acks: self.acks,
+                taking_back: self.taking_back(),
+            };
+            if let Some(outcome) = attempt.run(claim, wait, start, limit)? {
+                return Ok(outcome);
+            }
         }
         let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
         outcome_of!(Acquire, self.run_one(request, limit.saturating_sub(start.elapsed())))
@@ -284,9 +232,7 @@ impl RedisLockProcessor {
 
     /// Ends a tenure by a release or a hand-over.
     pub(super) fn end(&self, request: Request<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        let outcome = outcome_of!(Release, self.run_one(request, limit))?;
-        self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-        Ok(outcome)
+        outcome_of!(Release, self.run_one(request, limit))
     }
 }
 
@@ -305,8 +251,7 @@ impl LockProcessor for RedisLockProcessor {
 
     fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
         let queue = queue_key(key);
-        let mut replies = self.run(&[request::inspect(key, &queue)], limit, false, false);
-        let replied = replies.pop().unwrap_or_else(|| Err(mismatch()))?;
+        let replied = self.ways.call(&request::inspect(key, &queue), limit)?;
         reply::inspection(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -322,6 +267,10 @@ impl LockProcessor for RedisLockProcessor {
         self.run_requests(requests, limit, true)
     }
 
+    fn is_silent(&self, key: &str) -> bool {
+        self.ways.is_silent(key)
+    }
+
     fn limits(&self) -> StoreLimits {
         StoreLimits {
             command: self.io_timeout + self.acks.map_or(Duration::ZERO, |acks| acks.longest()),
@@ -334,11 +283,11 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn status(&self) -> Status {
-        Status::answering().with_has_answered(self.transport.has_answered()).with_server(self.servers().number())
+        Status::answering().with_has_answered(self.ways.has_answered()).with_server(self.ways.number())
     }
 
     fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
-        self.servers().tell(told);
+        self.ways.tell(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
@@ -354,18 +303,18 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn close(&self) {
-        self.transport.close();
+        self.ways.close();
     }
 }
 
 impl Drop for RedisLockProcessor {
     fn drop(&mut self) {
-        self.transport.close();
+        self.ways.close();
     }
 }
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("transport", &self.transport).finish()
+        f.debug_struct("RedisLockProcessor").field("ways", &self.ways).finish()
     }
 }

@@ -5,7 +5,8 @@ use crate::scene::Scene;
 use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
-use crate::worker::{KEY, now};
+use crate::work::KEY;
+use crate::worker::now;
 use std::time::Duration;
 
 /// A sixth of the lease, and what a busy machine needs.

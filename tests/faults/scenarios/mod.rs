@@ -1,6 +1,7 @@
 //! The faults, each with the rule that it would break.
 
 pub(crate) mod access;
+pub(crate) mod cluster;
 mod failover;
 pub(crate) mod holder;
 mod limits;

@@ -8,7 +8,8 @@ use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::queue::begin_the_time_of_the_unheard;
-use crate::worker::{KEY, now};
+use crate::work::KEY;
+use crate::worker::now;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use redis_dlock::processor::{Claim, LockProcessor};
 use redis_dlock::{AcquireOutcome, DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
@@ -16,12 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 /// Nobody asks again in its time but whoever has opened an inbox again.
-const LEASE: Duration = Duration::from_secs(600);
+pub(super) const LEASE: Duration = Duration::from_secs(600);
 
 const PROCESSES: usize = 8;
 
 /// Eight processes with a thread each, which do nothing but wait for the lock and hold it for a moment.
-fn eight(name: &'static str) -> Setup {
+pub(super) fn eight(name: &'static str) -> Setup {
     let setup = Setup { processes: 8, proxied: false, ..Setup::of(name) };
     setup.work(|work| {
         (work.threads, work.tries, work.reentries, work.hold) = (1, 0, 0, (1, 3));
@@ -29,12 +30,12 @@ fn eight(name: &'static str) -> Setup {
     })
 }
 
-fn bounds() -> Bounds {
+pub(super) fn bounds() -> Bounds {
     Bounds { waited: leases(1.0), ..Bounds::default() }
 }
 
 /// The lock of a client beside the eight processes.
-fn outsider(server: &RedisServer) -> DistributedReentrantLock {
+pub(super) fn outsider(server: &RedisServer) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
     generator.generate_with(DLockConfig::new(KEY.0, KEY.1).with_lease(LEASE)).unwrap()
 }
@@ -71,13 +72,13 @@ pub(super) fn served(scene: &mut Scene, from: Nanos) -> Vec<(Process, Nanos)> {
 }
 
 /// Lets the time of the unheard begin anew all the while: however slow the machine is, it is not over.
-struct Patience {
+pub(super) struct Patience {
     end: Option<Sender<()>>,
     thread: Option<Member<()>>,
 }
 
 impl Patience {
-    fn with(server: &RedisServer) -> Self {
+    pub(super) fn with(server: &RedisServer) -> Self {
         let (end, is_over) = bounded(0);
         let mut admin = server.connection();
         let thread = spawn(move || {

@@ -1,5 +1,6 @@
 //! What every store must do: the cases of the crate's conformance suite on each store, and random requests against a model.
 
+pub(crate) mod cluster;
 mod memory_store;
 pub(crate) mod minimal_store;
 mod model;

@@ -1,4 +1,5 @@
-//! [`Store`] for Redis: a server for each test, or the master of a service that several cases share, and real time.
+//! [`Store`] for Redis: a server for each test, or the master of a service or the masters of a cluster that several cases share, and real
+//! time.
 
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
@@ -16,15 +17,21 @@ use std::time::Duration;
 /// Helper keys and inboxes have names like this; the fence is the one that may stay for ever.
 const FENCE: &str = "DLOCK:1:fence";
 
+/// The fence of a slot in a cluster has a number in braces before its last word.
+fn is_fence(key: &str) -> bool {
+    key == FENCE || (key.starts_with("DLOCK:1:{") && key.ends_with("}:fence"))
+}
+
 pub(crate) struct RedisStore {
     name: &'static str,
     /// What processors connect to.
     url: String,
-    /// What an administrator connects to.
-    server_url: String,
-    admin: Mutex<redis::Connection>,
+    /// What an administrator connects to: the server, or all masters.
+    server_urls: Vec<String>,
+    admins: Mutex<Vec<redis::Connection>>,
     /// Whether processors come with a connection that has had a number, so that they try plain commands first.
     proved: bool,
+    is_cluster: bool,
     /// What must run as long as the store is used.
     _servers: Arc<dyn Any + Send + Sync>,
 }
@@ -32,25 +39,37 @@ pub(crate) struct RedisStore {
 impl RedisStore {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start();
-        let (url, admin) = (server.url(), Mutex::new(server.connection()));
-        Self { name: "redis", server_url: url.clone(), url, admin, proved: false, _servers: Arc::new(server) }
+        Self::of("redis", server.url(), vec![server.url()], Arc::new(server))
+    }
+
+    fn of(name: &'static str, url: String, server_urls: Vec<String>, servers: Arc<dyn Any + Send + Sync>) -> Self {
+        let admins = Mutex::new(connections(&server_urls));
+        Self { name, url, server_urls, admins, proved: false, is_cluster: false, _servers: servers }
     }
 
     /// A store on the first master of a service, reached by its Sentinels. The master is as empty as a new one; nobody else uses it.
     pub(crate) fn behind(service: &Arc<Service>) -> Self {
-        let master = &service.servers[0];
-        let admin = Mutex::new(master.connection());
-        let (url, server_url) = (service.url(), master.url());
-        let name = "redis behind Sentinels";
-        let store = Self { name, url, server_url, admin, proved: false, _servers: service.clone() };
-        store.deny(&[]);
-        store.flush();
-        store.admin::<()>(redis::cmd("SCRIPT").arg("FLUSH"));
+        let url = service.servers[0].url();
+        Self::of("redis behind Sentinels", service.url(), vec![url], service.clone()).emptied()
+    }
+
+    /// A store on the masters of a cluster, which are as empty as new ones; nobody else uses them.
+    pub(crate) fn on_cluster(url: String, masters: Vec<String>) -> Self {
+        let store = Self::of("redis cluster", url, masters, Arc::new(()));
+        Self { is_cluster: true, ..store }.emptied()
+    }
+
+    fn emptied(self) -> Self {
+        self.deny(&[]);
+        self.flush();
+        self.everywhere::<()>(redis::cmd("SCRIPT").arg("FLUSH"));
         // The clients of a new case have the names of those before, which must not be heard any more.
         eventually("the inboxes before are closed", || {
-            store.admin::<Vec<String>>(redis::cmd("PUBSUB").arg("CHANNELS").arg("DLOCK:*")).is_empty()
+            let channels =
+                |kind: &str| -> Vec<Vec<String>> { self.everywhere(redis::cmd("PUBSUB").arg(kind).arg("DLOCK:*")) };
+            channels("CHANNELS").iter().chain(&channels("SHARDCHANNELS")).all(Vec::is_empty)
         });
-        store
+        self
     }
 
     pub(crate) fn start_proved() -> Self {
@@ -59,14 +78,29 @@ impl RedisStore {
 
     /// Returns what lets no time pass for the waiters that nobody hears, however long it is until it is called.
     pub(crate) fn stand_still(&self) -> impl Fn() + use<> {
-        let server = redis::Client::open(self.server_url.as_str()).unwrap();
-        let admin = Mutex::new(server.get_connection().unwrap());
-        move || begin_the_time_of_the_unheard(&mut admin.lock())
+        let admins = Mutex::new(connections(&self.server_urls));
+        move || admins.lock().iter_mut().for_each(begin_the_time_of_the_unheard)
     }
 
+    /// Runs a command about a key where the key belongs.
     fn admin<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        command.query(&mut *self.admin.lock()).unwrap()
+        let mut admins = self.admins.lock();
+        let mut answers = admins.iter_mut().map(|admin| command.query(admin));
+        let answer = answers.find(|answer: &Result<T, redis::RedisError>| match answer {
+            Err(error) => error.code() != Some("MOVED"),
+            Ok(_) => true,
+        });
+        answer.expect("a server has the key").unwrap()
     }
+
+    /// Runs a command on all servers.
+    fn everywhere<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Vec<T> {
+        self.admins.lock().iter_mut().map(|admin| command.query(admin).unwrap()).collect()
+    }
+}
+
+fn connections(urls: &[String]) -> Vec<redis::Connection> {
+    urls.iter().map(|url| redis::Client::open(url.as_str()).unwrap().get_connection().unwrap()).collect()
 }
 
 /// Lets the connection have a number from a script, and the server know all scripts.
@@ -82,7 +116,11 @@ pub(crate) fn prove(store: &RedisLockProcessor) {
 
 impl Store for RedisStore {
     fn processor(&self) -> Arc<dyn LockProcessor> {
-        let store = RedisLockProcessor::connect(&self.url).unwrap();
+        // A cluster may be away for a while, and leases are extended early for that; the tests are about one that is not.
+        let always_there = Duration::from_millis(1);
+        let builder = RedisLockProcessor::builder(&self.url).unwrap();
+        let builder = if self.is_cluster { builder.failover_within(always_there) } else { builder };
+        let store = builder.connect().unwrap();
         if self.proved {
             prove(&store);
         }
@@ -114,12 +152,12 @@ impl Store for RedisStore {
         commands.iter().for_each(|command| {
             user.arg(format!("-{command}"));
         });
-        self.admin::<()>(&user);
+        self.everywhere::<()>(&user);
         true
     }
 
     fn flush(&self) {
-        self.admin::<()>(&redis::cmd("FLUSHALL"));
+        self.everywhere::<()>(&redis::cmd("FLUSHALL"));
     }
 
     fn pass_time(&self, time: Duration) {
@@ -150,14 +188,17 @@ impl Store for RedisStore {
     }
 
     fn leftovers(&self) -> Vec<String> {
-        let mut keys: Vec<String> = self.admin(redis::cmd("KEYS").arg("*"));
-        keys.retain(|key| key != FENCE);
+        let mut keys = self.everywhere::<Vec<String>>(redis::cmd("KEYS").arg("*")).concat();
+        keys.retain(|key| !is_fence(key));
         keys
     }
 
     fn expirations(&self) -> u64 {
-        let stats: String = self.admin(redis::cmd("INFO").arg("stats"));
-        stats.lines().find_map(|line| line.strip_prefix("expired_keys:")).unwrap().parse().unwrap()
+        let stats: Vec<String> = self.everywhere(redis::cmd("INFO").arg("stats"));
+        let count = |stats: &String| -> u64 {
+            stats.lines().find_map(|line| line.strip_prefix("expired_keys:")).unwrap().parse().unwrap()
+        };
+        stats.iter().map(count).sum()
     }
 
     fn name(&self) -> &'static str {

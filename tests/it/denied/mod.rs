@@ -6,9 +6,9 @@
 
 mod clients;
 mod removed;
-mod scene;
+pub(crate) mod scene;
 mod scripts;
-mod steps;
+pub(crate) mod steps;
 
 use std::collections::BTreeSet;
 

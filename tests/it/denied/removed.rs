@@ -25,7 +25,7 @@ fn no_script_uses_a_key_that_it_has_removed() {
         for (key, dump) in scene.contents() {
             redis::cmd("RESTORE").arg(key).arg(0).arg(dump).exec(&mut there).unwrap();
         }
-        let (_, executed) = scene.executed_during(|scene| step.run(scene));
+        let (_, executed) = scene.executed_during(|scene| step.run(&scene.store, |name| scene.locker(name)));
         let by_script: Vec<_> = executed.into_iter().filter(|command| command.by_script).collect();
         let mut gone = HashSet::new();
         for command in &by_script {

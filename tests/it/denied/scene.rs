@@ -8,8 +8,8 @@ use crate::support::{LONG, RedisServer};
 use redis_dlock::{Error, Inbox, LockProcessor, Message, RedisLockProcessor, Request};
 use std::time::Duration;
 
-pub(super) const KEY: &str = "DLOCK_DENIED_x";
-pub(super) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const KEY: &str = "DLOCK_DENIED_x";
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 const FENCE: &str = "DLOCK:1:fence";
 const LEASE_MS: &str = "30000";
 

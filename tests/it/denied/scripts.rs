@@ -25,7 +25,7 @@ fn judge(scene: &mut Scene, step: &Step, denied: &[&str]) -> Vec<String> {
     }
     let before = scene.stored();
     scene.deny(denied);
-    let (result, called) = scene.commands_during(|scene| step.run(scene));
+    let (result, called) = scene.commands_during(|scene| step.run(&scene.store, |name| scene.locker(name)));
     let after = scene.stored();
     let what = format!("{step:?} without {denied:?}: {}\nbefore {before:?}\nafter {after:?}", outcome_name(&result));
     let [locker, next] = [step.by, "next"].map(|name| scene.locker(name));

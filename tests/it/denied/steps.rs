@@ -1,15 +1,17 @@
 //! Every operation, on every state of key and queue that leads another way through its script.
 
-use super::scene::{KEY, LEASE, Scene};
+use super::scene::{KEY, LEASE};
 use crate::support::LONG;
 use crate::support::{Asking, claim};
 use redis_dlock::processor::Gap;
-use redis_dlock::{AcquireOutcome, Error, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome};
+use redis_dlock::{
+    AcquireOutcome, Error, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
+};
 use std::time::Duration;
 
 /// What stands in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Queue {
+pub(crate) enum Queue {
     Of(&'static str),
     GapThatIsOver,
     /// The time for which waiters that nobody hears keep their places.
@@ -20,7 +22,7 @@ pub(super) enum Queue {
 use Queue::{GapThatIsOver, Keep, KeepThatIsOver, Of};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(crate) enum What {
     Acquire { wait: bool },
     Poll,
     Extend { fresh: bool },
@@ -31,19 +33,19 @@ pub(super) enum What {
 
 /// One operation about one locker.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) what: What,
-    pub(super) by: &'static str,
-    pub(super) held: bool,
-    pub(super) queue: &'static [Queue],
-    pub(super) broken_fence: bool,
+pub(crate) struct Step {
+    pub(crate) what: What,
+    pub(crate) by: &'static str,
+    pub(crate) held: bool,
+    pub(crate) queue: &'static [Queue],
+    pub(crate) broken_fence: bool,
     /// Whether the connection has had a number. The script is asked all the same, because the key was busy just before.
-    pub(super) warm: bool,
+    pub(crate) warm: bool,
 }
 
 /// What an operation has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(crate) enum Came {
     /// The key is the locker's.
     Holds,
     /// The locker stands in the queue, or does not want to.
@@ -58,7 +60,7 @@ pub(super) enum Came {
 }
 
 impl Step {
-    pub(super) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         const B: &[Queue] = &[Of("b")];
         const BOTH: &[Queue] = &[Of("b"), Of("d")];
         const DEAD: &[Queue] = &[Of("dead")];
@@ -146,22 +148,23 @@ impl Step {
     }
 
     /// Whether this is a first question about a locker.
-    pub(super) fn is_acquire(&self) -> bool {
+    pub(crate) fn is_acquire(&self) -> bool {
         matches!(self.what, What::Acquire { .. })
     }
 
-    pub(super) fn run(&self, scene: &Scene) -> Result<Came, Error> {
-        let (locker, next) = (scene.locker(self.by), scene.locker("next"));
+    /// Asks the store. The names of the lockers are made by `locker`.
+    pub(crate) fn run(&self, store: &RedisLockProcessor, locker_of: impl Fn(&str) -> String) -> Result<Came, Error> {
+        let (locker, next) = (locker_of(self.by), locker_of("next"));
         let (key, locker, lease) = (KEY, &*locker, LEASE);
         Ok(match self.what {
-            What::Acquire { wait } => match scene.store.ask(&claim(key, locker, lease), wait, LONG)? {
+            What::Acquire { wait } => match store.ask(&claim(key, locker, lease), wait, LONG)? {
                 AcquireOutcome::Acquired(_) => Came::Holds,
                 AcquireOutcome::Busy(_) if wait => Came::Waits,
                 AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { under_way: false, .. } => Came::Nowhere,
                 AcquireOutcome::Unqueued { .. } => Came::Waits,
                 other => panic!("{other:?}"),
             },
-            What::Poll => match scene.store.poll(&claim(key, locker, lease), LONG)? {
+            What::Poll => match store.poll(&claim(key, locker, lease), LONG)? {
                 PollOutcome::Acquired(_) => Came::Holds,
                 PollOutcome::Waiting(_) => Came::Waits,
                 PollOutcome::Gone => Came::Nowhere,
@@ -169,8 +172,7 @@ impl Step {
             },
             What::Extend { fresh } => {
                 let claim = claim(key, locker, lease);
-                let extended =
-                    if fresh { scene.store.extend_fresh(&claim, LONG) } else { scene.store.extend(&claim, LONG) };
+                let extended = if fresh { store.extend_fresh(&claim, LONG) } else { store.extend(&claim, LONG) };
                 match extended? {
                     ExtendOutcome::Extended(_) => Came::Holds,
                     ExtendOutcome::NotOurs(_) => Came::Nowhere,
@@ -181,25 +183,25 @@ impl Step {
                 let claim_of = |locker| claim(key, locker, lease);
                 let ends = claim_of(locker).with_poller_gap(gap.then_some(Gap::new(Duration::from_secs(20), LEASE)));
                 let next = with_next.then(|| claim_of(&next));
-                match scene.store.end_with(&ends, next.as_ref(), LONG)? {
+                match store.end_with(&ends, next.as_ref(), LONG)? {
                     ReleaseOutcome::Released { .. } | ReleaseOutcome::NotOurs(_) => Came::Nowhere,
                     ReleaseOutcome::Passed(_) => Came::Passed,
                     ReleaseOutcome::Queued(_) => Came::Follows,
                     other => panic!("{other:?}"),
                 }
             }
-            What::Probe => match scene.store.probe(&claim(key, locker, LEASE), LONG)? {
+            What::Probe => match store.probe(&claim(key, locker, LEASE), LONG)? {
                 ProbeOutcome::Ours => Came::Holds,
                 ProbeOutcome::NotOurs(_) => Came::Nowhere,
                 other => panic!("{other:?}"),
             },
-            What::Inspect => scene.store.inspect(key, LONG).map(|_| Came::Seen)?,
+            What::Inspect => store.inspect(key, LONG).map(|_| Came::Seen)?,
         })
     }
 }
 
 /// For the messages of failures: what was asked.
-pub(super) fn outcome_name(result: &Result<Came, Error>) -> String {
+pub(crate) fn outcome_name(result: &Result<Came, Error>) -> String {
     match result {
         Ok(came) => format!("{came:?}"),
         Err(error) => error.to_string(),

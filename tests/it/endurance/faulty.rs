@@ -249,11 +249,19 @@ impl WaitQueue for FaultyStore {
         Ok(Box::new(FaultyInbox { inner: self.inner_queue().open_inbox(client, limit)?, dice, part, tally }))
     }
 
-    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
+    fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         if self.fate() != Fate::Answered {
             return Err(failed(BackendFailure::Unknown));
         }
-        self.inner_queue().check_inbox(client, limit)
+        self.inner_queue().check_inbox(client, key, limit)
+    }
+
+    fn hears(&self, client: &str, key: &str) -> bool {
+        self.inner_queue().hears(client, key)
+    }
+
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.inner_queue().get_ready_to_hear(client, key, limit)
     }
 }
 

@@ -31,7 +31,7 @@ fn no_request_is_executed_and_the_store_keeps_what_it_has() {
     assert!(is_unreachable(&store.clone().release(&release, limit)), "clones share the connection");
     assert!(is_unreachable(&store.probe(&probe, limit)));
     assert!(is_unreachable(&store.inspect("k", limit)));
-    assert!(is_unreachable(&store.queue().unwrap().check_inbox("b", limit)));
+    assert!(is_unreachable(&store.queue().unwrap().check_inbox("b", "k", limit)));
     assert!(is_unreachable(&store.open("b", limit)));
     let results = store.batch(&[Request::Probe(probe), Request::Release(release)], limit);
     assert_eq!(results.iter().filter(|result| is_unreachable(result)).count(), 2);

@@ -193,8 +193,10 @@ fn logins_and_databases_fail_by_name() {
 
 #[test]
 fn servers_of_another_kind_are_unsupported() {
+    // `connect` finds out that it is a Cluster, and works with that; a processor that was built for one server does not.
     let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    let error = RedisLockProcessor::connect(&cluster.url()).unwrap_err();
+    let store = RedisLockProcessor::builder(&cluster.url()).unwrap().build().unwrap();
+    let error = store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap_err();
     assert!(matches!(&error, Error::Unsupported { message, .. } if message.contains("Cluster")), "{error:?}");
 }
 

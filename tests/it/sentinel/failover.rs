@@ -1,9 +1,9 @@
 //! Clients follow a failover.
 
-use crate::support::LONG;
 use crate::support::crew::{eventually, spawn};
 use crate::support::process::{alone, threads_named};
 use crate::support::sentinels::{Service, is_master};
+use crate::support::{LONG, journal};
 use redis_dlock::processor::LockProcessor;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use rustix::process::Signal;
@@ -198,6 +198,42 @@ fn there_is_one_more_thread_and_it_ends_with_the_client() {
         generator.close();
         drop(generator);
         eventually("it ends", || watches() == 0);
+    });
+}
+
+/// Scripts see who listens, at the old master and at the new one.
+#[test]
+fn who_listens_is_seen_before_and_after_a_failover() {
+    alone("it::sentinel::failover::who_listens_is_seen_before_and_after_a_failover", || {
+        journal::keep();
+        let mut service = Service::start();
+        let clients = [(); 2].map(|()| DLockGenerator::connect(&service.url()).unwrap());
+        let hand_over = || {
+            let guard = lock_of(&clients[0]).lock_owned().unwrap();
+            let waits = lock_of(&clients[1]);
+            let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
+            eventually("the other waits in the queue", || lock_of(&clients[0]).inspect().unwrap().waiting == 1);
+            guard.unlock().unwrap();
+            waiter.join();
+        };
+        hand_over();
+        let old = service.named_by(0);
+        service.wait_for_replicas(old);
+        service.on(old).kill();
+        let new = service.wait_for_another_master(old);
+        eventually("the new master is followed", || {
+            clients.iter().all(|client| lock_of(client).inspect().is_ok()) && connections(&service, new) > 0
+        });
+        hand_over();
+        let looks: u64 = {
+            let stats: String = service.on(new).run(&["INFO", "commandstats"]);
+            let of = |line: &str| line.strip_prefix("cmdstat_pubsub|numsub:calls=")?.split(',').next()?.parse().ok();
+            stats.lines().find_map(of).unwrap_or(0)
+        };
+        assert!(looks > 0, "scripts have looked");
+        for told in ["listener(false)", "NUMSUB"] {
+            assert_eq!(journal::warnings_with(told), [""; 0]);
+        }
     });
 }
 

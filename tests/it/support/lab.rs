@@ -1,6 +1,6 @@
 //! One fresh store in real time, and the clients that meet in it.
 
-use super::crew::{Member, eventually, spawn};
+use super::crew::{HANG, Member, eventually, spawn};
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
@@ -14,6 +14,9 @@ use std::time::Duration;
 /// A stall of the machine that may cost a lease of a second, or a look at it.
 pub(crate) const STALL: Duration = Duration::from_millis(100);
 
+/// The environment variable with the URLs of the masters of a cluster that the tests of one process share, one test at a time.
+pub(crate) const ON_CLUSTER: &str = "DLOCK_TEST_CLUSTER";
+
 /// A store, and what a test may do with it beside locking.
 pub(crate) struct Lab {
     store: Box<dyn Store>,
@@ -24,8 +27,17 @@ impl Lab {
         Self { store: Box::new(RealTimeMemory(MemoryLockProcessor::new())) }
     }
 
+    /// A server of its own; with [`ON_CLUSTER`], the masters of that cluster.
     pub(crate) fn redis() -> Self {
-        Self { store: Box::new(RedisStore::start()) }
+        let store = match std::env::var(ON_CLUSTER) {
+            Ok(masters) => {
+                let masters: Vec<_> = masters.split(',').map(str::to_owned).collect();
+                let seed = masters[0].replace("redis://", "redis+cluster://");
+                RedisStore::on_cluster(seed, masters)
+            }
+            Err(_) => RedisStore::start(),
+        };
+        Self { store: Box::new(store) }
     }
 
     /// Another way to the store.
@@ -52,13 +64,21 @@ impl Lab {
 
     /// A new client that hears of grants already, and what it asks of the store.
     pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (generator, watch) = self.watched_generator();
+        let (processor, watch) = Watched::new(self.store.processor());
+        let processor: Arc<dyn LockProcessor> = Arc::new(processor);
+        let generator = builder().build(Arc::clone(&processor)).unwrap();
         let lock = generator.generate("TEST", "to begin with").unwrap();
         let _guard = lock.lock().unwrap();
         let (other, cancel) = (lock.clone(), CancelToken::new());
         let token = cancel.clone();
         let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
         eventually("the inbox is open", || watch.listening() == 1);
+        // On a cluster an inbox hears of a key from when it has got ready for it.
+        let holder = self.holder(lock.key()).expect("it is held").holder;
+        let (client, queue) = (holder.rsplit_once('-').unwrap().0, processor.queue().expect("a queue"));
+        eventually("it hears of the key of these tests", || {
+            queue.get_ready_to_hear(client, config("x", 1000).unique_key(), HANG).is_ok()
+        });
         cancel.cancel();
         assert!(!waiter.join());
         (generator, watch)

@@ -419,8 +419,16 @@ impl WaitQueue for Watched {
         Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
     }
 
-    fn check_inbox(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        self.inner_queue().check_inbox(client, limit)
+    fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.inner_queue().check_inbox(client, key, limit)
+    }
+
+    fn hears(&self, client: &str, key: &str) -> bool {
+        self.inner_queue().hears(client, key)
+    }
+
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.inner_queue().get_ready_to_hear(client, key, limit)
     }
 }
 

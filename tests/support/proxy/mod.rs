@@ -32,6 +32,8 @@ struct Shared {
     /// Something that was held back may go.
     released: Condvar,
     over: AtomicBool,
+    /// Subscriptions are confirmed here, and the server has none.
+    hides: AtomicBool,
 }
 
 /// Something to be written.
@@ -122,6 +124,11 @@ impl Proxy {
         self.shared.toxics.lock().set_lose_messages(on);
     }
 
+    /// Subscribes nobody from now on, and confirms every subscription: as a proxy that has one connection for all its clients.
+    pub(crate) fn hide_subscribers(&self, on: bool) {
+        self.shared.hides.store(on, Ordering::SeqCst);
+    }
+
     /// Delivers byte by byte, until it is switched off.
     pub(crate) fn slice(&self, on: bool) {
         self.shared.toxics.lock().slice = on;
@@ -131,6 +138,11 @@ impl Proxy {
     pub(crate) fn reset(&self) {
         self.shared.toxics.lock().reset();
         self.shared.released.notify_all();
+    }
+
+    /// Leads new connections to another server from now on; the present ones stay with theirs.
+    pub(crate) fn lead_new_to(&self, port: u16) {
+        self.shared.target.store(port, Ordering::SeqCst);
     }
 
     /// Leads to another server from now on; the present connections end.
@@ -205,15 +217,24 @@ impl Shared {
             bytes.extend_from_slice(&chunk[..n]);
             // A TLS session begins with a record of this type; there are no frames to be found in it.
             let is_tls = *is_tls.get_or_insert(bytes[0] == 0x16);
+            // What a replica gets at first may look like the beginning of a frame that never ends.
+            let is_opaque = is_tls || way == Way::ToClient && self.toxics.lock().is_replica(number);
             loop {
                 let length = match resp::frame(&bytes) {
-                    _ if is_tls && !bytes.is_empty() => bytes.len(),
-                    _ if is_tls => break,
+                    _ if is_opaque && !bytes.is_empty() => bytes.len(),
+                    _ if is_opaque => break,
                     Ok(Some(length)) => length,
                     Err(()) if !bytes.is_empty() => bytes.len(),
                     _ => break,
                 };
                 let mut frame: Vec<_> = bytes.drain(..length).collect();
+                if way == Way::ToServer && self.hides.load(Ordering::SeqCst) {
+                    // The server never hears of the subscription.
+                    if let Some(confirmation) = resp::confirmation(&frame) {
+                        let _ = from.write_all(&confirmation);
+                        continue;
+                    }
+                }
                 let fate = self.toxics.lock().judge(number, way, &frame);
                 let (late, is_last) = match fate {
                     Fate::Goes(late) => (late, false),

@@ -16,6 +16,8 @@ pub(crate) enum Sent {
     Probe,
     Inspect,
     Subscribe,
+    /// By a replica. From then on, its master sends what is no frame.
+    Replicate,
     Other,
 }
 
@@ -35,7 +37,8 @@ impl Sent {
                 known
             }
             "EVALSHA" => KNOWN.lock().as_ref().and_then(|known| known.get(word(1)).copied()).unwrap_or(Self::Other),
-            "SUBSCRIBE" => Self::Subscribe,
+            "SUBSCRIBE" | "SSUBSCRIBE" => Self::Subscribe,
+            "PSYNC" => Self::Replicate,
             "SET" if word(3) == "NX" && word(4) == "PX" => Self::Acquire,
             "INCR" if word(1).ends_with(":fence") => Self::Count,
             _ => Self::Other,
@@ -59,7 +62,18 @@ fn script(text: &str) -> Sent {
 
 /// Whether a frame is what a subscriber hears.
 pub(crate) fn is_message(frame: &[u8]) -> bool {
-    frame.starts_with(b"*3\r\n$7\r\nmessage\r\n") || frame.starts_with(b">3\r\n$7\r\nmessage\r\n")
+    let Some((b"*3" | b">3", kind)) = line(frame, 0) else { return false };
+    frame[kind..].starts_with(b"$7\r\nmessage\r\n") || frame[kind..].starts_with(b"$8\r\nsmessage\r\n")
+}
+
+/// What a server answers to a subscription to one channel; `None` for other commands.
+pub(crate) fn confirmation(command: &[u8]) -> Option<Vec<u8>> {
+    if Sent::of(command) != Sent::Subscribe {
+        return None;
+    }
+    let words = words(command);
+    let (kind, channel) = (words[0].to_ascii_lowercase(), words[1]);
+    Some(format!("*3\r\n${}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", kind.len(), channel.len()).into_bytes())
 }
 
 /// The strings of a command.
@@ -143,4 +157,13 @@ fn scripts_are_known_by_their_hash_once_their_text_went_by() {
     assert_eq!(Sent::of(&packed(&["HELLO"])), Sent::Other);
     assert_eq!(Sent::of(&packed(&["SET", "k", "l", "NX", "PX", "30000"])), Sent::Acquire);
     assert_eq!(Sent::of(&packed(&["INCR", "DLOCK:1:fence"])), Sent::Count);
+}
+
+#[test]
+fn messages_are_those_of_channels_and_of_shard_channels() {
+    for (kind, is_one) in [("message", true), ("smessage", true), ("subscribe", false), ("sunsubscribe", false)] {
+        let [list, push] = ["*", ">"].map(|sign| format!("{sign}3\r\n${}\r\n{kind}\r\n$1\r\nc\r\n", kind.len()));
+        assert_eq!([list, push].map(|frame| is_message(frame.as_bytes())), [is_one; 2], "{kind}");
+    }
+    assert!(!is_message(b"+OK\r\n"));
 }

@@ -64,6 +64,8 @@ pub(super) struct Link {
     /// Whether the server has answered on it.
     is_answered: bool,
     is_inbox: bool,
+    /// The client is a replica.
+    is_replica: bool,
     /// It ends by RST, so nothing may send FIN.
     reset: bool,
 }
@@ -79,6 +81,7 @@ impl Link {
             due: VecDeque::new(),
             is_answered: false,
             is_inbox: false,
+            is_replica: false,
             reset: false,
         }
     }
@@ -135,6 +138,11 @@ impl Toxics {
 
     pub(super) fn connections(&self) -> usize {
         self.links.len()
+    }
+
+    /// Whether its client is a replica, which gets what is no frame.
+    pub(super) fn is_replica(&mut self, number: usize) -> bool {
+        self.link(number).is_some_and(|link| link.is_replica)
     }
 
     fn link(&mut self, number: usize) -> Option<&mut Link> {
@@ -208,6 +216,7 @@ impl Toxics {
         let general = self.delay[Way::ToServer as usize];
         let Some(link) = self.link(number) else { return Fate::IsLost };
         link.is_inbox |= what == Sent::Subscribe;
+        link.is_replica |= what == Sent::Replicate;
         match lot {
             Some(Lot::LoseRequest) => link.dead[Way::ToServer as usize] = true,
             Some(Lot::DelayRequest(late)) => link.late[Way::ToServer as usize] = late,

@@ -1,8 +1,8 @@
 //! Who is the master, and what an operator does after a failover.
 
+use super::super::crew::slowly;
 use super::super::{Proxy, RedisServer};
-use super::{SERVICE, Service, slowly};
-use std::time::Duration;
+use super::{SERVICE, Service};
 
 /// After how many milliseconds without an answer a master is down, where the Sentinels are to leave it alone.
 ///
@@ -17,11 +17,7 @@ pub(crate) fn is_master(server: &RedisServer) -> bool {
 
 /// A section of what a server says of itself; nothing if it does not answer.
 pub(super) fn info(server: &RedisServer, section: &str) -> String {
-    let client = redis::Client::open(server.url()).unwrap();
-    let limit = Duration::from_secs(1);
-    let Ok(mut admin) = client.get_connection_with_timeout(limit) else { return String::new() };
-    let _ = admin.set_read_timeout(Some(limit));
-    redis::cmd("INFO").arg(section).query(&mut admin).unwrap_or_default()
+    server.ask(&["INFO", section]).unwrap_or_default()
 }
 
 /// By the ports of the servers.

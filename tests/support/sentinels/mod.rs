@@ -10,7 +10,7 @@
 mod failover;
 mod sentinel;
 
-use super::crew::eventually;
+use super::crew::slowly;
 use super::{Proxy, RedisServer, free_port};
 pub(crate) use failover::{PATIENT, is_master};
 pub(crate) use sentinel::Sentinel;
@@ -63,7 +63,7 @@ impl Default for Plan {
 
 impl TlsFiles {
     /// The settings of a server or a Sentinel that is reached by this port.
-    fn settings(&self, port: u16) -> [(&'static str, String); 5] {
+    pub(in super::super) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
         [
             ("tls-port", port.to_string()),
             ("tls-cert-file", self.certificate.clone()),
@@ -163,16 +163,4 @@ impl Service {
     pub(crate) fn port_of(&self, server: usize) -> u16 {
         self.ports[server]
     }
-}
-
-/// Waits until something is so that takes seconds, and that is found out by a connection each time.
-#[track_caller]
-fn slowly(what: &str, mut is_so: impl FnMut() -> bool) {
-    eventually(what, || {
-        let is_so = is_so();
-        if !is_so {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        is_so
-    });
 }

@@ -16,6 +16,7 @@
 mod hand_over;
 mod key;
 
+#[cfg(any(test, feature = "test-util"))]
 pub use hand_over::Keep;
 pub use key::KeyState;
 

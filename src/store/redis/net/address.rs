@@ -33,7 +33,7 @@ const REASONS: &[(&str, &str)] = &[
 ];
 
 /// The place of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     Tcp {
         host: String,

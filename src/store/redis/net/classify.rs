@@ -88,7 +88,10 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
             let message = if code == "ERR" {
                 format!("the server lacks a command that the lock needs: {words}")
             } else {
-                format!("the server is part of a Redis Cluster ({words}): give the address of a single server")
+                format!(
+                    "the server is a node of a Redis Cluster ({words}): use a URL that begins with \
+                     redis+cluster://. If it does, the crate is at fault: please report it"
+                )
             };
             Error::Unsupported { message }
         }
@@ -113,6 +116,11 @@ pub(crate) fn is_no_master(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING" | "UNBLOCKED"))
 }
 
+/// Whether a reply sends its call to another node of a Cluster, however it names that node. The call was not executed.
+pub(crate) fn is_redirection(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(e) if matches!(e.code(), "MOVED" | "ASK") && !e.details().is_some_and(|words| words.contains(RAISED)))
+}
+
 /// Whether a reply says that the server does not know the script.
 pub(crate) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if e.code() == "NOSCRIPT")
@@ -126,6 +134,20 @@ mod tests {
         match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
             Ok(Value::ServerError(e)) => classify(&e, "DLOCK_a_b"),
             other => panic!("{line:?} became {other:?}"),
+        }
+    }
+
+    /// Shows: S6.
+    #[test]
+    fn what_sends_a_call_elsewhere_was_not_executed_however_it_is_worded() {
+        let is = |line: &str| {
+            is_redirection(&::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("a reply"))
+        };
+        for line in ["MOVED 1 h:7", "MOVED 1 host", "MOVED", "ASK 1 ?:0", "ASK"] {
+            assert!(is(line), "{line}");
+        }
+        for line in ["TRYAGAIN x", "ERR MOVED 1 h:7", "MOVED 1 h:7 script: 5e3e, on @user_script:2."] {
+            assert!(!is(line), "{line}");
         }
     }
 

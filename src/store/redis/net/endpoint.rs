@@ -55,6 +55,8 @@ pub(crate) struct Endpoint {
     pub(crate) connect_timeout: Duration,
     /// Which server answers. All connections share it.
     pub(crate) servers: Arc<Servers>,
+    /// Whether it is a node of a Cluster.
+    pub(crate) in_cluster: bool,
 }
 
 impl Dialer {
@@ -127,11 +129,28 @@ impl Endpoint {
         is_followed: &dyn Fn() -> bool,
     ) -> Result<Link, Error> {
         let mut link = self.dialer.dial(address, deadline)?;
-        let identity = handshake::run(&mut link, address, deadline)?;
+        let (part, identity) = handshake::run(&mut link, address, deadline)?;
+        if part.is_in_cluster && !self.in_cluster {
+            self.servers.note_cluster();
+        }
+        part.check_kind(address, self.in_cluster)?;
+        part.check_master(address)?;
         if self.servers.meet(identity, address, &link.socket(), is_followed) {
             return Ok(link);
         }
         let message = format!("{address} is not the master any more");
         Err(Error::backend(BackendFailure::NotExecuted, message))
+    }
+
+    /// Connects to any node of a Cluster, be it a master or not. It carries no locks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect), but not for a replica.
+    pub(crate) fn connect_to_any(&self, deadline: Instant) -> Result<Link, Error> {
+        let mut link = self.dialer.dial(&self.address, deadline)?;
+        let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
+        part.check_kind(&self.address, self.in_cluster)?;
+        Ok(link)
     }
 }

@@ -15,12 +15,48 @@ const CLIENT_NAME: &str = "redis-dlock";
 /// The oldest server whose scripts accept the flags that we need.
 const OLDEST_MAJOR: u64 = 7;
 
-/// Introduces the client, and checks which server answers. Returns who it is, if it says so.
+/// What a server says of its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) is_in_cluster: bool,
+    is_replica: bool,
+}
+
+impl Part {
+    /// Checks that a server takes locks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (not executed) for a replica. One that is promoted says so to the next connection.
+    pub(crate) fn check_master(self, address: &Address) -> Result<(), Error> {
+        if self.is_replica {
+            let message = format!("{address} is a replica, which takes no locks: give the address of the master");
+            return Err(Error::backend(BackendFailure::NotExecuted, message));
+        }
+        Ok(())
+    }
+
+    /// Checks that a server is a node of a Cluster, or that it is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if it is the other kind.
+    pub(crate) fn check_kind(self, address: &Address, in_cluster: bool) -> Result<(), Error> {
+        let hint = match (in_cluster, self.is_in_cluster) {
+            (false, true) => "it is a node of a Redis Cluster: write redis+cluster://host:port",
+            (true, false) => "it is no node of a Redis Cluster: write redis://host:port",
+            _ => return Ok(()),
+        };
+        Err(unsupported(address, hint))
+    }
+}
+
+/// Introduces the client, and checks which server answers. Returns its part, and who it is, if it says so.
 ///
 /// # Errors
 ///
 /// See [`Endpoint::connect`](super::endpoint::Endpoint::connect).
-pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<Option<Identity>, Error> {
+pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Result<(Part, Option<Identity>), Error> {
     let mut packed = introduction(address);
     let db = address.db.to_string();
     if address.db != 0 {
@@ -28,19 +64,26 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     }
     packed.words(identity::QUESTION);
     link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, e))?;
-    check_hello(&reply(link, address, deadline)?, address)?;
+    let part = check_hello(&reply(link, address, deadline)?, address)?;
     if address.db != 0
         && let Value::ServerError(e) = reply(link, address, deadline)?
     {
         let error = address.hide(classify(&e, ""));
         return Err(match error {
+            Error::Backend { .. } if part.is_in_cluster => no_database_of_a_cluster(address.db),
             Error::Backend { failure: BackendFailure::Unknown, message, .. } => {
                 Error::invalid_config("database", db, message)
             }
             other => other,
         });
     }
-    Ok(Identity::read(&reply(link, address, deadline)?))
+    Ok((part, Identity::read(&reply(link, address, deadline)?)))
+}
+
+/// The error for a database other than 0 of a Cluster.
+pub(crate) fn no_database_of_a_cluster(db: i64) -> Error {
+    let hint = "the server is a node of a Redis Cluster, which has only the database 0: leave the database out";
+    Error::invalid_config("database", db.to_string(), hint)
 }
 
 /// Introduces the client to a Sentinel.
@@ -83,33 +126,21 @@ pub(crate) fn failed(address: &Address, cause: io::Error) -> Error {
     Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
 }
 
-/// Checks whether a server that answers `HELLO` with this reply can carry locks.
-pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<(), Error> {
+/// Checks whether a server that answers `HELLO` with this reply is one for locks, and returns its part.
+pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<Part, Error> {
     let fields = hello(reply, address)?;
     let field = |name: &str| field(fields, name);
     let version = field("version");
     let major: Option<u64> = version.split('.').next().and_then(|major| major.parse().ok());
-    match field("mode") {
-        "cluster" => {
-            return Err(unsupported(
-                address,
-                "it is a node of a Redis Cluster, which is not supported: give the address of a single server",
-            ));
-        }
-        "sentinel" => {
-            return Err(unsupported(address, "it is a Sentinel: write redis+sentinel://host:26379/service"));
-        }
-        _ => {}
-    }
-    // A replica takes no locks. One that is promoted says so to the next connection.
-    if matches!(field("role"), "replica" | "slave") {
-        let message = format!("{address} is a replica, which takes no locks: give the address of the master");
-        return Err(Error::backend(BackendFailure::NotExecuted, message));
+    let mode = field("mode");
+    if mode == "sentinel" {
+        return Err(unsupported(address, "it is a Sentinel: write redis+sentinel://host:26379/service"));
     }
     if major.is_none_or(|major| major < OLDEST_MAJOR) {
         return Err(unsupported(address, &format!("its version is {version:?}, 7.0 or newer is needed")));
     }
-    Ok(())
+    let is_replica = matches!(field("role"), "replica" | "slave");
+    Ok(Part { is_in_cluster: mode == "cluster", is_replica })
 }
 
 /// The fields of the reply to `HELLO`.
@@ -172,7 +203,9 @@ mod tests {
 
     fn hello(wire: &str) -> Result<(), Error> {
         let address = Address::parse("redis://host").expect("a URL");
-        check_hello(&::redis::parse_redis_value(wire.as_bytes()).expect("RESP"), &address)
+        let part = check_hello(&::redis::parse_redis_value(wire.as_bytes()).expect("RESP"), &address)?;
+        part.check_kind(&address, false)?;
+        part.check_master(&address)
     }
 
     #[test]
@@ -215,6 +248,12 @@ mod tests {
                 "{refused:?}"
             );
         }
+        let of_cluster = check_hello(
+            &::redis::parse_redis_value(b"*6\r\n+version\r\n+7.2.1\r\n+mode\r\n+cluster\r\n+role\r\n+replica\r\n")
+                .expect("RESP"),
+            &Address::parse("redis://host").expect("a URL"),
+        );
+        assert_eq!(of_cluster.expect("a node"), Part { is_in_cluster: true, is_replica: true });
         let full = hello("-ERR max number of clients reached\r\n");
         assert!(matches!(full, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{full:?}");
     }

@@ -26,7 +26,7 @@ use super::address::{Address, Place};
 use super::socket::Socket;
 use crate::log;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -76,6 +76,9 @@ pub(crate) struct Servers {
     // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used; `number` loads it. Whoever has had
     // an answer on that connection has had a mutex after the addition.
     number: AtomicU64,
+    /// Whether a server was refused because it is a node of a Cluster.
+    // ORDERING: Relaxed: the flag alone matters; whoever asks has had the error of that connect.
+    is_cluster: AtomicBool,
     last: Mutex<Last>,
     /// Called after each rise of the number.
     told: Mutex<Vec<Arc<Told>>>,
@@ -106,6 +109,16 @@ impl Servers {
     /// Returns the number of the server that answered last: how often another one has answered than before.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
+    }
+
+    /// Notes that a server was refused because it is a node of a Cluster.
+    pub(crate) fn note_cluster(&self) {
+        self.is_cluster.store(true, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+    }
+
+    /// Returns `true` if a server was refused because it is a node of a Cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.is_cluster.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
     }
 
     /// Adds a function to call after each rise of the number.

@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `address.rs` | the server's place and our login, from a URL |
+//! | `hosts.rs` | the parts of a URL with several hosts, and the map of the addresses that servers tell |
 //! | `endpoint.rs` | how a link is made: dial, TLS, handshake |
 //! | `dial.rs`, `socket.rs` | a socket, with a deadline for each connect, read and write |
 //! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
@@ -18,6 +19,7 @@ pub(super) mod classify;
 mod dial;
 pub(super) mod endpoint;
 pub(super) mod handshake;
+pub(super) mod hosts;
 pub(super) mod identity;
 pub(super) mod link;
 pub(super) mod resp;

@@ -32,6 +32,16 @@ pub(crate) enum Progress {
     TimedOut,
 }
 
+#[cfg(unix)]
+impl std::os::fd::AsFd for Socket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        match self {
+            Self::Tcp(s) => s.as_fd(),
+            Self::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
 impl Socket {
     /// Reads the bytes that have arrived, waiting for the first one until `deadline`.
     ///
@@ -73,6 +83,27 @@ impl Socket {
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(Progress::TimedOut),
             Err(e) => Err(e),
         }
+    }
+
+    /// Returns `true` if the server has closed the connection and nothing is left to read. Takes no byte.
+    #[cfg(unix)]
+    pub(crate) fn is_ended(&self) -> bool {
+        use rustix::net::{RecvFlags, recv};
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let peeked = match self {
+            Self::Tcp(s) => recv(s, &mut [0; 1], flags),
+            Self::Unix(s) => recv(s, &mut [0; 1], flags),
+        };
+        match peeked.map_err(io::Error::from) {
+            Ok((n, _)) => n == 0,
+            Err(e) => !is_timeout(&e) && e.kind() != ErrorKind::Interrupted,
+        }
+    }
+
+    /// It is not known without waiting.
+    #[cfg(not(unix))]
+    pub(crate) fn is_ended(&self) -> bool {
+        false
     }
 
     /// Writes as many bytes as it can until `deadline`.

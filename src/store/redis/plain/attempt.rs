@@ -2,11 +2,10 @@
 
 use super::commands::{Found, pack, read};
 use super::contention::Contention;
-use super::given_up::GivenUp;
+use super::taking_back::TakingBack;
 use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
-use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
@@ -20,17 +19,13 @@ const ROOM: u32 = 4;
 /// What an attempt uses of its store.
 pub(crate) struct Attempt<'a, S> {
     pub(crate) transport: &'a Transport,
-    /// Knows which words must be hidden when an error of the server is shown.
-    pub(crate) address: &'a Address,
     /// Whether the reply to a posted release said that the server is no master.
     pub(crate) is_demoted: &'a AtomicBool,
     pub(crate) trust: &'a FenceTrust,
     pub(crate) contention: &'a Contention,
-    pub(crate) given_up: &'a GivenUp,
     /// How many replicas must acknowledge, if some must.
     pub(crate) acks: Option<ReplicaAcks>,
-    /// Carries out one request by its script, within a limit.
-    pub(crate) by_script: S,
+    pub(crate) taking_back: TakingBack<'a, S>,
 }
 
 impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
@@ -56,13 +51,13 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if replies.iter().any(is_no_master) {
             self.trust.end_all(self.transport);
         }
-        match read(&replies, claim).map_err(|e| self.address.hide(e))? {
+        match read(&replies, claim).map_err(|e| self.taking_back.address.hide(e))? {
             Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
                 let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
                 let Some(acks) = self.acks else { return Ok(Some(outcome)) };
                 return match acks.count(confirmation.as_ref()) {
                     Ok(()) => Ok(Some(outcome)),
-                    Err(error) => Err(self.undo(claim, error, limit.saturating_sub(start.elapsed()))),
+                    Err(error) => Err(self.taking_back.undo(claim, error, limit.saturating_sub(start.elapsed()))),
                 };
             }
             Found::Busy(holder) => {
@@ -76,7 +71,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             Found::Refused => return Ok(None),
             Found::Taken(_) | Found::Doubtful => {}
         }
-        self.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| None)
+        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| None)
     }
 
     /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that
@@ -92,7 +87,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match (self.by_script)(Request::Join(*claim), left) {
+        match (self.taking_back.by_script)(Request::Join(*claim), left) {
             Ok(Outcome::Acquire(outcome)) => Ok(outcome),
             Ok(_) => Err(mismatch()),
             Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
@@ -100,38 +95,6 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
                 Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
-    pub(crate) fn undo(&self, claim: &Claim<'_>, error: Error, limit: Duration) -> Error {
-        match self.take_back(claim, limit) {
-            Ok(()) => self.address.hide(error),
-            Err(Error::Backend { failure, message, source }) => {
-                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
-                Error::Backend { failure, message, source }
-            }
-            Err(other) => other,
-        }
-    }
-
-    /// Removes whatever a plain attempt may have left in the store.
-    fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        let start = Instant::now();
-        let mut result = (self.by_script)(Request::Release(claim.with_poller_gap(None)), limit).map(drop);
-        if matches!(result, Err(Error::Conflict { .. })) {
-            // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
-            let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
-            result = (self.by_script)(Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
-        }
-        match result {
-            Ok(()) => Ok(()),
-            Err(Error::ShutDown) => Err(Error::ShutDown),
-            // Whatever the error is, the locker may hold the key, and a release may still be executed late.
-            Err(error) => {
-                self.given_up.add(claim.locker);
-                Err(error.into_unknown())
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The names of everything that a lock has in Redis besides its own key. They carry a format version.
 
-use super::slot::tag_for;
+use super::slot::{Slot, tag_for, tag_of};
 
 /// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
@@ -18,7 +18,6 @@ pub(crate) fn gapped_key(key: &str) -> String {
 }
 
 /// The fence of a lock key's slot, for Redis Cluster, where one script may not touch two slots.
-#[cfg_attr(not(test), expect(dead_code, reason = "Redis Cluster comes later; the slot arithmetic is fixed now"))]
 pub(crate) fn slot_fence_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:fence", tag_for(key))
 }
@@ -26,6 +25,12 @@ pub(crate) fn slot_fence_key(key: &str) -> String {
 /// The inbox channel of a client. The scripts derive it from the client's lockers.
 pub(crate) fn inbox_channel(client: &str) -> String {
     format!("DLOCK:1:inbox:{client}")
+}
+
+/// The inbox channel of a client for the locks of one slot, for Redis Cluster. The scripts derive it from the queue's name and the client's
+/// lockers.
+pub(crate) fn slot_inbox_channel(slot: Slot, client: &str) -> String {
+    format!("DLOCK:1:{{{}}}:inbox:{client}", tag_of(slot))
 }
 
 #[cfg(test)]
@@ -41,6 +46,11 @@ mod tests {
             prop_assert_eq!(slot_of(queue_key(&key).as_bytes()), slot);
             prop_assert_eq!(slot_of(gapped_key(&key).as_bytes()), slot);
             prop_assert_eq!(slot_of(slot_fence_key(&key).as_bytes()), slot);
+            let channel = slot_inbox_channel(slot, "host-1-ff");
+            prop_assert_eq!(slot_of(channel.as_bytes()), slot);
+            // The way in which the scripts make it: see `REPLACEMENTS` in `scripts.rs`.
+            let queue = queue_key(&key);
+            prop_assert_eq!(channel, format!("{}inbox:host-1-ff", &queue[..queue.len() - key.len() - 6]));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `request.rs` | requests as calls |
 //! | `reply.rs` | replies as outcomes |
 //! | `message.rs` | what the scripts publish |
+//! | `sight.rs` | whether scripts see a subscription |
 //! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
@@ -14,4 +15,5 @@ pub(super) mod message;
 pub(super) mod reply;
 pub(super) mod request;
 pub(super) mod scripts;
-mod slot;
+pub(super) mod sight;
+pub(super) mod slot;

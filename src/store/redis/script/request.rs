@@ -1,15 +1,18 @@
 //! Turns requests into calls of the scripts.
 
 use super::acks;
-use super::keys::{FENCE, gapped_key, queue_key};
-use super::scripts::{ACQUIRE, Call, EXTEND, INSPECT, POLL, PROBE, RELEASE, Slack};
+use super::keys::{FENCE, gapped_key, queue_key, slot_fence_key};
+use super::scripts::{ACQUIRE, Call, EXTEND, Form, INSPECT, POLL, PROBE, RELEASE, Script, Slack};
 use crate::store::processor::{Claim, Request};
 use std::time::Duration;
 
 /// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Texts {
+    form: Form,
     queue: String,
+    /// The fence of the key's slot, in a Cluster.
+    fence: Option<String>,
     lease: String,
     next_lease: String,
     gap: Option<GapTexts>,
@@ -32,9 +35,21 @@ impl GapTexts {
 }
 
 impl Texts {
-    pub(crate) fn of(request: &Request<'_>) -> Self {
-        let of_queue =
-            |claim: &Claim<'_>| Self { queue: queue_key(claim.key), lease: millis(claim.lease), ..Self::default() };
+    pub(crate) fn of(request: &Request<'_>, form: Form) -> Self {
+        let none = || Self {
+            form,
+            queue: String::new(),
+            fence: None,
+            lease: String::new(),
+            next_lease: String::new(),
+            gap: None,
+        };
+        let of_queue = |claim: &Claim<'_>| Self {
+            queue: queue_key(claim.key),
+            fence: (form == Form::Cluster).then(|| slot_fence_key(claim.key)),
+            lease: millis(claim.lease),
+            ..none()
+        };
         match request {
             Request::Acquire(claim)
             | Request::Join(claim)
@@ -46,74 +61,61 @@ impl Texts {
                 Self { next_lease: millis(next.lease), gap: GapTexts::of(claim), ..of_queue(claim) }
             }
             // The only request that needs no queue.
-            Request::Probe(_) => Self::default(),
+            Request::Probe(_) => none(),
         }
+    }
+
+    fn fence(&self) -> &str {
+        self.fence.as_deref().unwrap_or(FENCE)
     }
 
     /// The call that carries out the request from which these texts were made.
     pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
-        let keys = |key| [key, self.queue.as_str(), FENCE, ""];
-        let lease = self.lease.as_str();
-        let is_confirmed = acks::is_confirmed(request);
-        match request {
-            Request::Acquire(r) | Request::Join(r) => {
-                let args = [r.locker, lease, flag(matches!(request, Request::Join(_))), "", "", ""];
-                Call {
-                    script: &ACQUIRE,
-                    keys: keys(r.key),
-                    key_count: 3,
-                    args,
-                    arg_count: 3,
-                    slack: Slack::Last,
-                    is_confirmed,
-                }
-            }
-            Request::Poll(r) => {
-                let args = [r.locker, lease, "", "", "", ""];
-                Call {
-                    script: &POLL,
-                    keys: keys(r.key),
-                    key_count: 3,
-                    args,
-                    arg_count: 2,
-                    slack: Slack::Last,
-                    is_confirmed,
-                }
-            }
-            Request::Extend(r) | Request::ExtendWithNumbers(r) => {
-                let args = [r.locker, lease, flag(matches!(request, Request::ExtendWithNumbers(_))), "", "", ""];
-                Call {
-                    script: &EXTEND,
-                    keys: keys(r.key),
-                    key_count: 3,
-                    args,
-                    arg_count: 3,
-                    slack: Slack::Last,
-                    is_confirmed,
-                }
-            }
+        let call = match request {
+            Request::Acquire(claim) => self.numbered(&ACQUIRE, claim, Some("0")),
+            Request::Join(claim) => self.numbered(&ACQUIRE, claim, Some("1")),
+            Request::Poll(claim) => self.numbered(&POLL, claim, None),
+            Request::Extend(claim) => self.numbered(&EXTEND, claim, Some("0")),
+            Request::ExtendWithNumbers(claim) => self.numbered(&EXTEND, claim, Some("1")),
             Request::Release(claim) => self.release(claim, None),
             Request::HandOver(claim, next) => self.release(claim, Some(next)),
-            Request::Probe(r) => {
-                let args = [r.locker, "", "", "", "", ""];
-                Call {
-                    script: &PROBE,
-                    keys: keys(r.key),
-                    key_count: 1,
-                    args,
-                    arg_count: 1,
-                    slack: Slack::None,
-                    is_confirmed,
-                }
-            }
+            Request::Probe(claim) => self.probe(claim),
+        };
+        Call { is_confirmed: acks::is_confirmed(request), ..call }
+    }
+
+    /// A call that may take the key, or extends its lease: its script may issue a number.
+    fn numbered<'a>(&'a self, script: &'static Script, claim: &Claim<'a>, flag: Option<&'static str>) -> Call<'a> {
+        Call {
+            script,
+            form: self.form,
+            keys: [claim.key, &self.queue, self.fence(), ""],
+            key_count: 3,
+            args: [claim.locker, &self.lease, flag.unwrap_or_default(), "", "", ""],
+            arg_count: if flag.is_some() { 3 } else { 2 },
+            slack: Slack::Last,
+            is_confirmed: false,
+        }
+    }
+
+    fn probe<'a>(&self, claim: &Claim<'a>) -> Call<'a> {
+        Call {
+            script: &PROBE,
+            form: self.form,
+            keys: [claim.key, "", "", ""],
+            key_count: 1,
+            args: [claim.locker, "", "", "", "", ""],
+            arg_count: 1,
+            slack: Slack::None,
+            is_confirmed: false,
         }
     }
 
     fn release<'a>(&'a self, claim: &Claim<'a>, next: Option<&Claim<'a>>) -> Call<'a> {
         let (key, next_locker) = (claim.key, next.map_or("", |next| next.locker));
         let (keys, key_count, length, every) = match &self.gap {
-            Some(gap) => ([key, &self.queue, FENCE, &gap.key], 4, gap.length.as_str(), gap.every.as_str()),
-            None => ([key, &self.queue, FENCE, ""], 3, "", ""),
+            Some(gap) => ([key, &self.queue, self.fence(), &gap.key], 4, gap.length.as_str(), gap.every.as_str()),
+            None => ([key, &self.queue, self.fence(), ""], 3, "", ""),
         };
         let arg_count = match (&self.gap, next) {
             (Some(_), _) => 6,
@@ -121,7 +123,16 @@ impl Texts {
             (None, None) => 2,
         };
         let args = [claim.locker, &self.lease, next_locker, &self.next_lease, length, every];
-        Call { script: &RELEASE, keys, key_count, args, arg_count, slack: Slack::In(1), is_confirmed: next.is_some() }
+        Call {
+            script: &RELEASE,
+            form: self.form,
+            keys,
+            key_count,
+            args,
+            arg_count,
+            slack: Slack::In(1),
+            is_confirmed: false,
+        }
     }
 }
 
@@ -129,6 +140,8 @@ impl Texts {
 pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
     Call {
         script: &INSPECT,
+        // Both forms are the same.
+        form: Form::Server,
         keys: [key, queue, "", ""],
         key_count: 2,
         args: [""; 6],
@@ -141,8 +154,4 @@ pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
 /// A time in whole milliseconds, as Redis expects it.
 pub(crate) fn millis(time: Duration) -> String {
     itoa::Buffer::new().format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).to_owned()
-}
-
-fn flag(on: bool) -> &'static str {
-    if on { "1" } else { "0" }
 }

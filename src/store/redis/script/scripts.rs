@@ -1,4 +1,8 @@
 //! The Lua scripts, with their shared chunks spliced in, and how a call of a script is packed into bytes.
+//!
+//! A node of a Redis Cluster gets each script in another form. There the inbox of a client is a *shard channel* in the slot of the lock: a
+//! message reaches the subscribers at this node, and no other node hears of it. Three replacements make that form: `SPUBLISH` for `PUBLISH`,
+//! `SHARDNUMSUB` for `NUMSUB`, and the name of the channel, which begins as the name of the queue does.
 
 use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
@@ -18,18 +22,45 @@ pub(crate) const KEEP: Duration = Duration::from_secs(1);
 const COMPARE: &str = "if holder == ARGV[1] then";
 const COMPARE_ARGS: &str = "if holder == args[1] then";
 
+/// What decides whether waiters that nobody hears keep their places.
+const KEEPS: &str = "local keeps, stands = unheard > 0, false";
+
 /// The slack of the fence in microseconds, as the scripts receive it. Calls are packed with none.
 const NO_SLACK: Stamp = *b"00000";
 
 /// The slack on a connection on which a fence number was read recently: 10 ms. See `scripts/issue.lua`.
 pub(crate) const SLACK: Stamp = *b"10000";
 
-/// A script as the server receives it.
+/// A script as servers receive it.
 #[derive(Debug)]
 pub(crate) struct Script {
+    server: Text,
+    cluster: Text,
+}
+
+/// A script in one of its forms.
+#[derive(Debug)]
+struct Text {
     text: String,
     sha: String,
 }
+
+/// The two forms of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For a single server.
+    Server,
+    /// For a node of a Cluster.
+    Cluster,
+}
+
+/// What makes the form for a Cluster out of the other one. Each is a literal of Lua, and its replacement an expression.
+const REPLACEMENTS: [(&str, &str); 3] = [
+    ("'PUBLISH'", "'SPUBLISH'"),
+    ("'NUMSUB'", "'SHARDNUMSUB'"),
+    // The queue is `DLOCK:1:{tag}:queue:` and the key.
+    ("'DLOCK:1:inbox:' ..", "string.sub(KEYS[2], 1, -(#KEYS[1] + 7)) .. 'inbox:' .."),
+];
 
 pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/acquire.lua")));
 pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/poll.lua")));
@@ -49,11 +80,33 @@ pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
     Script::new(source)
 });
 pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/probe.lua")));
+/// The extension of a lease in a slot that is moving to another node: it needs no key but the lock's.
+pub(crate) static EXTEND_ALONE: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("../../../../scripts/extend_alone.lua")));
+/// What scripts see of a subscription.
+pub(crate) static SEES: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/sees.lua")));
 pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/inspect.lua")));
 
 impl Script {
     fn new(source: &str) -> Self {
-        let text = splice(source);
+        let server = splice(source);
+        let mut cluster = REPLACEMENTS.iter().fold(server.clone(), |text, (here, there)| text.replace(here, there));
+        if mutant!(DropsTheUnheard) {
+            cluster = cluster.replace(KEEPS, "local keeps, stands = false, false");
+        }
+        Self { server: Text::new(server), cluster: Text::new(cluster) }
+    }
+
+    fn text(&self, form: Form) -> &Text {
+        match form {
+            Form::Server => &self.server,
+            Form::Cluster => &self.cluster,
+        }
+    }
+}
+
+impl Text {
+    fn new(text: String) -> Self {
         let sha = Hashed::new(&text).get_hash().to_owned();
         Self { text, sha }
     }
@@ -87,6 +140,7 @@ fn code_of(chunk: &'static str) -> &'static str {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
+    pub(crate) form: Form,
     pub(crate) keys: [&'a str; 4],
     /// How many of the keys are passed to the script.
     pub(crate) key_count: usize,
@@ -110,14 +164,28 @@ pub(crate) enum Slack {
 }
 
 impl Call<'_> {
+    /// Returns `true` for a release or a hand-over.
+    pub(crate) fn is_release(&self) -> bool {
+        std::ptr::eq(self.script, &raw const *RELEASE)
+    }
+
+    /// Returns the call that extends the same lease by means of the lock's key alone, if this one extends a lease and asks for no numbers.
+    pub(crate) fn alone(&self) -> Option<Self> {
+        let extends =
+            std::ptr::eq(self.script, &raw const *EXTEND) && self.args[2] == "0" && !mutant!(ExtendsWithAllKeys);
+        extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
+    }
+
     /// Adds the call to `packed`, as `EVALSHA`, or as `EVAL` with the script's full text.
     pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
+        packed.is_confirmed |= self.is_confirmed;
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
-        let full = ["EVAL", self.script.text.as_str()];
+        let Text { text, sha } = self.script.text(self.form);
+        let full = ["EVAL", text.as_str()];
         if full_text {
             full.iter().for_each(|word| packed.bulk(word));
         } else {
-            packed.short_form(["EVALSHA", &self.script.sha], full);
+            packed.short_form(["EVALSHA", sha], full);
         }
         packed.bulk(match self.key_count {
             1 => "1",
@@ -147,17 +215,71 @@ mod tests {
     fn scripts_are_whole_and_start_with_their_flags() {
         for (script, first) in [
             (&ACQUIRE, "#!lua"),
+            (&EXTEND_ALONE, "#!lua flags=allow-oom"),
             (&POLL, "#!lua flags=allow-oom"),
             (&PROBE, "#!lua flags=allow-oom"),
             (&EXTEND, "#!lua flags=allow-oom"),
             (&RELEASE, "#!lua flags=allow-oom"),
             (&INSPECT, "#!lua flags=no-writes"),
         ] {
-            assert_eq!(script.text.lines().next(), Some(first));
-            assert!(!script.text.contains("#include"), "{}", script.text);
-            assert!(!script.text.contains("function"), "a closure costs time at every call");
-            assert_eq!(script.sha.len(), 40);
+            for form in [Form::Server, Form::Cluster] {
+                let Text { text, sha } = script.text(form);
+                assert_eq!(text.lines().next(), Some(first));
+                assert!(!text.contains("#include"), "{text}");
+                assert!(!text.contains("function"), "a closure costs time at every call");
+                assert_eq!(sha.len(), 40);
+            }
         }
+    }
+
+    #[test]
+    fn the_two_forms_differ_by_the_three_replacements_alone() {
+        let mut applied = [0; 3];
+        for script in [&ACQUIRE, &POLL, &PROBE, &EXTEND, &EXTEND_ALONE, &RELEASE, &INSPECT] {
+            let (server, cluster) = (&script.server.text, &script.cluster.text);
+            let back = REPLACEMENTS.iter().fold(cluster.clone(), |text, (here, there)| text.replace(there, here));
+            assert_eq!(back, *server);
+            // Whatever else is like what is replaced would be a call to the wrong channel.
+            for word in ["PUBLISH", "NUMSUB", "DLOCK:"] {
+                let code = |text: &str| {
+                    text.lines().filter(|line| !line.starts_with("--")).collect::<String>().matches(word).count()
+                };
+                let known = REPLACEMENTS.iter().filter(|(here, _)| here.contains(word));
+                assert_eq!(code(server), known.map(|(here, _)| server.matches(here).count()).sum::<usize>(), "{word}");
+            }
+            for (count, (here, there)) in applied.iter_mut().zip(REPLACEMENTS) {
+                assert_eq!(server.matches(here).count(), cluster.matches(there).count());
+                assert!(!cluster.contains(here));
+                *count += server.matches(here).count();
+            }
+            assert_eq!(server == cluster, script.server.sha == script.cluster.sha);
+        }
+        // hand_over.lua is in three scripts, and each script that hands over sends its message.
+        assert_eq!(applied, [4, 4, 6]);
+    }
+
+    #[test]
+    fn an_extension_without_numbers_can_do_with_the_key_alone() {
+        let keys = ["k", "q", "f", ""];
+        let call = |script, flag| Call {
+            script,
+            form: Form::Cluster,
+            keys,
+            key_count: 3,
+            args: ["l-1", "5", flag, "", "", ""],
+            arg_count: 3,
+            slack: Slack::Last,
+            is_confirmed: true,
+        };
+        let mut packed = Packed::default();
+        let alone = call(&EXTEND, "0").alone().expect("an extension");
+        assert!(alone.is_confirmed);
+        alone.pack(&mut packed, false);
+        let mut command = ::redis::cmd("EVALSHA");
+        command.arg(&EXTEND_ALONE.cluster.sha).arg(1).arg("k").arg("l-1").arg("5");
+        assert_eq!(packed.bytes, command.get_packed_command());
+        assert!(call(&EXTEND, "1").alone().is_none() && call(&POLL, "0").alone().is_none());
+        assert!(call(&RELEASE, "").is_release() && !call(&EXTEND, "0").is_release());
     }
 
     #[test]
@@ -170,10 +292,19 @@ mod tests {
             (Slack::In(1), &["locker-1", "5 00000"]),
         ] {
             let mut packed = Packed::default();
-            Call { script: &PROBE, keys, key_count: 3, args, arg_count: 2, slack, is_confirmed: false }
-                .pack(&mut packed, false);
+            Call {
+                script: &PROBE,
+                form: Form::Server,
+                keys,
+                key_count: 3,
+                args,
+                arg_count: 2,
+                slack,
+                is_confirmed: false,
+            }
+            .pack(&mut packed, false);
             let mut command = ::redis::cmd("EVALSHA");
-            command.arg(&PROBE.sha).arg(3).arg(&keys[..3]).arg(expected);
+            command.arg(&PROBE.server.sha).arg(3).arg(&keys[..3]).arg(expected);
             assert_eq!(packed.bytes, command.get_packed_command());
             let end = packed.bytes.len() - 7;
             assert_eq!(packed.stamp_at, if slack == Slack::None { vec![] } else { vec![end] });
@@ -185,7 +316,16 @@ mod tests {
     fn a_call_that_is_spelt_out_is_the_one_with_the_full_text() {
         let (keys, args) = (["k", "q", "", ""], ["locker-1", "5", "", "", "", ""]);
         for slack in [Slack::None, Slack::Last, Slack::In(1)] {
-            let call = Call { script: &RELEASE, keys, key_count: 2, args, arg_count: 2, slack, is_confirmed: false };
+            let call = Call {
+                script: &RELEASE,
+                form: Form::Server,
+                keys,
+                key_count: 2,
+                args,
+                arg_count: 2,
+                slack,
+                is_confirmed: false,
+            };
             let (mut spelt, mut full) = (Packed::for_one(), Packed::for_one());
             call.pack(&mut spelt, false);
             spelt.spell_out();

@@ -5,8 +5,11 @@
 
 use once_cell::sync::Lazy;
 
+/// A slot of Redis Cluster.
+pub(crate) type Slot = u16;
+
 /// How many slots Redis Cluster has.
-const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
 fn crc16(bytes: &[u8]) -> u16 {
@@ -30,8 +33,8 @@ static CRC_OF_BYTE: [u16; 256] = {
 };
 
 /// The slot of a key, as `CLUSTER KEYSLOT` gives it.
-pub(crate) fn slot_of(key: &[u8]) -> u16 {
-    crc16(hash_tag(key).unwrap_or(key)) % SLOTS as u16
+pub(crate) fn slot_of(key: &[u8]) -> Slot {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS as Slot
 }
 
 /// The text between the first `{` and the first `}` after it, if it is not empty.
@@ -62,7 +65,12 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
 
 /// A hash tag, without braces, that falls into the slot of `key`.
 pub(crate) fn tag_for(key: &str) -> u32 {
-    TAGS[usize::from(slot_of(key.as_bytes()))]
+    tag_of(slot_of(key.as_bytes()))
+}
+
+/// The hash tag, without braces, that falls into a slot.
+pub(crate) fn tag_of(slot: Slot) -> u32 {
+    TAGS[usize::from(slot)]
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
+use crate::store::redis::net::hosts::{AddressMap, mapped};
 use crate::sync::mutant;
 use ask::{Answer, Sentinel};
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -45,18 +45,6 @@ const AGREEMENT: Duration = Duration::from_secs(2);
 
 /// The most Sentinels that are learnt from others.
 const MOST_LEARNT: usize = 64;
-
-/// Maps the addresses that Sentinels tell to those by which this machine reaches them.
-#[derive(Clone)]
-pub(crate) struct AddressMap(pub(crate) Arc<Mapping>);
-
-pub(crate) type Mapping = dyn Fn(&str, u16) -> (String, u16) + Send + Sync;
-
-impl fmt::Debug for AddressMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AddressMap")
-    }
-}
 
 /// The Sentinels of a service.
 #[derive(Debug)]
@@ -120,10 +108,7 @@ impl Sentinels {
 
     /// Returns the address by which this machine reaches what a Sentinel names.
     fn mapped(&self, host: String, port: u16) -> (String, u16) {
-        match &self.map {
-            Some(map) => (map.0)(&host, port),
-            None => (host, port),
-        }
+        mapped(self.map.as_ref(), host, port)
     }
 
     /// The address of a server of the service.

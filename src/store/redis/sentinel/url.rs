@@ -11,6 +11,7 @@
 
 use crate::error::Error;
 use crate::store::redis::net::address::{Address, NOT_SHOWN, Place};
+use crate::store::redis::net::hosts::{decode, host_and_port};
 
 /// The port of Sentinels.
 const PORT: u16 = 26379;
@@ -123,49 +124,13 @@ pub(crate) fn parse(url: &str) -> Result<Service, Error> {
     let mut sentinels = Vec::new();
     for host in hosts.split(',') {
         let (host, port) =
-            host_and_port(host).ok_or_else(|| invalid(&format!("a host or a port cannot be read; {FORM}")))?;
+            host_and_port(host, PORT).ok_or_else(|| invalid(&format!("a host or a port cannot be read; {FORM}")))?;
         let place = Place::Tcp { host, port, tls };
         sentinels.push(Address { place, user: sentinel_user.clone(), password: sentinel_password.clone(), db: 0 });
     }
     let place = Place::Service { name: service, tls };
     let user = Some(user).filter(|user| !user.is_empty());
     Ok(Service { address: Address { place, user, password, db: i64::from(db) }, sentinels })
-}
-
-/// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
-fn host_and_port(text: &str) -> Option<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']')?;
-            host.parse::<std::net::Ipv6Addr>().ok()?;
-            (host, port)
-        }
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let port = match port.strip_prefix(':') {
-        Some(port) => port.parse().ok().filter(|port| *port != 0)?,
-        None if port.is_empty() => PORT,
-        None => return None,
-    };
-    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '%' | '[' | ']' | '@');
-    (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
-}
-
-/// Decodes `%xx`.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let code = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

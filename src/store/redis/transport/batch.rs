@@ -1,8 +1,10 @@
 //! Commands that are sent together.
 
+use super::pending::Pending;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
@@ -22,10 +24,24 @@ pub(super) struct Part {
     pub(super) route: RouteGuard,
 }
 
+/// A batch that was sent, and whose replies are to be waited for.
+pub(crate) struct Begun {
+    pub(super) calls: Vec<(usize, Arc<Pending>)>,
+    /// The index of each command's call.
+    pub(super) order: Vec<usize>,
+    pub(super) deadline: Instant,
+    pub(super) is_alone: bool,
+}
+
 impl Batch {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
     pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
         Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent }
+    }
+
+    /// Returns `true` if all commands go on one mux.
+    pub(crate) fn is_one(&self) -> bool {
+        self.parts.len() == 1
     }
 
     /// Adds one command about a key.

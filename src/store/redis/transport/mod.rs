@@ -13,17 +13,21 @@
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs` | one call in flight |
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
+//! | `seen.rs` | what is known of the server; idle connections |
 //! | `connector.rs` | what a mux needs from a connection |
+//! | `joint.rs` | tests: batches to several servers at once do not wait for one another |
 //! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
-//! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`]. So a thread that has a
-//! connection for itself never waits for another thread.
+//! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`] or to what the store
+//! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread.
 //!
 //! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
 //! off its core for longer than such a call has time, and it must not wait for that thread.
 
 mod batch;
 mod connector;
+#[cfg(all(test, not(dlock_shuttle)))]
+mod joint;
 #[cfg(all(test, dlock_shuttle))]
 mod model;
 mod mux;
@@ -31,6 +35,7 @@ mod pending;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod replaced;
 mod routes;
+mod seen;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod urgent;
 mod yielding;
@@ -52,7 +57,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yielding::Yielding;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::Confirming;
 pub(crate) use pending::{Answer, Callback};
 pub(crate) use routes::KeyHash;
@@ -91,6 +96,8 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     settings: Arc<Settings<C>>,
     muxes: [Arc<Mux<C>>; MUXES],
     routes: Arc<Routes>,
+    /// How many of the muxes callers share.
+    callers: usize,
     /// Until this moment no further connection is opened if there is one.
     only_one_until: Mutex<Option<Instant>>,
     /// The process that created the transport.
@@ -139,9 +146,16 @@ impl<C: Connector> Transport<C> {
             muxes: std::array::from_fn(mux),
             settings,
             routes: Arc::new(Routes::new()),
+            callers: CALLERS,
             only_one_until: Mutex::new(None),
             pid: std::process::id(),
         }
+    }
+
+    /// Lets callers share at most this many connections, from one to [`CALLERS`].
+    pub(crate) fn with_callers(mut self, callers: usize) -> Self {
+        self.callers = callers.clamp(1, CALLERS);
+        self
     }
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
@@ -204,20 +218,31 @@ impl<C: Connector> Transport<C> {
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let at = now();
-        let deadline = end_of(limit, at);
+        let is_alone = batch.is_one();
+        self.end(self.begin(batch, end_of(limit, at), is_alone), limit, or_break)
+    }
+
+    /// Sends commands, unless the deadline has come. [`end`](Self::end) must follow: at once if the batch `is_alone`, that is, one part that
+    /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
+    /// beginning other batches.
+    pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
         let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
-        let is_one = batch.parts.len() == 1;
         for Part { mux, mut packed, route } in batch.parts {
             packed.is_confirmed &= self.settings.confirming.is_some();
+            let call = Arc::new(if is_alone { Pending::new(packed, route) } else { Pending::part(packed, route) });
             // Sending the parts before this one may have used up the time.
-            let at = if calls.is_empty() { at } else { now() };
-            let call = Arc::new(if is_one { Pending::new(packed, route) } else { Pending::part(packed, route) });
-            self.muxes[mux].begin(&call, at, deadline, is_one);
+            self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
         }
+        Begun { calls, order: batch.order, deadline, is_alone }
+    }
+
+    /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
+    pub(crate) fn end(&self, begun: Begun, limit: Duration, or_break: bool) -> Vec<Reply> {
+        let Begun { calls, order, deadline, is_alone } = begun;
         let mut answers = Vec::with_capacity(calls.len());
         for (mux, call) in calls {
-            if !is_one {
+            if !is_alone {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, limit, or_break);
@@ -231,7 +256,7 @@ impl<C: Connector> Transport<C> {
                 None => Err(failure.clone().unwrap_or_else(lost)),
             }
         };
-        batch.order.iter().map(next).collect()
+        order.iter().map(next).collect()
     }
 
     /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
@@ -299,11 +324,6 @@ impl<C: Connector> Transport<C> {
         &self.muxes[epoch as usize % MUXES]
     }
 
-    /// Returns `true` if the server has ever answered.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `Settings::connect_took`.
-    }
-
     /// Returns the endpoint: where the server is reached, and as which user.
     pub(crate) fn endpoint(&self) -> &C {
         &self.settings.connector
@@ -328,7 +348,7 @@ impl<C: Connector> Transport<C> {
     /// without a connection is only for callers that have time for a connect, unless no mux has one.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
-        for (n, mux) in self.muxes[..CALLERS].iter().enumerate() {
+        for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
             let is_ready = || mux.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
             if load < least && is_ready() {

@@ -62,6 +62,8 @@ pub(crate) struct Pending {
     pub(crate) replies: usize,
     /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
+    /// Whether the call is one of several of a caller.
+    is_part: bool,
     /// Whether the call is answered only when its write is confirmed, too.
     pub(crate) is_confirmed: bool,
     core: Mutex<Core>,
@@ -123,20 +125,20 @@ impl Promotion {
 impl Pending {
     /// Creates a call whose caller waits for it, and for no other call at the same time.
     pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, true, None)
+        Self::with(packed, route, false, None)
     }
 
     /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
     pub(crate) fn part(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, false, None)
+        Self::with(packed, route, true, None)
     }
 
     /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
     pub(crate) fn posted(packed: Packed, route: RouteGuard, callback: Callback) -> Self {
-        Self::with(packed, route, true, Some(callback))
+        Self::with(packed, route, false, Some(callback))
     }
 
-    fn with(packed: Packed, route: RouteGuard, is_attended: bool, callback: Option<Callback>) -> Self {
+    fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
         let (replies, is_posted, is_confirmed) = (packed.replies, callback.is_some(), packed.is_confirmed);
         let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
@@ -144,14 +146,14 @@ impl Pending {
             promotion,
             packed,
             route,
-            is_attended,
+            is_attended: !is_part,
             is_sent: false,
             is_repeated: false,
             answer,
             unconnected: false,
             callback,
         };
-        Self { replies, is_posted, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self { replies, is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
@@ -241,6 +243,11 @@ impl Pending {
     /// Notes that the caller waits for this call from now on.
     pub(crate) fn attend(&self) {
         self.core.lock().is_attended = true;
+    }
+
+    /// Returns `true` if the caller has other calls to begin before it attends to this one.
+    pub(crate) fn has_others_first(&self) -> bool {
+        self.is_part && !self.core.lock().is_attended
     }
 
     /// Returns `true` if a caller waits for this call now, so that it can be promoted.

@@ -10,7 +10,7 @@ use crate::scene::Scene;
 use crate::setup::Setup;
 use crate::stage::Stage;
 use crate::support::RedisServer;
-use crate::worker::KEY;
+use crate::work::KEY;
 use std::time::Duration;
 
 /// Shows: G3, G7, L1.

@@ -59,7 +59,7 @@ fn fail_over(scene: &mut Scene, failover: &Failover, but: &[Process]) {
 /// the holder; whether it may have is for [`assert_kept`].
 /// Shows: G8, G10.
 #[track_caller]
-fn serve_in_order(scene: &mut Scene, holder: Process, order: &[Process]) {
+pub(crate) fn serve_in_order(scene: &mut Scene, holder: Process, order: &[Process]) {
     let from = scene.fault_at;
     if scene.is_told_since(holder, from) {
         return scene.let_go(holder);

@@ -90,7 +90,7 @@ fn handed_over(stage: &mut Stage, name: &'static str, length: Duration, acks: u8
 }
 
 /// Lets the master go on when it has stood still for so long.
-fn wake_after(scene: &Scene, failover: &Failover, length: Duration) {
+fn wake_after(scene: &mut Scene, failover: &Failover, length: Duration) {
     thread::sleep(length.saturating_sub(failover.age()));
     scene.wake(failover);
     assert!(scene.old_is_master(failover), "by its own words");

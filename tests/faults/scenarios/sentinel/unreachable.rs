@@ -84,5 +84,5 @@ fn is_named_by_the_last(scene: &Scene) {
 
 /// Cuts a Sentinel off from all processes.
 fn cut_off(scene: &Scene, sentinel: usize) {
-    scene.processes().for_each(|process| scene.sentinel_ways(process)[sentinel].cut_off());
+    scene.processes().for_each(|process| scene.ways(process)[sentinel].cut_off());
 }

@@ -113,6 +113,7 @@ impl Execution {
             Act::Collect => {
                 self.transport.collect();
             }
+            Act::EndIdle => self.transport.end_idle(Duration::ZERO),
             Act::Close => {
                 self.with(|book| book.is_closed = true);
                 self.transport.close();

@@ -2,7 +2,7 @@
 
 use super::network::{Faults, NO_FAULTS};
 use crate::check::model::scenarios::explore_both;
-use Act::{Call, Close, Collect, Confirm, ConfirmPair, Nap, Pair, Post, Renew};
+use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Nap, Pair, Post, Renew};
 use Limit::{Long, None, Short};
 
 /// How much time a caller has.
@@ -29,6 +29,8 @@ pub(super) enum Act {
     Post(u8, Limit),
     Collect,
     Close,
+    /// Connections that nobody uses at the moment are ended.
+    EndIdle,
     /// A pause longer than a short limit, and longer than a connection may be idle before it is checked.
     Nap,
 }
@@ -177,6 +179,9 @@ pub(super) const PAIRS: Scenario = Scenario {
 
 pub(super) const PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..PAIRS };
 
+/// The connections may be full: what a part leaves behind goes out when its caller comes to it.
+pub(super) const PAIRS_NARROW: Scenario = Scenario { is_narrow: true, ..PAIRS };
+
 /// Limits that end break connections; one limit is over at once, and breaks none.
 pub(super) const RENEWING: Scenario = Scenario {
     callers: &[
@@ -209,6 +214,17 @@ pub(super) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: 
 pub(super) const IDLE: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Nap, Post(0, Long), Call(0, 1, Long)], &[Nap, Post(1, Long), Nap, Call(0, 1, Long)]],
     faults: SOME,
+    ..CALLS
+};
+
+/// Connections are ended that nobody uses at the moment, while callers come and go.
+pub(super) const ENDING_IDLE: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), EndIdle, Post(0, Long), Call(0, 1, Long)],
+        &[Call(0, 2, Short), EndIdle, Post(1, Long), EndIdle],
+        &[Confirm(0, Long), EndIdle, Call(0, 1, Long)],
+    ],
+    faults: Faults { stalls: 1, ..NO_FAULTS },
     ..CALLS
 };
 
@@ -339,12 +355,14 @@ holds! {
     callers_leave_and_come_again: COMING_AGAIN;
     commands_go_several_ways: PAIRS;
     commands_go_several_ways_that_break: PAIRS_FAULTY;
+    commands_go_several_ways_that_are_full: PAIRS_NARROW;
     limits_break_connections: RENEWING;
     limits_break_connections_that_break: RENEWING_FAULTY;
     who_has_no_time_harms_nobody: NO_TIME;
     callers_are_there_at_the_closing: CLOSING;
     callers_are_there_at_the_closing_and_connections_break: CLOSING_FAULTY;
     connections_are_idle_for_a_while: IDLE;
+    connections_that_nobody_uses_are_ended: ENDING_IDLE;
     a_connect_outlasts_its_callers: CONNECTING;
     a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
     a_connect_that_is_refused_outlasts_its_callers: CONNECTING_REFUSED;

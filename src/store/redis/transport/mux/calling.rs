@@ -49,7 +49,10 @@ impl<C: Connector> Mux<C> {
         let is_free = self.wait(call, deadline);
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         let answer = if is_free { call.finished() } else { None };
-        answer.unwrap_or_else(|| self.depart(call, limit, or_break))
+        answer.unwrap_or_else(|| {
+            self.look(call);
+            self.depart(call, limit, or_break)
+        })
     }
 
     /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.

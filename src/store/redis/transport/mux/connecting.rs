@@ -34,8 +34,8 @@ impl<C: Connector> Mux<C> {
         own: &Arc<Pending>,
         deadline: Instant,
     ) -> Guard<'a, C> {
-        // A caller that has what it came for does not wait.
-        if !state.connecting.is_busy && !own.is_over() && self.has_time_to_connect(deadline) {
+        // A caller that has what it came for does not wait. Nor does one that has other calls to begin.
+        if !state.connecting.is_busy && !own.is_over() && own.waits() && self.has_time_to_connect(deadline) {
             drop(state);
             return self.connect_here(own, deadline);
         }
@@ -61,15 +61,18 @@ impl<C: Connector> Mux<C> {
     /// ago. Does not block.
     pub(in super::super) fn connect_ahead(&self, pause: Duration) {
         let mut state = self.state.lock();
-        let failed_at = state.connecting.failed_at;
-        let rests = failed_at.is_some_and(|at| now().saturating_duration_since(at) < pause);
-        if state.closed || state.session.is_some() || rests {
+        if state.closed || state.session.is_some() || state.connecting.failed_within(pause) {
             return;
         }
         if let Err(cause) = self.begin_connect(&mut state) {
             drop(state);
             log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
         }
+    }
+
+    /// Returns `true` if the last connect failed less than `pause` ago.
+    pub(in super::super) fn failed_within(&self, pause: Duration) -> bool {
+        self.state.lock().connecting.failed_within(pause)
     }
 
     /// Starts a connect on a separate thread, unless one is under way. Does not block.

@@ -33,14 +33,31 @@ impl<C: Connector> Mux<C> {
         self.state.lock()
     }
 
+    /// Ends the connection if nobody has used it for so long and nothing is due on it. The next call opens another one.
+    pub(crate) fn end_idle(&self, idle: Duration) {
+        let mut state = self.state.lock();
+        if state.writing || !state.queue.is_empty() {
+            return;
+        }
+        let Some(session) = state.session.take_if(|session| session.is_idle(now(), idle)) else { return };
+        self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+        drop(state);
+        log::debug!(TRANSPORT, "{}: a connection ends that was idle for {idle:?}", self.settings.server);
+        // No call is due on it.
+        session.abort();
+    }
+
     /// Removes a caller whose time is over, or that leaves while it is promoted.
     pub(super) fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
         let mut state = self.state.lock();
         let (phase, promotion, mut answer) = call.leave();
         let server = &self.settings.server;
+        let mut was_queued = false;
         match phase {
             Phase::Queued => {
+                let before = state.queue.len();
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
+                was_queued = state.queue.len() < before || mutant!(BreaksWithoutTime);
                 let is_confirming = state.session.as_ref().is_some_and(|session| session.is_confirming);
                 let why = match () {
                     () if state.connecting.is_busy => "; the connect goes on",
@@ -68,11 +85,11 @@ impl<C: Connector> Mux<C> {
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
         let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
-        let is_late = phase == Phase::Queued || is_due;
-        // Even for a call that was never written: if there was a writer, it has not got on all this time.
+        // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
+        // before it was queued has not met the connection.
+        let is_late = was_queued || is_due;
         if or_break
             && is_late
-            && (!limit.is_zero() || mutant!(BreaksWithoutTime))
             && let Some(epoch) = epoch
         {
             state = self.fail(state, epoch, ended(limit));

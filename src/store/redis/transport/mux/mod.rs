@@ -47,15 +47,18 @@
 //!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
 //!    a write, the poster waits for its end. A posted call that must be sent again, or whose poster's time was over, has nobody who waits
 //!    for it: it goes with the reader that has met it if nobody writes, else with the writer, with the next caller, or with `collect`.
-//! 8. *One confirmation is under way at a time.* Some calls are answered only when the server has confirmed their write. One command
-//!    behind all others of a write does that for all of them; the server executes nothing behind it on this connection until it has
-//!    answered it. Meanwhile calls that are to be confirmed are *held back*: they stay queued, and go out together afterwards. So a caller
-//!    waits for two confirmations at most, and any other call for one. Held-back calls may be overtaken by others in the queue: none of
-//!    them was sent or given up before those began, because one that is given up leaves the queue. A caller whose call is held back reads
-//!    like one that waits for a reply, even if the callers that are confirmed have left. The reader that delivers a confirmation promotes
-//!    a writer.
-//! 9. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
-//!    role back (`role.rs`).
+//! 8. *One confirmation is under way at a time.* Some calls are answered only when the server has confirmed their write. The last command
+//!    of a write confirms all calls of that write, and the server executes nothing behind it on this connection until it has answered it.
+//!    Meanwhile, calls that are to be confirmed are *held back*: they stay queued, and the next write after the confirmation takes them
+//!    all. So such a call waits for two confirmations at most, and any other call for one. Calls that need no confirmation are not held
+//!    back, and may overtake those that are. That breaks no order: the callers of held-back calls still wait, so both calls are under way at
+//!    the same time. A caller whose call is held back reads like one that waits for a reply, even if the callers
+//!    that are confirmed have left. The reader that delivers a confirmation promotes a writer.
+//! 9. *Nobody gives up a connection without a look at it.* A caller whose time is over takes in, without waiting, what has come. It may have
+//!    waited for another server all the time. A call whose time was over before it was queued breaks no connection either. A caller that
+//!    begins several batches does not wait for a connection that is full: it writes the rest when it comes to that batch.
+//! 10. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
+//!     role back (`role.rs`).
 //!
 //! # The files, from the top down
 //!

@@ -6,6 +6,7 @@ use super::super::yielding::SPINS;
 use super::core::Mux;
 use super::leaving::overdue_by;
 use super::role::Role;
+use super::session::Session;
 use super::state::Woken;
 use crate::store::redis::net::classify::is_no_master;
 use crate::sync::atomic::Ordering;
@@ -116,23 +117,27 @@ impl<C: Connector> Mux<C> {
 
     /// Takes in, without waiting, the replies that have come while nobody reads.
     pub(super) fn read_now(&self) {
-        loop {
-            let mut state = self.state.lock();
-            let Some(session) = &mut state.session else { return };
-            if session.due.is_empty() {
-                return;
-            }
-            let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return };
-            drop(state);
-            let role = Role::reading(self, None, epoch);
-            let arrived = Arrived::by(&mut inbound, ReadHalf::fill_now);
-            let more = matches!(arrived.result, Ok(true));
-            self.take_in(epoch, inbound, arrived, None);
-            role.end();
-            if !more {
-                return;
-            }
-        }
+        while self.read_once_now(|session| !session.due.is_empty()) {}
+    }
+
+    /// Looks, without waiting, whether the answer has come to a call whose time is over: its caller may have waited for something else all
+    /// the time. What comes behind the answer is left to others.
+    pub(super) fn look(&self, call: &Arc<Pending>) {
+        while self.read_once_now(|session| session.has_reply_for(call)) {}
+    }
+
+    /// Takes in what has come, if the connection `is_wanted` and nobody reads. Returns `true` if anything had.
+    fn read_once_now(&self, is_wanted: impl FnOnce(&Session<C>) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let Some(session) = state.session.as_mut().filter(|session| is_wanted(session)) else { return false };
+        let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return false };
+        drop(state);
+        let role = Role::reading(self, None, epoch);
+        let arrived = Arrived::by(&mut inbound, ReadHalf::fill_now);
+        let more = matches!(arrived.result, Ok(true));
+        self.take_in(epoch, inbound, arrived, None);
+        role.end();
+        more
     }
 
     /// Delivers what was read. Returns the inbound half, and the time since which the oldest reply is due, to a reader that must go on;

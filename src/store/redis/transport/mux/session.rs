@@ -221,6 +221,12 @@ impl<C: Connector> Session<C> {
         Ok(())
     }
 
+    /// Returns `true` if nobody uses the connection, and nobody has for so long.
+    pub(super) fn is_idle(&self, at: Instant, idle: Duration) -> bool {
+        let is_free = self.inbound.is_some() && self.outbound.is_some() && self.due.is_empty() && !self.has_backlog;
+        is_free && at.saturating_duration_since(self.last_use) >= idle
+    }
+
     /// Ends the connection and returns the calls that were written to it.
     pub(super) fn abort(self) -> Vec<Arc<Pending>> {
         let Self { outbound, inbound, cut, due, .. } = self;

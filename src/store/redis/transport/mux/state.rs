@@ -3,10 +3,10 @@
 use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::session::{Due, Session};
-use crate::sync::{mutant, thread};
+use crate::sync::{mutant, now, thread};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The calls whose callers must be woken once the state is unlocked.
 pub(super) type Woken = Vec<Arc<Pending>>;
@@ -46,6 +46,11 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
+    /// Returns `true` if the last connect failed less than `pause` ago.
+    pub(super) fn failed_within(&self, pause: Duration) -> bool {
+        self.failed_at.is_some_and(|at| now().saturating_duration_since(at) < pause)
+    }
+
     /// Returns `true` if another thread that has connected may still be about to run callbacks.
     pub(super) fn is_telling(&self) -> bool {
         let me = thread::current().id();

@@ -4,6 +4,7 @@ use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::core::{Guard, Mux};
 use super::role::Role;
+use super::state::State;
 use crate::log;
 use crate::one_line::OneLine;
 use crate::sync::{mutant, now};
@@ -98,8 +99,9 @@ impl<C: Connector> Mux<C> {
                     }
                     state
                 }
+                // A caller with others to begin first does not wait for a full connection. It writes the rest when it attends to the call.
                 Some(session) => match session.check_idle(at) {
-                    Ok(()) => self.write_once(state, at, deadline),
+                    Ok(()) => self.write_once(state, at, if own.has_others_first() { at } else { deadline }),
                     Err(cause) => {
                         let epoch = session.epoch;
                         drop(state);
@@ -114,7 +116,10 @@ impl<C: Connector> Mux<C> {
                 },
             };
             let has_other = state.has_other_writer();
-            if state.has_work() && (now() >= deadline || (own.is_over() && has_other)) {
+            let is_full = |state: &State<C>| state.session.as_ref().is_some_and(|session| session.has_backlog);
+            if state.has_work()
+                && (now() >= deadline || (own.is_over() && has_other) || (own.has_others_first() && is_full(&state)))
+            {
                 // If nobody waits for what is left, it has no successor: posted calls whose posters are gone.
                 if !has_other && !is_last && state.session.is_some() {
                     is_last = true;

@@ -1,0 +1,96 @@
+//! Keys whose servers are silent: two threads of their own ask about them, so that no other key waits for an answer that does not come.
+//!
+//! The two other threads sort such keys out of what is due, and go on with the rest. Only a store of several servers has any, and the
+//! threads start with the first one. What they have done about a key goes back into the schedules of the others.
+
+use super::cleanup::{Leftover, ROUND};
+use super::worker::{Round, Worker};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::log;
+use crate::state::key::Key;
+use crate::sync::Mutex;
+use crate::timer::Timer;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// The keys to ask about, by their ids: a key may fall due again meanwhile.
+type Keys = BTreeMap<u64, Arc<Key>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Apart {
+    renewals: Mutex<Keys>,
+    retries: Mutex<(Keys, Vec<Leftover>)>,
+    lease_thread: Worker,
+    retry_thread: Worker,
+}
+
+impl Apart {
+    pub(super) fn new(clock: &Timer) -> Self {
+        Self {
+            renewals: Mutex::default(),
+            retries: Mutex::default(),
+            lease_thread: Worker::new("dlock-lease-2", clock.clone()),
+            retry_thread: Worker::new("dlock-retry-2", clock.clone()),
+        }
+    }
+
+    /// Returns whether leases have ever been renewed apart.
+    pub(super) fn renews(&self) -> bool {
+        self.lease_thread.is_started()
+    }
+
+    /// Starts the thread that renews. Returns `false` if the operating system refuses it.
+    pub(super) fn starts_renewing<T: Send + Sync + 'static>(&self, of: &Weak<T>, round: Round<T>) -> bool {
+        is_started(&self.lease_thread.start(of, round))
+    }
+
+    /// Starts the thread that retries. Returns `false` if the operating system refuses it.
+    pub(super) fn starts_retrying<T: Send + Sync + 'static>(&self, of: &Weak<T>, round: Round<T>) -> bool {
+        is_started(&self.retry_thread.start(of, round))
+    }
+
+    /// Has a key's lease renewed apart.
+    pub(super) fn add_renewal(&self, key: &Arc<Key>, now: Moment) {
+        self.renewals.lock().insert(key.id, Arc::clone(key));
+        self.lease_thread.wake_by(now);
+    }
+
+    /// Has keys and leftovers asked about apart. Leaves the leftovers for which the thread would take too long.
+    pub(super) fn add_retries(&self, keys: Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>, now: Moment) {
+        let mut retries = self.retries.lock();
+        retries.0.extend(keys.into_iter().map(|key| (key.id, key)));
+        let room = ROUND.saturating_sub(retries.1.len()).min(leftovers.len());
+        retries.1.extend(leftovers.drain(..room));
+        drop(retries);
+        self.retry_thread.wake_by(now);
+    }
+
+    pub(super) fn take_renewals(&self) -> Vec<Arc<Key>> {
+        std::mem::take(&mut *self.renewals.lock()).into_values().collect()
+    }
+
+    pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<Leftover>) {
+        let (keys, leftovers) = std::mem::take(&mut *self.retries.lock());
+        (keys.into_values().collect(), leftovers)
+    }
+
+    /// Ends the thread that retries. Returns the leftovers that it has not come to.
+    pub(super) fn stop_retrying(&self) -> Vec<Leftover> {
+        self.retry_thread.stop();
+        self.take_retries().1
+    }
+
+    /// Ends the thread that renews.
+    pub(super) fn stop_renewing(&self) {
+        self.lease_thread.stop();
+    }
+}
+
+fn is_started(result: &Result<(), Error>) -> bool {
+    if let Err(error) = result {
+        log::debug!(CLIENT, "keys whose server is silent are not asked about apart: {error}");
+    }
+    result.is_ok()
+}

@@ -1,0 +1,367 @@
+//! A call from its first node to the one that executes it: see `redirect.rs` for the rules.
+//!
+//! # Batches
+//!
+//! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
+//!    over.
+//! 2. A batch waits at most [`PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
+//!    batches asks for [`is_silent`](Cluster::is_silent), and sends the calls for such nodes in batches of their own, which wait as long as they
+//!    may. So a node that hangs delays no call to another for longer than that, and only once.
+//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
+//! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
+
+use super::core::Cluster;
+use super::redirect::{Course, Said, said, words};
+use super::refresh;
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::classify::is_redirection;
+use crate::store::redis::node::{Node, Sending};
+use crate::store::redis::script::reply::mismatch;
+use crate::store::redis::script::scripts::Call;
+use crate::store::redis::script::slot::{Slot, slot_of};
+use crate::store::redis::transport::Reply;
+use crate::timing::end_of;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A node to which no connection could be opened is not tried again for this long.
+pub(super) const REST: Duration = Duration::from_millis(100);
+
+/// How long a batch waits for nodes that are not known to be silent; longer where connects take longer than half of this, or where replicas
+/// confirm calls.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How much longer for each call of the batch: a server takes some microseconds for one, and is not the only program of its machine.
+const EACH: Duration = Duration::from_micros(50);
+
+/// How long a batch pauses in all.
+const BATCH_PAUSES: Duration = Duration::from_millis(75);
+
+/// A call on its way.
+struct Leg<'a> {
+    call: Call<'a>,
+    slot: Slot,
+    course: Course,
+    /// Where it is sent next; `None` while nobody owns its slot.
+    node: Option<Arc<Node>>,
+    full_text: bool,
+    asking: bool,
+    /// The last reply. Missing before the first one.
+    reply: Option<Reply>,
+    is_over: bool,
+}
+
+/// How calls are sent.
+#[derive(Clone, Copy)]
+struct Manner {
+    begun: Instant,
+    limit: Duration,
+    or_break: bool,
+    urgent: bool,
+    /// How long the calls may pause in all.
+    pauses: Duration,
+    /// Whether the calls are a batch, after which other batches wait. They do not wait for a new map either.
+    is_batch: bool,
+}
+
+impl Manner {
+    fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.begun.elapsed())
+    }
+}
+
+impl Cluster {
+    /// Runs one call, within `limit`.
+    pub(crate) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
+        let begun = Instant::now();
+        self.keep_fresh(begun);
+        let slot = slot_of(call.keys[0].as_bytes());
+        let manner = Manner { begun, limit, or_break: false, urgent: false, pauses: limit, is_batch: false };
+        let mut leg = self.leg(call, slot);
+        if leg.node.is_none() {
+            self.first_map(end_of(limit, begun))?;
+            leg.node = self.owner(slot);
+        }
+        if let Some(node) = &leg.node
+            && !node.transport.rests(REST)
+        {
+            let reply = node.call(call, limit);
+            if matches!(&reply, Ok(replied) if said(&replied.value) == Said::Answer) {
+                return reply;
+            }
+            leg.reply = Some(reply);
+        } else {
+            leg.reply = Some(Err(self.resting(&leg)));
+        }
+        let mut legs = [leg];
+        self.follow(&mut legs, manner);
+        let [leg] = legs;
+        leg.reply.unwrap_or_else(|| Err(mismatch()))
+    }
+
+    /// Runs calls together.
+    pub(crate) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
+        let begun = Instant::now();
+        self.keep_fresh(begun);
+        if !self.has_answered()
+            && let Err(error) = self.first_map(end_of(limit, begun))
+        {
+            return calls.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut legs: Vec<_> = calls.iter().map(|call| self.leg(call, slot_of(call.keys[0].as_bytes()))).collect();
+        let manner = Manner { begun, limit, or_break, urgent, pauses: BATCH_PAUSES, is_batch: true };
+        self.send(&mut legs, manner);
+        self.follow(&mut legs, manner);
+        legs.into_iter().map(|leg| leg.reply.unwrap_or_else(|| Err(mismatch()))).collect()
+    }
+
+    fn leg<'a>(&self, call: &Call<'a>, slot: Slot) -> Leg<'a> {
+        let node = self.owner(slot);
+        let course = Course::default();
+        Leg { call: *call, slot, course, node, full_text: false, asking: false, reply: None, is_over: false }
+    }
+
+    /// Sends the calls that are not over, and waits for their replies.
+    fn send(&self, legs: &mut [Leg<'_>], manner: Manner) {
+        let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
+        for (at, leg) in legs.iter_mut().enumerate().filter(|(_, leg)| !leg.is_over) {
+            match &leg.node {
+                Some(node) if !node.transport.rests(REST) => {
+                    match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
+                        Some((_, members)) => members.push(at),
+                        None => groups.push((Arc::clone(node), vec![at])),
+                    }
+                }
+                _ => leg.reply = Some(Err(self.resting(leg))),
+            }
+        }
+        // A node that is silent delays no other.
+        groups.sort_by_key(|(node, _)| node.is_silent());
+        let left = manner.left();
+        let wait = if manner.is_batch { self.patience(&groups, left) } else { left };
+        // A connection is given up only after most of the time that the batch had.
+        let or_break = manner.or_break && wait.saturating_mul(2) >= manner.limit;
+        let is_alone = groups.len() == 1;
+        let mut sent = Vec::with_capacity(groups.len());
+        for (node, members) in &groups {
+            let sending = |at: &usize| {
+                let Leg { call, full_text, asking, .. } = &legs[*at];
+                Sending { call, full_text: *full_text, asking: *asking }
+            };
+            let sendings: Vec<_> = members.iter().map(sending).collect();
+            sent.push(node.begin(&sendings, wait, manner.urgent, is_alone));
+        }
+        for ((node, members), sent) in groups.iter().zip(sent) {
+            let replies = node.end(sent, wait, or_break);
+            if manner.is_batch
+                // In less time a healthy node may not have come to it.
+                && wait >= PATIENCE / 2
+                && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
+            {
+                node.note_silence();
+            }
+            for (at, reply) in members.iter().zip(replies) {
+                legs[*at].reply = Some(reply);
+            }
+        }
+    }
+
+    fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
+        let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
+        let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
+        let confirmation = self.nodes.reach.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes);
+        let calls = groups.iter().map(|(_, members)| members.len()).sum();
+        patience(left, groups.len() > 1, took, confirmation, calls)
+    }
+
+    /// Returns `true` if the node that owns the key's slot has not answered the last batch, nor anything since.
+    pub(crate) fn is_silent(&self, key: &str) -> bool {
+        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.is_silent())
+    }
+
+    /// Sends the calls again that were not executed, until each has its reply or the time is over.
+    fn follow(&self, legs: &mut [Leg<'_>], manner: Manner) {
+        let mut paused = Duration::ZERO;
+        loop {
+            let mut pause = Duration::ZERO;
+            for leg in legs.iter_mut().filter(|leg| !leg.is_over) {
+                match self.next(leg, manner) {
+                    Some(wanted) if paused + wanted <= manner.pauses && wanted < manner.left() => {
+                        pause = pause.max(wanted);
+                    }
+                    Some(_) | None => leg.end(),
+                }
+            }
+            if legs.iter().all(|leg| leg.is_over) {
+                return;
+            }
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+                paused += pause;
+            }
+            self.send(legs, manner);
+        }
+    }
+
+    /// Decides where a call goes after its reply. Returns the pause before that, or `None` if the reply is the last one.
+    fn next(&self, leg: &mut Leg<'_>, manner: Manner) -> Option<Duration> {
+        let reply = leg.reply.as_ref()?;
+        let Ok(replied) = reply else {
+            let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
+            return self.after_no_connection(leg, is_unsent, manner);
+        };
+        if let Some(node) = &leg.node
+            && !leg.full_text
+            && node.lacks_script(reply)
+        {
+            leg.full_text = true;
+            return Some(Duration::ZERO);
+        }
+        match said(&replied.value) {
+            Said::Answer => {
+                if leg.asking
+                    && leg.call.key_count > 1
+                    && let Some(node) = &leg.node
+                {
+                    // All its keys are there: the move may be over, and the node that redirects may not know it yet.
+                    self.ask_first(&node.transport.endpoint().address.place);
+                    self.want_map();
+                }
+                None
+            }
+            Said::Moved { host, port } => {
+                let old = leg.node.take()?;
+                let place = self.place(&old, host, port);
+                let is_itself = place.as_ref() == Some(&old.transport.endpoint().address.place);
+                let next = match place {
+                    Some(_) if is_itself => self.renew(&old),
+                    Some(place) => Some(self.moved(leg.slot, &place)),
+                    None => None,
+                };
+                self.want_map();
+                let Some(next) = next else { return self.again(leg) };
+                leg.node = Some(next);
+                (leg.asking, leg.full_text) = (false, false);
+                leg.course.redirect()
+            }
+            Said::Ask { host, port } => {
+                let Some(place) = self.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
+                leg.node = Some(self.nodes.at(&place));
+                (leg.asking, leg.full_text) = (true, false);
+                leg.call = leg.call.alone().unwrap_or(leg.call);
+                leg.course.redirect()
+            }
+            Said::TryAgain => {
+                if let Some(alone) = leg.call.alone() {
+                    leg.call = alone;
+                    leg.full_text = false;
+                    return Some(Duration::ZERO);
+                }
+                self.again(leg)
+            }
+            Said::Later => {
+                self.want_map();
+                self.again(leg)
+            }
+        }
+    }
+
+    /// Sends a call to the owner of its slot once more, after a pause.
+    fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
+        leg.node = self.owner(leg.slot);
+        (leg.asking, leg.full_text) = (false, false);
+        Some(leg.course.pause())
+    }
+
+    /// Looks for another owner of a slot whose owner could not be reached.
+    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool, manner: Manner) -> Option<Duration> {
+        let ended = self.want_map();
+        if !is_unsent {
+            return None;
+        }
+        if !manner.is_batch {
+            self.await_map(ended, Instant::now() + manner.left().min(refresh::WAIT));
+        }
+        let owner = self.owner(leg.slot)?;
+        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || manner.left().is_zero() {
+            return None;
+        }
+        leg.node = Some(owner);
+        (leg.asking, leg.full_text) = (false, false);
+        leg.course.redirect()
+    }
+
+    /// The error of a call whose node is not tried.
+    fn resting(&self, leg: &Leg<'_>) -> Error {
+        match &leg.node {
+            Some(node) => {
+                let address = &node.transport.endpoint().address;
+                let message = format!("{address}: not tried: a connect has failed less than {REST:?} ago");
+                Error::backend(BackendFailure::NotExecuted, message)
+            }
+            None => self.unowned(leg.slot),
+        }
+    }
+}
+
+/// How long a batch waits for the replies of its nodes, where `left` is left of its limit. A connect to one of those that are not known to be
+/// silent has taken `took`; there is none if all are. Confirmations, of which a call may wait for two, take so long each.
+fn patience(
+    left: Duration,
+    is_several: bool,
+    took: Option<Duration>,
+    confirmation: Duration,
+    calls: usize,
+) -> Duration {
+    let most = if is_several { left - left / 4 } else { left };
+    took.map_or(most, |took| {
+        (PATIENCE.max(took * 2) + confirmation * 2 + EACH * u32::try_from(calls).unwrap_or(u32::MAX)).min(most)
+    })
+}
+
+impl Leg<'_> {
+    /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.
+    fn end(&mut self) {
+        self.is_over = true;
+        if let Some(Ok(replied)) = &self.reply
+            && is_redirection(&replied.value)
+        {
+            let words = words(&replied.value);
+            let message = format!("the nodes redirect the command, and it did not reach its slot in time: {words}");
+            self.reply = Some(Err(Error::backend(BackendFailure::NotExecuted, message)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_waits_as_long_as_it_must_and_no_longer() {
+        let ms = Duration::from_millis;
+        for (left, is_several, took, confirmation, calls, expected) in [
+            // A node next door.
+            (1000, true, Some(1), 0, 0, 100),
+            (1000, false, Some(1), 0, 0, 100),
+            // A node far away.
+            (1000, true, Some(200), 0, 0, 400),
+            // What replies want has a quarter of the time, if there are several nodes.
+            (1000, true, Some(2000), 0, 0, 750),
+            (1000, false, Some(2000), 0, 0, 1000),
+            (60, true, Some(1), 0, 0, 45),
+            (60, false, Some(1), 0, 0, 60),
+            // Replicas acknowledge.
+            (3000, false, Some(1), 500, 0, 1100),
+            // All are silent.
+            (1000, false, None, 0, 0, 1000),
+            (1000, true, None, 0, 0, 750),
+            (0, true, Some(1), 0, 0, 0),
+            // Many calls take a server long.
+            (5000, false, Some(1), 0, 10_000, 600),
+        ] {
+            let waits = patience(ms(left), is_several, took.map(ms), ms(confirmation), calls);
+            assert_eq!(waits, ms(expected), "{left} {is_several} {took:?} {confirmation}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! In which slots a client hears. The threads that lock and the thread that listens share this.
+//!
+//! | phase of a slot | meaning | next |
+//! |---|---|---|
+//! | absent | nobody has waited there of late | `Off`, when a tenure is about to wait |
+//! | `Off` | the channel is to be subscribed when the slot is due | `Asked` |
+//! | `Asked(line)` | the subscription was sent on this line, and has no answer yet | `Heard`; `Off` if it is refused or the line breaks |
+//! | `Heard(line)` | the server has confirmed it there: a grant of a key in the slot arrives | `Off` if the server or the line ends it; absent when nobody needs it |
+//!
+//! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
+//!    line than that of the phase says of the slot does not count: it is late.
+//! 2. *A bit says that a slot is `Heard`*, for those who look under the mutex of a key. It is set after the confirmation, and cleared before
+//!    the subscription is ended. If the server ends the subscription, the bit stays for a moment; whoever queues meanwhile keeps its place, as
+//!    everybody does then.
+//! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
+
+use super::line::LineId;
+use super::waker::Waker;
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::address::Place;
+use crate::store::redis::net::endpoint::Endpoint;
+use crate::store::redis::net::link::Link;
+use crate::store::redis::node::Node;
+use crate::store::redis::script::keys::slot_inbox_channel;
+use crate::store::redis::script::scripts::Form;
+use crate::store::redis::script::sight::Sight;
+use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::sync::catch_panic;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a slot is heard after it was needed last.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Above so many slots, those that nobody needs any more are not kept, down to so many.
+const MANY: usize = 4096;
+
+/// How long a slot is needed by a thread that has got ready: it joins a queue within that time, and says then how long it waits there. With
+/// thousands of threads this takes seconds.
+const READY: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub(crate) struct Ears {
+    pub(super) client: String,
+    pub(super) waker: Waker,
+    /// Which slots are `Heard`. A bit is set after the server has confirmed the subscription, and cleared before it is ended: a thread that sees
+    /// it asks for a place in the queue after the confirmation.
+    heard: Bits,
+    /// Which slots are not absent. Changed under the mutex of the state.
+    present: Bits,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The connections that were opened for the listening thread, and why others were not.
+    opened: Mutex<Vec<Opened>>,
+    /// Whether scripts see the first subscription of each line.
+    looked: Mutex<Vec<(Place, Sight)>>,
+}
+
+/// The outcome of a connect.
+pub(super) struct Opened {
+    pub(super) line: LineId,
+    pub(super) place: Place,
+    pub(super) link: Result<Link, Error>,
+}
+
+#[derive(Default)]
+struct State {
+    slots: HashMap<Slot, Ear>,
+    /// Those of them that are `Off`, so that a message costs no look at all others.
+    off: HashSet<Slot>,
+    /// Keys whose threads went on without hearing.
+    late: HashMap<Slot, HashSet<String>>,
+    is_closed: bool,
+}
+
+struct Ear {
+    phase: Phase,
+    /// When the subscription is to be sent, in `Off`.
+    due: Instant,
+    failures: u32,
+    /// Why the last subscription failed.
+    failure: Option<Error>,
+    /// Until when a tenure may need the slot, as far as its requests tell.
+    needed_until: Instant,
+    /// How many threads wait until it is heard.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Off,
+    Asked(LineId),
+    Heard(LineId),
+}
+
+impl Phase {
+    fn line(self) -> Option<LineId> {
+        match self {
+            Self::Off => None,
+            Self::Asked(line) | Self::Heard(line) => Some(line),
+        }
+    }
+
+    fn is_heard(self) -> bool {
+        matches!(self, Self::Heard(_))
+    }
+}
+
+impl Ears {
+    pub(super) fn new(client: &str, waker: Waker) -> Self {
+        Self {
+            client: client.to_owned(),
+            waker,
+            heard: Bits::default(),
+            present: Bits::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            opened: Mutex::default(),
+            looked: Mutex::default(),
+        }
+    }
+
+    /// Opens a connection for a line, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses the thread.
+    pub(super) fn open(self: &Arc<Self>, line: LineId, place: Place, endpoint: Endpoint) -> io::Result<()> {
+        let ears = Arc::clone(self);
+        let open = move || {
+            let deadline = Instant::now() + endpoint.connect_timeout;
+            // The log may panic.
+            let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|_| {
+                let message = "opening a connection panicked; please report it";
+                Err(Error::backend(BackendFailure::NotExecuted, message))
+            });
+            ears.opened.lock().push(Opened { line, place, link });
+            ears.waker.wake();
+        };
+        std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
+    }
+
+    /// Finds out, on a thread of its own, whether scripts see a subscription that was confirmed on a line.
+    pub(super) fn look(self: &Arc<Self>, line: LineId, slot: Slot, node: Arc<Node>, limit: Duration) {
+        let ears = Arc::clone(self);
+        let look = move || {
+            let is_over = || ears.state.lock().slots.get(&slot).is_none_or(|ear| ear.phase != Phase::Heard(line));
+            let channel = slot_inbox_channel(slot, &ears.client);
+            // The log may panic.
+            let sight = catch_panic(|| node.sees(Form::Cluster, &channel, limit, is_over)).unwrap_or(Sight::Unknown);
+            ears.looked.lock().push((node.transport.endpoint().address.place.clone(), sight));
+            ears.waker.wake();
+        };
+        // Without a thread nobody looks: nearly always there is nothing to be seen.
+        let _ = std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(look);
+    }
+
+    /// Takes what was found out.
+    pub(super) fn take_looked(&self) -> Vec<(Place, Sight)> {
+        std::mem::take(&mut *self.looked.lock())
+    }
+
+    /// Takes the connections that were opened.
+    pub(super) fn take_opened(&self) -> Vec<Opened> {
+        std::mem::take(&mut *self.opened.lock())
+    }
+
+    /// Makes the listening thread look at the map.
+    pub(crate) fn note_map(&self) {
+        self.waker.wake();
+    }
+
+    /// Returns `true` if the slot is heard. Does not block.
+    pub(crate) fn hears(&self, slot: Slot) -> bool {
+        self.heard.has(slot)
+    }
+
+    /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
+    /// tenure asks again before a lease is over.
+    pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
+        // Every reply comes by here; most are about slots in which nobody waits.
+        if self.present.has(slot)
+            && let Some(ear) = self.state.lock().slots.get_mut(&slot)
+        {
+            ear.need(lease);
+        }
+    }
+
+    /// Waits until the slot is heard, for at most `limit`. If it is heard only later, the inbox delivers `Changed` for the key.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not heard yet.
+    pub(crate) fn get_ready(&self, slot: Slot, key: &str, limit: Duration) -> Result<(), Error> {
+        let now = Instant::now();
+        let deadline = crate::timing::end_of(limit, now);
+        let mut state = self.state.lock();
+        let mut is_new = false;
+        let ear = state.slots.entry(slot).or_insert_with(|| {
+            is_new = true;
+            Ear { phase: Phase::Off, due: now, failures: 0, failure: None, needed_until: now, waiting: 0 }
+        });
+        ear.need(READY);
+        ear.waiting += 1;
+        if is_new {
+            state.off.insert(slot);
+            self.present.set(slot, true);
+            self.waker.wake();
+        }
+        let failure = loop {
+            let ear = state.slots.get(&slot);
+            let failure = match ear {
+                Some(Ear { phase: Phase::Heard(_), .. }) => break None,
+                // It was refused, and is not tried again at once.
+                Some(Ear { failure: Some(failure), .. }) => Some(failure.clone()),
+                None | Some(_) if state.is_closed => Some(Error::ShutDown),
+                _ => None,
+            };
+            if failure.is_some() || self.changed.wait_until(&mut state, deadline).timed_out() {
+                let is_heard = state.slots.get(&slot).is_some_and(|ear| ear.phase.is_heard());
+                let late = || Error::backend(BackendFailure::NotExecuted, "the subscription is not confirmed yet");
+                break (!is_heard).then(|| failure.unwrap_or_else(late));
+            }
+        };
+        if let Some(ear) = state.slots.get_mut(&slot) {
+            ear.waiting -= 1;
+        }
+        match failure {
+            None => Ok(()),
+            Some(failure) => {
+                state.late.entry(slot).or_default().insert(key.to_owned());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Takes the slots that are due to be subscribed: each is to be [asked](Self::ask) for or [lost](Self::lose) now.
+    pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
+        let mut state = self.state.lock();
+        let State { slots, off, .. } = &mut *state;
+        off.extract_if(|slot| slots.get(slot).is_none_or(|ear| ear.due <= now)).collect()
+    }
+
+    /// Returns when the next slot is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        state.off.iter().filter_map(|slot| Some(state.slots.get(slot)?.due)).min()
+    }
+
+    /// Makes slots due that could not be subscribed before.
+    pub(super) fn hasten(&self, has_changed: impl Fn(Slot) -> bool, now: Instant) {
+        let mut state = self.state.lock();
+        let State { slots, off, .. } = &mut *state;
+        for slot in off.iter().filter(|slot| has_changed(**slot)) {
+            if let Some(ear) = slots.get_mut(slot) {
+                (ear.due, ear.failures, ear.failure) = (now, 0, None);
+            }
+        }
+    }
+
+    /// Notes that slots that were due are subscribed on a line, or will be when it is open.
+    pub(super) fn ask(&self, due: &[Slot], line: LineId) {
+        let mut state = self.state.lock();
+        for slot in due {
+            if let Some(ear) = state.slots.get_mut(slot) {
+                ear.phase = Phase::Asked(line);
+            }
+        }
+    }
+
+    /// Notes that the server has confirmed the subscription on a line. Returns the keys whose threads went on without it; `None` if the slot
+    /// is not to be heard on that line.
+    pub(super) fn confirm(&self, slot: Slot, line: LineId) -> Option<Vec<String>> {
+        let mut state = self.state.lock();
+        let ear = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == Some(line))?;
+        (ear.phase, ear.failures, ear.failure) = (Phase::Heard(line), 0, None);
+        self.heard.set(slot, true);
+        let late = state.late.remove(&slot).unwrap_or_default();
+        drop(state);
+        self.changed.notify_all();
+        Some(late.into_iter().collect())
+    }
+
+    /// Notes that the slot is not heard on a line any more, or not yet, and is to be subscribed at `due`; without a line, that a slot that was
+    /// due is not asked for. Does nothing if the slot is in another line's care. Returns `true` if it was heard. With a failure, those
+    /// who wait for it go on.
+    pub(super) fn lose(
+        &self,
+        slot: Slot,
+        line: Option<LineId>,
+        failure: Option<Error>,
+        due: impl FnOnce(u32) -> Instant,
+    ) -> bool {
+        let mut state = self.state.lock();
+        let Some(ear) = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == line) else { return false };
+        let was_heard = ear.phase.is_heard();
+        self.heard.set(slot, false);
+        ear.failures = if failure.is_some() { ear.failures.saturating_add(1) } else { ear.failures };
+        (ear.phase, ear.due, ear.failure) = (Phase::Off, due(ear.failures), failure);
+        state.off.insert(slot);
+        drop(state);
+        self.changed.notify_all();
+        was_heard
+    }
+
+    /// Forgets the slots that nobody needs any more, and returns them. Those that were heard are to be unsubscribed. Above [`MANY`] slots, the
+    /// ones that were needed longest ago go first.
+    pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
+        let mut state = self.state.lock();
+        let may_go = |ear: &Ear| ear.waiting == 0 && !matches!(ear.phase, Phase::Asked(_)) && ear.needed_until < now;
+        let unneeded = state.slots.iter().filter(|(_, ear)| may_go(ear));
+        let mut unneeded: Vec<_> = unneeded.map(|(slot, ear)| (ear.needed_until, *slot)).collect();
+        unneeded.sort_unstable();
+        let too_many = state.slots.len().saturating_sub(MANY);
+        let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE < now;
+        let idle: Vec<_> = unneeded.into_iter().enumerate().filter(goes).map(|(_, (_, slot))| slot).collect();
+        for slot in &idle {
+            self.heard.set(*slot, false);
+            self.present.set(*slot, false);
+            state.slots.remove(slot);
+            state.off.remove(slot);
+            state.late.remove(slot);
+        }
+        idle
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+        self.waker.wake();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+}
+
+impl Ear {
+    fn need(&mut self, lease: Duration) {
+        let until = crate::timing::end_of(lease, Instant::now());
+        self.needed_until = self.needed_until.max(until);
+    }
+}
+
+/// A bit for each slot.
+// ORDERING: `set` stores with Release and `has` loads with Acquire: whoever sees a bit sees what was done before it was set.
+struct Bits(Vec<AtomicU64>);
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self((0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Bits {
+    fn has(&self, slot: Slot) -> bool {
+        self.0[usize::from(slot) / 64].load(Ordering::Acquire) & bit(slot) != 0 // ORDERING: pairs with `set`.
+    }
+
+    fn set(&self, slot: Slot, on: bool) {
+        let bits = &self.0[usize::from(slot) / 64];
+        if on {
+            bits.fetch_or(bit(slot), Ordering::Release); // ORDERING: pairs with `has`.
+        } else {
+            bits.fetch_and(!bit(slot), Ordering::Release); // ORDERING: whoever still sees the bit finds out under the mutex, or polls.
+        }
+    }
+}
+
+fn bit(slot: Slot) -> u64 {
+    1 << (slot % 64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! One listening connection, to the master of some slots.
+
+use crate::store::redis::net::address::Place;
+use crate::store::redis::net::link::Link;
+use crate::store::redis::net::resp::Packed;
+use crate::store::redis::net::socket::Socket;
+use crate::store::redis::node::Node;
+use crate::store::redis::script::keys::slot_inbox_channel;
+use crate::store::redis::script::slot::{Slot, slot_of};
+use ::redis::{ServerError, Value};
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// After this long without a byte from the server a PING is sent. A half-open connection would stay silent for ever, and the waiters of a
+/// server that hangs must find its successor soon.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Tells lines apart, also those to one place one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LineId(pub(super) u64);
+
+/// See the module.
+pub(super) struct Line {
+    pub(super) id: LineId,
+    pub(super) place: Place,
+    /// The node as it was when the line was opened. A node that was made anew since may be another server.
+    pub(super) node: Weak<Node>,
+    link: Link,
+    /// The slots that were subscribed here, and neither ended nor left since.
+    slots: HashSet<Slot>,
+    /// The slots that have another owner by a newer map. Their subscriptions are not ended from here: a node that does not own a slot
+    /// answers that with `MOVED`, and has ended the subscription, or will.
+    leaving: HashSet<Slot>,
+    /// The commands without a reply, oldest first.
+    asked: VecDeque<Asked>,
+    /// Since when the server owes an answer to the oldest of them.
+    owed_since: Instant,
+    /// When the server last sent something.
+    heard: Instant,
+    pub(super) opened: Instant,
+    /// Whether the server has answered a command.
+    pub(super) has_answered: bool,
+    /// Whether somebody looks, or has looked, whether scripts see a subscription of this line.
+    pub(super) is_looked_at: bool,
+    /// Whether some bytes wait for room.
+    is_behind: bool,
+    io_timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Subscribe(Slot),
+    Unsubscribe(Slot),
+    Ping,
+}
+
+/// What a server sends on such a connection.
+#[derive(Debug, PartialEq)]
+pub(super) enum Event {
+    Message(Vec<u8>),
+    Confirmed(Slot),
+    /// The server has ended a subscription by itself: it does not own the slot any more.
+    Ended(Slot),
+    /// It refuses a subscription.
+    Refused(Slot, ServerError),
+}
+
+impl Line {
+    pub(super) fn new(id: LineId, place: Place, node: Weak<Node>, link: Link, io_timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            id,
+            place,
+            node,
+            link,
+            slots: HashSet::new(),
+            leaving: HashSet::new(),
+            asked: VecDeque::new(),
+            owed_since: now,
+            heard: now,
+            opened: now,
+            has_answered: false,
+            is_looked_at: false,
+            is_behind: false,
+            io_timeout,
+        }
+    }
+
+    pub(super) fn socket(&self) -> Arc<Socket> {
+        self.link.socket()
+    }
+
+    pub(super) fn slots(&self) -> &HashSet<Slot> {
+        &self.slots
+    }
+
+    /// Returns `true` if the line must be looked at when the socket has room.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Subscribes a client's channels in some slots. The replies come later.
+    pub(super) fn subscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
+        let mut packed = Packed::default();
+        for slot in slots {
+            packed.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
+            self.slots.insert(*slot);
+            self.leaving.remove(slot);
+            self.asked.push_back(Asked::Subscribe(*slot));
+        }
+        self.send(&packed)
+    }
+
+    /// Ends the subscriptions in some slots, which the server owns.
+    pub(super) fn unsubscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
+        let mut packed = Packed::default();
+        for slot in slots.iter().filter(|slot| self.slots.remove(slot)) {
+            packed.words(&["SUNSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
+            self.asked.push_back(Asked::Unsubscribe(*slot));
+        }
+        if packed.replies == 0 { Ok(()) } else { self.send(&packed) }
+    }
+
+    /// Leaves some slots to another owner.
+    pub(super) fn leave(&mut self, slots: &[Slot]) {
+        self.leaving.extend(slots.iter().filter(|slot| self.slots.remove(slot)));
+    }
+
+    /// Sends without waiting for room: the same thread listens to the other servers.
+    fn send(&mut self, packed: &Packed) -> io::Result<()> {
+        let now = Instant::now();
+        if self.asked.len() == packed.replies {
+            self.owed_since = now;
+        }
+        self.is_behind = !self.link.outbound.send(&packed.bytes, now)?;
+        Ok(())
+    }
+
+    /// Returns since when the server owes an answer, if it does.
+    pub(super) fn owes_since(&self) -> Option<Instant> {
+        (!self.asked.is_empty()).then_some(self.owed_since)
+    }
+
+    /// Returns when the line must be looked at, even if the server is silent.
+    pub(super) fn due(&self) -> Instant {
+        if self.asked.is_empty() { self.heard + SILENCE } else { self.owed_since + self.io_timeout }
+    }
+
+    /// Sends a PING after a long silence. Fails if the server owes an answer for too long.
+    pub(super) fn check(&mut self, now: Instant) -> io::Result<()> {
+        if now < self.due() {
+            return Ok(());
+        }
+        if !self.asked.is_empty() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the server owes an answer"));
+        }
+        let mut packed = Packed::default();
+        packed.words(&["PING"]);
+        self.asked.push_back(Asked::Ping);
+        self.send(&packed)
+    }
+
+    /// Takes in what has come, and sends what has room, without waiting. What came before a failure is returned with it.
+    pub(super) fn read(&mut self, client: &str) -> (Vec<Event>, io::Result<()>) {
+        let mut events = Vec::new();
+        let read = self.read_into(&mut events, client);
+        (events, read)
+    }
+
+    fn read_into(&mut self, events: &mut Vec<Event>, client: &str) -> io::Result<()> {
+        if self.is_behind {
+            self.is_behind = !self.link.outbound.flush(Instant::now())?;
+        }
+        let mut unwanted = Packed::default();
+        while self.link.inbound.fill_now()? {
+            let now = Instant::now();
+            (self.heard, self.owed_since) = (now, now);
+            while let Some(value) = self.link.inbound.take_reply()? {
+                events.extend(self.take_in(value, &mut unwanted, client));
+            }
+        }
+        if unwanted.replies == 0 { Ok(()) } else { self.send(&unwanted) }
+    }
+
+    fn take_in(&mut self, value: Value, unwanted: &mut Packed, client: &str) -> Option<Event> {
+        let items = match value {
+            Value::Array(items) => items,
+            Value::ServerError(error) => return self.take_in_error(error),
+            // The reply to a PING while nothing is subscribed.
+            _ => {
+                self.answered(Asked::Ping);
+                return None;
+            }
+        };
+        if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"pong") {
+            self.answered(Asked::Ping);
+            return None;
+        }
+        match <[Value; 3]>::try_from(items) {
+            Ok([Value::BulkString(kind), Value::BulkString(_), Value::BulkString(payload)]) if kind == b"smessage" => {
+                Some(Event::Message(payload))
+            }
+            Ok([Value::BulkString(kind), Value::BulkString(channel), _]) => {
+                let slot = slot_of(&channel);
+                match kind.as_slice() {
+                    b"ssubscribe" => {
+                        if self.answered(Asked::Subscribe(slot)) && self.slots.contains(&slot) {
+                            return Some(Event::Confirmed(slot));
+                        }
+                        // Nobody here counts on this subscription.
+                        if !self.leaving.contains(&slot) && !self.asked.contains(&Asked::Unsubscribe(slot)) {
+                            self.slots.remove(&slot);
+                            unwanted.words(&["SUNSUBSCRIBE", &slot_inbox_channel(slot, client)]);
+                            self.asked.push_back(Asked::Unsubscribe(slot));
+                        }
+                        None
+                    }
+                    b"sunsubscribe" => {
+                        let is_reply = self.answered(Asked::Unsubscribe(slot));
+                        self.leaving.remove(&slot);
+                        (!is_reply && self.slots.remove(&slot)).then_some(Event::Ended(slot))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes in an error. A redirection names its slot. Any other error belongs to the oldest command, as replies come in the order of their
+    /// commands. An end that the server tells by itself may have counted as the reply to a `SUNSUBSCRIBE`, so that the error belongs to that
+    /// command and counts for a later one: then the confirmation of the later one is no reply, and the slot is subscribed again.
+    fn take_in_error(&mut self, error: ServerError) -> Option<Event> {
+        let at = match redirected(&error) {
+            Some(slot) => {
+                let names =
+                    |asked: &Asked| matches!(asked, Asked::Subscribe(of) | Asked::Unsubscribe(of) if *of == slot);
+                self.asked.iter().position(names)?
+            }
+            None => 0,
+        };
+        let asked = self.asked.remove(at)?;
+        self.has_answered = true;
+        match asked {
+            Asked::Subscribe(slot) => {
+                self.leaving.remove(&slot);
+                self.slots.remove(&slot).then_some(Event::Refused(slot, error))
+            }
+            Asked::Unsubscribe(_) | Asked::Ping => None,
+        }
+    }
+
+    /// Notes the reply to a command. Returns `false` if there was none.
+    fn answered(&mut self, asked: Asked) -> bool {
+        let at = self.asked.iter().position(|other| *other == asked);
+        let is_answered = at.is_some_and(|at| self.asked.remove(at).is_some());
+        self.has_answered |= is_answered;
+        is_answered
+    }
+}
+
+/// The slot that a redirection is about.
+fn redirected(error: &ServerError) -> Option<Slot> {
+    let slot = || error.details()?.split(' ').next()?.parse().ok();
+    if error.code() == "MOVED" { slot() } else { None }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,322 @@
+//! The inbox of a client in a Cluster: a shard channel in each slot in which one of its tenures waits, or may be asked to give way.
+//!
+//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. There is one listening connection to
+//! each master that is needed. The client's thread `dlock-listen` reads all of them; a thread `dlock-connect` opens one, and ends.
+//!
+//! When a slot moves to another node, its server ends the subscription; when a master fails, its connection breaks, or its successor knows
+//! nothing of the subscription. The slot is then subscribed anew, where its owner is by a new map. Until that is confirmed the client's
+//! tenures there are unheard, and keep their places in the queue for a second.
+//!
+//! 1. *A slot is heard on one line.* When a newer map names another owner, the slot leaves its line at once, and is due at the new owner.
+//!    What the earlier line still says of it does not count.
+//! 2. *A place that takes no connection is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner is
+//!    tried at once.
+//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the listening thread's part |
+//! | `opening.rs` | how an inbox is opened, and found by the threads that lock |
+//! | `ears.rs` | in which slots the client hears |
+//! | `subscribing.rs` | which slot is subscribed where, and when |
+//! | `line.rs` | one listening connection |
+//! | `rests.rs` | the places that take no connection for now |
+//! | `waker.rs` | how the listening thread waits for all of them |
+
+pub(super) mod ears;
+mod line;
+mod opening;
+mod rests;
+mod subscribing;
+mod waker;
+
+use super::core::{Cluster, Hidden, View};
+use super::redirect::{Said, said};
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
+use crate::store::redis::net::address::Place;
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::script::message;
+use crate::store::redis::script::scripts::Form;
+use crate::store::redis::script::sight::{self, Sight};
+use crate::store::redis::script::slot::{Slot, slot_of};
+use crate::sync::{mutant, random_u32};
+use crate::timing::end_of;
+use ::redis::{ServerError, Value};
+use ears::Ears;
+use line::{Event, Line, LineId};
+use rests::Rests;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use subscribing::Pending;
+
+/// The pauses before a slot is subscribed again that was refused, and before a place is tried again that took no connection.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// For how long slots that are lost, or heard again, are gathered into one message.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// For how long no inbox opens after scripts did not see a subscription.
+const HIDDEN: Duration = Duration::from_secs(60);
+
+/// A line that breaks sooner after its opening counts as one that could not be opened.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How often slots that nobody needs are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// See the module. Dropping it ends the subscriptions.
+pub(crate) struct ClusterInbox {
+    cluster: Arc<Cluster>,
+    ears: Arc<Ears>,
+    lines: Vec<Line>,
+    /// The connections that are being opened.
+    pending: HashMap<Place, Pending>,
+    rests: Rests,
+    /// The slots that were heard, are lost, and are not heard again.
+    lost: HashSet<Slot>,
+    /// The slots in which something has changed that the client was not told.
+    changed: HashSet<Slot>,
+    /// How often in a row the subscription of a slot was redirected.
+    detours: HashMap<Slot, u32>,
+    messages: VecDeque<Message>,
+    /// When to tell the client of these slots.
+    tell_at: Option<Instant>,
+    /// The map by which the slots were subscribed.
+    view: Arc<View>,
+    look_at: Instant,
+    last_line: LineId,
+    has_warned: bool,
+    has_warned_of_sight: bool,
+}
+
+impl InboxBreaker for Arc<Ears> {
+    fn cut(&self) {
+        self.close();
+    }
+}
+
+impl Inbox for ClusterInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        let deadline = end_of(limit, Instant::now());
+        loop {
+            if self.ears.is_closed() || self.cluster.is_closed() {
+                let message = "the subscriptions at the Cluster's nodes were ended";
+                return Err(Error::backend(BackendFailure::Unknown, message));
+            }
+            if let Some(message) = self.messages.pop_front() {
+                return Ok(Some(message));
+            }
+            for (place, sight) in self.ears.take_looked() {
+                self.take_sight(&place, sight)?;
+            }
+            let now = Instant::now();
+            let next = self.subscribe(now);
+            self.look(now);
+            if self.tell_at.take_if(|at| *at <= now).is_some() {
+                let changed = std::mem::take(&mut self.changed);
+                let keys = KeyFilter::new(move |key| changed.contains(&slot_of(key.as_bytes())));
+                return Ok(Some(Message::ChangedAmong { keys }));
+            }
+            let times = self.lines.iter().map(Line::due).chain(next).chain(self.tell_at);
+            let until = times.fold(deadline.min(self.look_at), Instant::min);
+            self.hear(until.saturating_duration_since(now));
+            if self.messages.is_empty() && Instant::now() >= deadline {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(Arc::clone(&self.ears))
+    }
+}
+
+impl ClusterInbox {
+    /// Waits until something comes, for at most this time, and takes it in.
+    fn hear(&mut self, time: Duration) {
+        let sockets: Vec<_> = self.lines.iter().map(|line| (line.socket(), line.is_behind())).collect();
+        let sockets: Vec<_> = sockets.iter().map(|(socket, is_behind)| (&**socket, *is_behind)).collect();
+        // If it cannot be waited for, all are read.
+        let ready = self.ears.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
+        let now = Instant::now();
+        for (mut line, is_ready) in std::mem::take(&mut self.lines).into_iter().zip(ready) {
+            let (events, mut result) = if is_ready { line.read(&self.ears.client) } else { (Vec::new(), Ok(())) };
+            let mut unwanted = Vec::new();
+            for event in events {
+                if let Event::Confirmed(slot) = event
+                    && !std::mem::replace(&mut line.is_looked_at, true)
+                    && let Some(node) = line.node.upgrade()
+                {
+                    self.ears.look(line.id, slot, node, self.cluster.nodes.reach.io_timeout);
+                }
+                unwanted.extend(self.take_in(event, &line, now));
+            }
+            if result.is_ok() {
+                result = line.check(now).and_then(|()| line.unsubscribe(&unwanted, &self.ears.client));
+            }
+            self.keep(line, result, now);
+        }
+    }
+
+    /// Keeps a line, unless it has failed. Its slots are then subscribed anew: at once if it was of use for a while, else after a pause.
+    fn keep(&mut self, line: Line, result: io::Result<()>, now: Instant) {
+        let Err(cause) = result else { return self.lines.push(line) };
+        let address = self.cluster.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
+        log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
+        self.cluster.want_map();
+        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT {
+            line.slots().iter().for_each(|slot| self.lose(*slot, line.id, now));
+            return;
+        }
+        let message = format!("the subscription at {address} is broken: {cause}");
+        let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
+        let until = self.rests.fail(line.place.clone(), error.clone(), now);
+        line.slots().iter().for_each(|slot| self.refuse(*slot, Some(line.id), error.clone(), |_| until));
+    }
+
+    /// Takes in what a server sends. Returns the slot if nobody wants it any more.
+    fn take_in(&mut self, event: Event, line: &Line, now: Instant) -> Option<Slot> {
+        match event {
+            Event::Message(payload) => self.messages.extend(message::parse(&payload)),
+            Event::Confirmed(slot) => {
+                let Some(late) = self.ears.confirm(slot, line.id) else { return Some(slot) };
+                self.rests.end(&line.place);
+                self.detours.remove(&slot);
+                self.messages.extend(late.into_iter().map(|key| Message::Changed { key: Some(key) }));
+                if self.lost.remove(&slot) {
+                    self.note_change(slot, now);
+                }
+            }
+            Event::Ended(slot) => {
+                self.cluster.ask_first(&line.place);
+                self.cluster.want_map();
+                self.lose(slot, line.id, now);
+            }
+            Event::Refused(slot, error) => self.redirect(slot, &error, line, now),
+        }
+        None
+    }
+
+    /// Subscribes a slot elsewhere, or later, that a server has refused.
+    fn redirect(&mut self, slot: Slot, error: &ServerError, line: &Line, now: Instant) {
+        let reply = Value::ServerError(error.clone());
+        if let Said::Moved { host, port } = said(&reply) {
+            let node = line.node.upgrade().unwrap_or_else(|| self.cluster.nodes.at(&line.place));
+            if let Some(owner) = self.cluster.place(&node, host, port) {
+                if owner == line.place {
+                    self.cluster.renew(&node);
+                } else {
+                    self.cluster.moved(slot, &owner);
+                }
+                self.cluster.want_map();
+                let detours = self.detours.entry(slot).or_insert(0);
+                let pause = if *detours == 0 { Duration::ZERO } else { pause(*detours) };
+                *detours += 1;
+                self.ears.lose(slot, Some(line.id), None, |_| now + pause);
+                return;
+            }
+        }
+        self.cluster.want_map();
+        let error = self.cluster.hide(classify(error, ""));
+        self.warn(&error);
+        self.refuse(slot, Some(line.id), error, |failures| now + pause(failures));
+    }
+
+    /// Notes that a slot is not heard on this line any more, and is to be heard again at once.
+    fn lose(&mut self, slot: Slot, line: LineId, now: Instant) {
+        if !mutant!(KeepsOldSubscriptions) && self.ears.lose(slot, Some(line), None, |_| now) {
+            self.lost.insert(slot);
+            // The client asks now, and once more when it hears again.
+            self.note_change(slot, now);
+        }
+    }
+
+    /// Notes that a slot cannot be heard for now.
+    fn refuse(&mut self, slot: Slot, line: Option<LineId>, error: Error, due: impl FnOnce(u32) -> Instant) {
+        if self.ears.lose(slot, line, Some(error), due) {
+            self.lost.insert(slot);
+        }
+    }
+
+    /// Has the client asked about the keys of a slot, soon.
+    fn note_change(&mut self, slot: Slot, now: Instant) {
+        self.changed.insert(slot);
+        self.tell_at.get_or_insert(now + GATHER);
+    }
+
+    /// Takes in what scripts see of a line.
+    ///
+    /// # Errors
+    ///
+    /// If they see none of it. No inbox opens for a while then, as long as the same servers answer.
+    fn take_sight(&mut self, place: &Place, sight: Sight) -> Result<(), Error> {
+        match sight {
+            Sight::Unseen => {
+                let address = self.cluster.nodes.reach.endpoint_at(place, Arc::default()).address;
+                let error = sight::hidden(&address.to_string());
+                let until = Instant::now() + HIDDEN;
+                *self.cluster.hidden.lock() =
+                    Some(Hidden { number: self.cluster.number(), until, error: error.clone() });
+                return Err(error);
+            }
+            Sight::Refused(error) => {
+                let error = self.cluster.hide(classify(&error, ""));
+                let is_denied = matches!(error, Error::Denied { .. });
+                if is_denied && !std::mem::replace(&mut self.has_warned_of_sight, true) {
+                    sight::warn_of(Form::Cluster, &error);
+                }
+            }
+            Sight::Seen | Sight::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Says once that the client polls, if it will not hear without somebody's help.
+    fn warn(&mut self, error: &Error) {
+        if !error.is_transient() && !std::mem::replace(&mut self.has_warned, true) {
+            log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
+        }
+    }
+
+    /// Ends the subscriptions that nobody needs any more, and closes the connections without any.
+    fn look(&mut self, now: Instant) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK;
+        let idle = self.ears.take_idle(now);
+        let forgotten: HashSet<_> = idle.iter().copied().collect();
+        self.lost.retain(|slot| !forgotten.contains(slot));
+        self.detours.retain(|slot, _| !forgotten.contains(slot));
+        for mut line in std::mem::take(&mut self.lines) {
+            if !line.slots().is_empty() {
+                let ended = line.unsubscribe(&idle, &self.ears.client);
+                self.keep(line, ended, now);
+            }
+        }
+    }
+}
+
+/// The pause after failures in a row: between half of the step and all of it, so that clients do not come together.
+fn pause(failures: u32) -> Duration {
+    let step = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+    step.mul_f64(0.5 + 0.5 * f64::from(random_u32(failures)) / f64::from(u32::MAX))
+}
+
+impl Drop for ClusterInbox {
+    fn drop(&mut self) {
+        self.ears.close();
+        self.cluster.forget(&self.ears);
+    }
+}
+
+impl std::fmt::Debug for ClusterInbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterInbox").field("client", &self.ears.client).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! Places that take no connection for now, and when the next one is tried: once for all slots of a place, however many wait there.
+
+use super::pause;
+use crate::error::Error;
+use crate::store::redis::net::address::Place;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How often a new map is asked for while a place rests, or has kept us waiting for so long: its slots may have another owner by now, whom
+/// the others wait for.
+pub(super) const ASK_FOR_MAP: Duration = Duration::from_millis(150);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Rests {
+    places: HashMap<Place, Rest>,
+    /// When to ask for a map again.
+    ask_at: Option<Instant>,
+}
+
+struct Rest {
+    failures: u32,
+    until: Instant,
+    error: Error,
+}
+
+impl Rests {
+    /// Notes that a place could not be reached. Returns until when it rests.
+    pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
+        let failures = self.places.get(&place).map_or(0, |rest| rest.failures) + 1;
+        let until = now + pause(failures);
+        self.places.insert(place, Rest { failures, until, error });
+        until
+    }
+
+    /// Notes that a place answers, or that another server may do so there.
+    pub(super) fn end(&mut self, place: &Place) {
+        self.places.remove(place);
+    }
+
+    /// Returns until when a place rests, and why, if it does now.
+    pub(super) fn of(&self, place: &Place, now: Instant) -> Option<(Instant, Error)> {
+        let rest = self.places.get(place).filter(|rest| rest.until > now)?;
+        Some((rest.until, rest.error.clone()))
+    }
+
+    /// Keeps only what is known of these places.
+    pub(super) fn keep(&mut self, places: &[Place]) {
+        self.places.retain(|place, _| places.contains(place));
+    }
+
+    /// Returns when a new map is to be asked for; `None` if no place rests, and none keeps us waiting. Calls `ask` if it is time.
+    pub(super) fn ask_for_map(&mut self, now: Instant, is_kept_waiting: bool, ask: impl FnOnce()) -> Option<Instant> {
+        if self.places.is_empty() && !is_kept_waiting {
+            self.ask_at = None;
+        } else if self.ask_at.is_none_or(|at| at <= now) {
+            self.ask_at = Some(now + ASK_FOR_MAP);
+            ask();
+        }
+        self.ask_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::BackendFailure;
+
+    #[test]
+    fn a_place_that_takes_no_connection_is_tried_ever_more_rarely() {
+        let place = Place::Tcp { host: "h".to_owned(), port: 1, tls: false };
+        let (mut rests, mut now, begun) = (Rests::default(), Instant::now(), Instant::now());
+        let (mut tries, mut maps) = (0, 0);
+        // As the listening thread does it, for the twenty seconds of a failover.
+        while now < begun + Duration::from_secs(20) {
+            rests.ask_for_map(now, false, || maps += 1);
+            if rests.of(&place, now).is_none() {
+                tries += 1;
+                let error = Error::backend(BackendFailure::NotExecuted, "refused");
+                assert!(rests.fail(place.clone(), error, now) > now);
+            }
+            now += Duration::from_millis(5);
+        }
+        assert!((20..60).contains(&tries), "{tries}");
+        assert!((100..=134).contains(&maps), "{maps}");
+        assert!(rests.ask_for_map(now, true, || ()).is_some());
+        rests.end(&place);
+        assert!(rests.of(&place, now).is_none() && rests.ask_for_map(now, false, || maps += 1).is_none());
+    }
+}

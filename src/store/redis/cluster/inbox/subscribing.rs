@@ -1,0 +1,169 @@
+//! Which slot is subscribed where, and when.
+
+use super::ClusterInbox;
+use super::ears::Opened;
+use super::line::{Line, LineId};
+use super::pause;
+use super::rests::ASK_FOR_MAP;
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::cluster::core::View;
+use crate::store::redis::net::address::Place;
+use crate::store::redis::node::Node;
+use crate::store::redis::script::slot::Slot;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// A line that is being opened.
+pub(super) struct Pending {
+    line: LineId,
+    node: Weak<Node>,
+    slots: Vec<Slot>,
+    since: Instant,
+}
+
+impl ClusterInbox {
+    /// Subscribes the slots that are due, each at its owner. Returns when the next ones are due.
+    pub(super) fn subscribe(&mut self, now: Instant) -> Option<Instant> {
+        self.follow_owners(now);
+        for opened in self.ears.take_opened() {
+            self.take_line(opened, now);
+        }
+        let mut by_owner: HashMap<Place, (Arc<Node>, Vec<Slot>)> = HashMap::new();
+        for slot in self.ears.take_due(now) {
+            match self.cluster.owner(slot) {
+                Some(node) => {
+                    let place = node.transport.endpoint().address.place.clone();
+                    by_owner.entry(place).or_insert_with(|| (node, Vec::new())).1.push(slot);
+                }
+                None => {
+                    self.cluster.want_map();
+                    let error = self.cluster.unowned(slot);
+                    self.refuse(slot, None, error, |failures| now + pause(failures));
+                }
+            }
+        }
+        for (place, (node, slots)) in by_owner {
+            self.subscribe_at(place, &node, slots, now);
+        }
+        let slow_at = self.slow_at();
+        let ask_at = self.rests.ask_for_map(now, slow_at.is_some_and(|at| at <= now), || {
+            self.cluster.want_map();
+        });
+        [self.ears.next_due(), ask_at, slow_at.filter(|at| *at > now)].into_iter().flatten().min()
+    }
+
+    /// Returns from when on a place keeps us waiting: its connect, or an answer on its line, takes long.
+    fn slow_at(&self) -> Option<Instant> {
+        let connects = self.pending.values().map(|pending| pending.since);
+        let answers = self.lines.iter().filter_map(Line::owes_since);
+        connects.chain(answers).min().map(|since| since + ASK_FOR_MAP)
+    }
+
+    /// Subscribes slots at their owner, now or when it is connected.
+    fn subscribe_at(&mut self, place: Place, node: &Arc<Node>, slots: Vec<Slot>, now: Instant) {
+        if let Some(at) = self.lines.iter().position(|line| is_same(&line.node, node)) {
+            let mut line = self.lines.swap_remove(at);
+            self.ears.ask(&slots, line.id);
+            let subscribed = line.subscribe(&slots, &self.ears.client);
+            self.keep(line, subscribed, now);
+        } else if let Some(pending) = self.pending.get_mut(&place).filter(|pending| is_same(&pending.node, node)) {
+            self.ears.ask(&slots, pending.line);
+            pending.slots.extend(slots);
+        } else if let Some((until, error)) = self.rests.of(&place, now) {
+            slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
+        } else {
+            self.last_line.0 += 1;
+            let line = self.last_line;
+            if let Err(cause) = self.ears.open(line, place.clone(), node.transport.endpoint().clone()) {
+                let message = format!("the operating system refused the thread dlock-connect: {cause}");
+                let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
+                let until = self.rests.fail(place, error.clone(), now);
+                slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
+                return;
+            }
+            self.ears.ask(&slots, line);
+            let earlier = self.pending.insert(place, Pending { line, node: Arc::downgrade(node), slots, since: now });
+            if let Some(Pending { line, slots, .. }) = earlier {
+                slots.into_iter().for_each(|slot| self.lose(slot, line, now));
+            }
+        }
+    }
+
+    /// Takes in the outcome of a connect.
+    fn take_line(&mut self, opened: Opened, now: Instant) {
+        let Opened { line, place, link } = opened;
+        // Otherwise the slots have another owner by now.
+        let Some(pending) = self.pending.remove(&place) else { return };
+        if pending.line != line {
+            self.pending.insert(place, pending);
+            return;
+        }
+        let Pending { node, slots, .. } = pending;
+        match link {
+            Ok(link) => {
+                let mut line = Line::new(line, place, node, link, self.cluster.nodes.reach.io_timeout);
+                let subscribed = line.subscribe(&slots, &self.ears.client);
+                self.keep(line, subscribed, now);
+            }
+            Err(error) => {
+                self.cluster.want_map();
+                self.warn(&error);
+                let until = self.rests.fail(place, error.clone(), now);
+                slots.into_iter().for_each(|slot| self.refuse(slot, Some(line), error.clone(), |_| until));
+            }
+        }
+    }
+
+    /// Leaves the slots that have another owner by a new map: the earlier one may be silent for ever. They are due at once, as are those
+    /// that could not be subscribed at the earlier one.
+    fn follow_owners(&mut self, now: Instant) {
+        let view = self.cluster.view();
+        if Arc::ptr_eq(&view, &self.view) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.view, Arc::clone(&view));
+        for mut line in std::mem::take(&mut self.lines) {
+            let gone: Vec<_> = line.slots().iter().copied().filter(|slot| !view.owns(&line.node, *slot)).collect();
+            line.leave(&gone);
+            gone.into_iter().for_each(|slot| self.lose(slot, line.id, now));
+            // Behind the name of a node that was made anew there may be another server.
+            if view
+                .nodes
+                .iter()
+                .all(|node| is_same(&line.node, node) || node.transport.endpoint().address.place != line.place)
+            {
+                self.lines.push(line);
+            } else {
+                self.rests.end(&line.place);
+            }
+        }
+        let mut moved = Vec::new();
+        self.pending.retain(|_, pending| {
+            let Pending { line, node, slots, .. } = pending;
+            let gone = |slot: &mut Slot| !view.owns(node, *slot);
+            moved.extend(slots.extract_if(.., gone).map(|slot| (slot, *line)));
+            !slots.is_empty()
+        });
+        moved.into_iter().for_each(|(slot, line)| self.lose(slot, line, now));
+        self.rests.keep(view.slots.places());
+        self.ears.hasten(|slot| view.owner(slot) != before.owner(slot), now);
+    }
+}
+
+/// Returns `true` if this is the node.
+fn is_same(weak: &Weak<Node>, node: &Arc<Node>) -> bool {
+    std::ptr::eq(weak.as_ptr(), Arc::as_ptr(node))
+}
+
+impl View {
+    /// Returns `true` if this node owns the slot.
+    fn owns(&self, node: &Weak<Node>, slot: Slot) -> bool {
+        self.owner(slot) == Some(node.as_ptr())
+    }
+
+    /// Returns which node owns the slot.
+    fn owner(&self, slot: Slot) -> Option<*const Node> {
+        self.slots.owner(slot).and_then(|at| self.nodes.get(at)).map(Arc::as_ptr)
+    }
+}

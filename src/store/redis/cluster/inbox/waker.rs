@@ -1,0 +1,130 @@
+//! Ends a wait for several sockets from another thread.
+
+use crate::store::redis::net::socket::Socket;
+use std::io;
+use std::time::Duration;
+
+#[cfg(unix)]
+mod imp {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// See the module. A byte lies in a pair of sockets while a wait must end.
+    #[derive(Debug)]
+    pub(crate) struct Waker {
+        near: UnixStream,
+        far: UnixStream,
+    }
+
+    impl Waker {
+        /// # Errors
+        ///
+        /// Those of the operating system, which may have no more sockets.
+        pub(crate) fn new() -> io::Result<Self> {
+            let (near, far) = UnixStream::pair()?;
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            Ok(Self { near, far })
+        }
+
+        /// Ends the wait that is under way, or else the next one. Does not block.
+        pub(crate) fn wake(&self) {
+            // If there is no room, enough bytes lie there.
+            let _ = (&self.near).write(&[0]);
+        }
+
+        /// Waits until one of the sockets has something to read or has failed, until it is woken, or until the time is over. A socket with
+        /// `true` is also waited for until it has room for more bytes. Returns for each socket whether it is to be looked at.
+        pub(crate) fn wait(&self, sockets: &[(&Socket, bool)], time: Duration) -> io::Result<Vec<bool>> {
+            let flags = |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let mut polled: Vec<_> =
+                sockets.iter().map(|(socket, writes)| PollFd::new(*socket, flags(*writes))).collect();
+            polled.push(PollFd::new(&self.far, PollFlags::IN));
+            let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            let time = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+            match poll(&mut polled, Some(&time)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let mut ready: Vec<_> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready.pop() == Some(true) {
+                let _ = (&self.far).read(&mut [0; 64]);
+            }
+            Ok(ready)
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod imp {
+    use super::*;
+    use parking_lot::{Condvar, Mutex};
+
+    /// How long sockets are not looked at.
+    const PAUSE: Duration = Duration::from_millis(5);
+
+    /// See the module. Without `poll`, all sockets are looked at every few milliseconds.
+    #[derive(Debug, Default)]
+    pub(crate) struct Waker {
+        is_woken: Mutex<bool>,
+        woken: Condvar,
+    }
+
+    impl Waker {
+        pub(crate) fn new() -> io::Result<Self> {
+            Ok(Self::default())
+        }
+
+        pub(crate) fn wake(&self) {
+            *self.is_woken.lock() = true;
+            self.woken.notify_all();
+        }
+
+        pub(crate) fn wait(&self, sockets: &[(&Socket, bool)], time: Duration) -> io::Result<Vec<bool>> {
+            let mut is_woken = self.is_woken.lock();
+            if !*is_woken {
+                let time = if sockets.is_empty() { time } else { time.min(PAUSE) };
+                self.woken.wait_for(&mut is_woken, time);
+            }
+            *is_woken = false;
+            Ok(vec![true; sockets.len()])
+        }
+    }
+}
+
+pub(crate) use imp::Waker;
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    #[test]
+    fn a_wait_ends_when_something_comes_when_it_is_woken_and_when_its_time_is_over() {
+        const LONG: Duration = Duration::from_secs(20);
+        let waker = Waker::new().expect("sockets");
+        let (near, mut far) = UnixStream::pair().expect("sockets");
+        let (silent, _silent_far) = UnixStream::pair().expect("sockets");
+        let sockets = [Socket::Unix(near), Socket::Unix(silent)];
+        let sockets = [(&sockets[0], false), (&sockets[1], false)];
+        assert_eq!(waker.wait(&sockets, Duration::from_millis(1)).expect("a wait"), [false, false]);
+        let begun = Instant::now();
+        far.write_all(b"x").expect("room");
+        assert_eq!(waker.wait(&sockets, LONG).expect("a wait"), [true, false]);
+        sockets[0].0.read_now(&mut [0; 8]).expect("a byte");
+        (0..1000).for_each(|_| waker.wake());
+        assert_eq!(waker.wait(&sockets, LONG).expect("a wait"), [false, false]);
+        assert_eq!(
+            waker.wait(&[sockets[0], (sockets[1].0, true)], LONG).expect("a wait"),
+            [false, true],
+            "it has room"
+        );
+        drop(far);
+        while !waker.wait(&sockets, LONG).expect("a wait")[0] {}
+        assert!(begun.elapsed() < LONG);
+    }
+}

@@ -1,0 +1,250 @@
+//! The nodes of a Cluster, by their places. Each has its own connections, at most [`CONNECTIONS`], opened when they are needed.
+
+use crate::store::redis::net::address::{Address, Place};
+use crate::store::redis::net::endpoint::Endpoint;
+use crate::store::redis::net::identity::{Servers, Told};
+use crate::store::redis::net::resp::Stamp;
+use crate::store::redis::node::Node;
+use crate::store::redis::transport::{Confirming, Transport};
+use crate::sync::random_u32;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// The most connections to a node for calls. One of them is for renewals alone.
+const CONNECTIONS: usize = 4;
+
+/// How long a node that owns no slot, and that no call was sent to, keeps its connections.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How long a connection to any node is kept while nobody uses it. Callers who come at once open several.
+const IDLE_CONNECTION: Duration = Duration::from_secs(300);
+
+/// The mean pause between two replacements of a node that redirects calls to itself.
+const RENEWAL: Duration = Duration::from_millis(100);
+
+/// No command is stamped: see the module.
+const NO_STAMP: Stamp = *b"00000";
+
+/// How nodes are reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    /// An endpoint with the login for all nodes. Its place is replaced by that of each node.
+    pub(crate) endpoint: Endpoint,
+    pub(crate) io_timeout: Duration,
+    /// How calls are confirmed, if they are.
+    pub(crate) confirming: Option<Confirming>,
+}
+
+impl Reach {
+    /// Returns the endpoint of a node.
+    pub(crate) fn endpoint_at(&self, place: &Place, servers: Arc<Servers>) -> Endpoint {
+        let address = Address { place: place.clone(), ..self.endpoint.address.clone() };
+        Endpoint { address, servers, ..self.endpoint.clone() }
+    }
+}
+
+/// See the module.
+pub(crate) struct Nodes {
+    pub(crate) reach: Reach,
+    /// Called when another server answers at a node's place than before.
+    told: Arc<Told>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: HashMap<Place, Entry>,
+    /// The nodes that were replaced, or have left the map, and still have callers.
+    former: Vec<Weak<Node>>,
+    /// A node that is made after the closing is closed from the beginning.
+    is_closed: bool,
+}
+
+struct Entry {
+    node: Arc<Node>,
+    /// When the node last owned a slot, or a call was sent to it beside the map.
+    used: Instant,
+    /// Until when the node is not made anew, after it was.
+    renewable: Option<Instant>,
+}
+
+impl Entry {
+    fn new(node: &Arc<Node>) -> Self {
+        Self { node: Arc::clone(node), used: Instant::now(), renewable: None }
+    }
+}
+
+impl Nodes {
+    pub(crate) fn new(reach: Reach, told: Arc<Told>) -> Self {
+        Self { reach, told, table: Mutex::default() }
+    }
+
+    /// Returns the node at a place. Does not connect.
+    pub(crate) fn at(&self, place: &Place) -> Arc<Node> {
+        let mut table = self.table.lock();
+        if let Some(entry) = table.entries.get_mut(place) {
+            entry.used = Instant::now();
+            return Arc::clone(&entry.node);
+        }
+        let servers = Arc::<Servers>::default();
+        let told = Arc::clone(&self.told);
+        servers.tell(Box::new(move || told()));
+        let node = self.make(place, servers, &table);
+        table.entries.insert(place.clone(), Entry::new(&node));
+        node
+    }
+
+    /// Returns the node at a place if it is known, and has a connection that callers share.
+    pub(crate) fn connected(&self, place: &Place) -> Option<Arc<Node>> {
+        let table = self.table.lock();
+        table.entries.get(place).map(|entry| &entry.node).filter(|node| node.transport.is_connected()).cloned()
+    }
+
+    /// Replaces a node that has redirected a call to itself: another server is behind its name now. Its connections end when their
+    /// last callers leave. What was known of the server is compared with what the next one says.
+    ///
+    /// A node is replaced once in [`RENEWAL`] ± 50 %: if its name still leads to the wrong server, each call would open new connections.
+    /// Returns `None` before that.
+    pub(crate) fn renew(&self, old: &Arc<Node>, now: Instant) -> Option<Arc<Node>> {
+        let place = &old.transport.endpoint().address.place;
+        let mut table = self.table.lock();
+        match table.entries.get(place) {
+            // Another caller has renewed it.
+            Some(entry) if !Arc::ptr_eq(&entry.node, old) => return Some(Arc::clone(&entry.node)),
+            Some(Entry { renewable: Some(at), .. }) if now < *at => return None,
+            _ => {}
+        }
+        let node = self.make(place, Arc::clone(old.servers()), &table);
+        let renewable = Some(now + RENEWAL.mul_f64(0.5 + f64::from(random_u32(0)) / f64::from(u32::MAX)));
+        let former = table.entries.insert(place.clone(), Entry { renewable, ..Entry::new(&node) });
+        table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
+        Some(node)
+    }
+
+    fn make(&self, place: &Place, servers: Arc<Servers>, table: &Table) -> Arc<Node> {
+        let Reach { io_timeout, confirming, .. } = &self.reach;
+        let endpoint = self.reach.endpoint_at(place, servers);
+        let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming.clone());
+        if table.is_closed {
+            transport.close();
+        }
+        Arc::new(Node::new(transport.with_callers(CONNECTIONS - 1)))
+    }
+
+    /// Forgets the nodes that own no slot any more, and were not used for a while, and ends the connections to others that were idle for long.
+    pub(crate) fn keep(&self, owners: &[Place], now: Instant) {
+        let mut gone = Vec::new();
+        let mut table = self.table.lock();
+        for (place, entry) in table.entries.iter_mut().filter(|(place, _)| owners.contains(place)) {
+            debug_assert_eq!(*place, entry.node.transport.endpoint().address.place);
+            entry.used = now;
+        }
+        table.entries.retain(|_, entry| {
+            let stays = now.saturating_duration_since(entry.used) < IDLE;
+            if !stays {
+                gone.push(Arc::clone(&entry.node));
+            }
+            stays
+        });
+        table.former.extend(gone.iter().map(Arc::downgrade));
+        table.former.retain(|node| node.strong_count() > 0);
+        let stay: Vec<_> = table.entries.values().map(|entry| Arc::clone(&entry.node)).collect();
+        drop(table);
+        stay.iter().for_each(|node| node.transport.end_idle(IDLE_CONNECTION));
+        // Their connections end here, without the mutex.
+        drop(gone);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        self.table.lock().entries.values().map(|entry| Arc::clone(&entry.node)).collect()
+    }
+
+    /// Closes all nodes, and every later one.
+    pub(crate) fn close(&self) {
+        let mut table = self.table.lock();
+        table.is_closed = true;
+        let former: Vec<_> = table.former.iter().filter_map(Weak::upgrade).collect();
+        drop(table);
+        self.all().iter().chain(&former).for_each(|node| node.transport.close());
+    }
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.all().iter().map(|node| node.transport.endpoint().address.to_string())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::net::endpoint::Dialer;
+
+    impl Reach {
+        /// Leads to nodes that nobody connects to.
+        pub(crate) fn nowhere() -> Self {
+            let endpoint = Endpoint {
+                address: Address::parse("redis://127.0.0.1:1/").expect("an address"),
+                finder: None,
+                dialer: Dialer::default(),
+                connect_timeout: IDLE,
+                servers: Arc::default(),
+                in_cluster: true,
+            };
+            Self { endpoint, io_timeout: IDLE, confirming: None }
+        }
+    }
+
+    fn nodes() -> Nodes {
+        Nodes::new(Reach::nowhere(), Arc::new(|| ()))
+    }
+
+    fn place(port: u16) -> Place {
+        Place::Tcp { host: "127.0.0.1".to_owned(), port, tls: false }
+    }
+
+    #[test]
+    fn a_node_out_of_the_map_is_closed_when_nobody_has_used_it_for_a_while() {
+        let nodes = nodes();
+        let [owner, gone, used] = [1, 2, 3].map(place);
+        let [first, second, third] = [&owner, &gone, &used].map(|place| Arc::downgrade(&nodes.at(place)));
+        let begun = Instant::now();
+        nodes.keep(std::slice::from_ref(&owner), begun + IDLE / 2);
+        assert!([&first, &second, &third].iter().all(|node| node.strong_count() == 1));
+        // As a call does that is sent there by an ASK.
+        let caller = nodes.at(&used);
+        nodes.keep(std::slice::from_ref(&owner), begun + IDLE * 2);
+        assert!(first.upgrade().is_some() && second.upgrade().is_none());
+        assert!(!caller.transport.is_closed(), "its last caller ends it");
+        drop(caller);
+        assert!(third.upgrade().is_none(), "and with it its connections");
+    }
+
+    #[test]
+    fn a_node_is_made_anew_once_in_a_while() {
+        let nodes = nodes();
+        let first = nodes.at(&place(1));
+        let now = Instant::now();
+        let second = nodes.renew(&first, now).expect("another node");
+        assert!(!Arc::ptr_eq(&first, &second));
+        let again = nodes.renew(&first, now).expect("the node that another caller has made");
+        assert!(Arc::ptr_eq(&second, &again));
+        assert!(nodes.renew(&second, now + RENEWAL / 2 - Duration::from_millis(1)).is_none());
+        assert!(nodes.renew(&second, now + RENEWAL * 2).is_some_and(|third| !Arc::ptr_eq(&second, &third)));
+    }
+
+    #[test]
+    fn a_node_that_is_made_after_the_closing_is_closed() {
+        let nodes = nodes();
+        let replaced = nodes.at(&place(1));
+        let before = nodes.renew(&replaced, Instant::now()).expect("another node");
+        let gone = nodes.at(&place(3));
+        nodes.keep(&[place(1)], Instant::now() + IDLE * 2);
+        nodes.close();
+        assert!([&replaced, &before, &gone].iter().all(|node| node.transport.is_closed()));
+        assert!(nodes.at(&place(2)).transport.is_closed());
+        assert!(nodes.renew(&before, Instant::now() + RENEWAL * 2).expect("another node").transport.is_closed());
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls whose replies nobody waits for, and commands that concern no lock.
+
+use super::core::Cluster;
+use super::follow::REST;
+use super::redirect::{Course, Said, said, words};
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::node::Node;
+use crate::store::redis::script::scripts::Call;
+use crate::store::redis::script::slot::{Slot, slot_of};
+use crate::store::redis::transport::Answer;
+use crate::timing::end_of;
+use ::redis::Value;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a message may take that nothing depends on.
+const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
+
+impl Cluster {
+    /// Returns `true` if a release of this key can be posted: the node of its slot knows the script. So it can if that node is not tried now:
+    /// nobody waits for it then.
+    pub(crate) fn may_post(&self, key: &str) -> bool {
+        self.owner(slot_of(key.as_bytes())).is_some_and(|node| {
+            node.forget_earlier_server();
+            node.knows_release() || is_not_tried(&node)
+        })
+    }
+
+    /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
+    /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
+    /// its caller would wait for that node until the call is written.
+    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
+        self.keep_fresh(Instant::now());
+        let slot = slot_of(call.keys[0].as_bytes());
+        let Some(node) = self.owner(slot) else {
+            return done(Answer { failure: Some(self.unowned(slot)), ..Answer::default() });
+        };
+        if is_not_tried(&node) {
+            let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
+            let failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+            return done(Answer { failure, ..Answer::default() });
+        }
+        let this = Weak::clone(&self.this);
+        let weak_node = Arc::downgrade(&node);
+        let callback = move |mut answer: Answer| {
+            let Some(cluster) = this.upgrade() else { return done(answer) };
+            match answer.values.first() {
+                Some(value) if said(value) == Said::Answer => {}
+                Some(value) => {
+                    if let Said::Moved { host, port } = said(value)
+                        && let Some(node) = weak_node.upgrade()
+                        && let Some(place) = cluster.place(&node, host, port)
+                        && node.transport.endpoint().address.place != place
+                    {
+                        cluster.moved(slot, &place);
+                    }
+                    cluster.want_map();
+                    let message = format!("the slot is at another node, or moving: {}", words(value));
+                    answer.values.clear();
+                    answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+                }
+                None => {
+                    cluster.want_map();
+                    if matches!(answer.failure, Some(Error::ShutDown)) && !cluster.is_closed() {
+                        // The node was replaced, or has left the Cluster.
+                        let message = "the connection to the node was closed";
+                        answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
+                    }
+                }
+            }
+            drop(cluster);
+            done(answer);
+        };
+        node.post(call, limit, callback);
+    }
+
+    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
+    pub(crate) fn collect(&self) -> bool {
+        // Visits all nodes; `any` would stop at the first that misses an answer.
+        self.nodes.all().iter().filter(|node| node.transport.collect()).count() > 0
+    }
+
+    /// Sends one command to the first node that answers. Each leaves the nodes behind it their shares of the time.
+    ///
+    /// # Errors
+    ///
+    /// That of the last node.
+    pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        let deadline = end_of(limit, Instant::now());
+        self.first_map(deadline)?;
+        let mut failure = self.unowned(0);
+        let nodes = &self.view().nodes;
+        for (n, node) in nodes.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match node.say(words, left.div_f64((nodes.len() - n) as f64)) {
+                Ok(value) => return Ok(value),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Publishes a text in a channel of a slot. Takes [`PUBLISH_LIMIT`] at most once the map is known: the call that the caller is about to
+    /// make needs its limit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if no node takes it in that time.
+    pub(crate) fn publish(&self, slot: Slot, channel: &str, text: &str, limit: Duration) -> Result<Value, Error> {
+        let deadline = end_of(limit, Instant::now());
+        self.first_map(deadline)?;
+        let deadline = deadline.min(Instant::now() + PUBLISH_LIMIT);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let (mut course, mut node) = (Course::default(), self.owner(slot));
+        loop {
+            let owner = node.take().ok_or_else(|| self.unowned(slot))?;
+            if owner.transport.rests(REST) {
+                let message = "a connect to the node has failed a moment ago";
+                return Err(Error::backend(BackendFailure::NotExecuted, message));
+            }
+            let reply = owner.say(&["SPUBLISH", channel, text], left())?;
+            let pause = match said(&reply) {
+                Said::Answer => return Ok(reply),
+                Said::Moved { host, port } | Said::Ask { host, port } => {
+                    node = self.place(&owner, host, port).map(|place| self.nodes.at(&place));
+                    self.want_map();
+                    course.redirect()
+                }
+                Said::TryAgain | Said::Later => {
+                    self.want_map();
+                    node = self.owner(slot);
+                    Some(course.pause())
+                }
+            };
+            match pause {
+                Some(pause) if pause < left() => std::thread::sleep(pause),
+                _ => return Ok(reply),
+            }
+        }
+    }
+}
+
+fn is_not_tried(node: &Node) -> bool {
+    node.is_silent() || node.transport.rests(REST)
+}

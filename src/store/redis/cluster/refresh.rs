@@ -1,0 +1,247 @@
+//! Asks the nodes for a new map: one thread at a time, and not too often.
+//!
+//! The thread `dlock-map` does it. It exists only meanwhile. It begins when a call was redirected or found no connection, when a node says
+//! that the Cluster is down, when a slot's channel was taken from an inbox, and with the first call after a minute. It pauses at least
+//! [`PAUSE`] ± 50 % between two questions: after a failover, all clients have the same question. While the map stays the same the pause
+//! grows, up to [`LONGEST_PAUSE`].
+//!
+//! It asks the masters that are known, then the configured nodes, until one tells a map. It begins with a node that knows of a change, if
+//! there is one: the node that a `MOVED` names, or the one that has ended a subscription. Others may hear of the change later, and a map of
+//! theirs would hide it until the next cause to ask. Otherwise it begins with the one after the last that was asked first, so that one node
+//! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
+
+use super::core::Cluster;
+use super::slots::{SlotMap, Told};
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::store::redis::net::address::Place;
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::net::handshake;
+use crate::store::redis::net::resp::{Packed, shape};
+use crate::store::redis::node::Node;
+use crate::sync::random_u32;
+use ::redis::Value;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// The mean pause between two questions.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest mean pause: waiters must be heard again within the second for which they keep their places.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// How old a map becomes before it is asked for without a cause.
+const OLD: Duration = Duration::from_secs(60);
+
+/// How long one node may take while there are others, its connect included.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a refresh may take before a caller that waits for it goes on without it.
+pub(super) const WAIT: Duration = Duration::from_millis(500);
+
+impl Cluster {
+    /// Asks for a new map if the present one is old.
+    pub(super) fn keep_fresh(&self, now: Instant) {
+        let millis = self.millis(now);
+        // ORDERING: Relaxed: a hint: see the field.
+        if millis >= self.stale_at.load(Ordering::Relaxed) {
+            self.set_stale_at(now + OLD);
+            self.want_map();
+        }
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn set_stale_at(&self, at: Instant) {
+        self.stale_at.store(self.millis(at), Ordering::Relaxed); // ORDERING: Relaxed: a hint: see the field.
+    }
+
+    /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
+    pub(super) fn want_map(&self) -> u64 {
+        let mut refreshing = self.refreshing.lock();
+        refreshing.is_wanted = true;
+        let ended = refreshing.ended;
+        if refreshing.is_busy || self.is_closed() {
+            return ended;
+        }
+        let this = Weak::clone(&self.this);
+        match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || refresh(&this)) {
+            Ok(_) => refreshing.is_busy = true,
+            Err(cause) => {
+                let message = format!("the operating system refused the thread dlock-map: {cause}");
+                refreshing.failure = Some(Error::backend_caused_by(BackendFailure::NotExecuted, message, cause));
+            }
+        }
+        ended
+    }
+
+    /// Has the next map asked of this node first, because it knows of a change.
+    pub(super) fn ask_first(&self, place: &Place) {
+        self.refreshing.lock().knows = Some(place.clone());
+    }
+
+    /// Waits until a refresh has ended that was begun after `ended` others, at most until the deadline.
+    pub(super) fn await_map(&self, ended: u64, deadline: Instant) {
+        let mut refreshing = self.refreshing.lock();
+        while refreshing.ended <= ended && refreshing.is_busy && !self.is_closed() {
+            if self.refreshed.wait_until(&mut refreshing, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the first map of all, at most until the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Why no node tells it.
+    pub(super) fn first_map(&self, deadline: Instant) -> Result<(), Error> {
+        if self.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        if self.has_answered() {
+            return Ok(());
+        }
+        let ended = self.want_map();
+        self.await_map(ended, deadline);
+        if self.has_answered() {
+            return Ok(());
+        }
+        let failure = self.refreshing.lock().failure.clone();
+        Err(failure.unwrap_or_else(|| {
+            let message = format!("no node of the Cluster at {self} has told its slots in time");
+            Error::backend(BackendFailure::NotExecuted, message)
+        }))
+    }
+
+    /// Asks until a node tells a map.
+    fn ask_for_map(&self, turn: usize, knows: Option<Place>) -> Result<(SlotMap, Instant), Error> {
+        let mut places: Vec<Place> = self.view().slots.places().to_vec();
+        if !places.is_empty() {
+            let turn = turn % places.len();
+            places.rotate_left(turn);
+        }
+        if let Some(first) = knows {
+            places.retain(|place| *place != first);
+            places.insert(0, first);
+        }
+        for seed in &self.seeds {
+            if !places.contains(seed) {
+                places.push(seed.clone());
+            }
+        }
+        let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.rests(PATIENCE);
+        let quiet: Vec<_> = self.nodes.all().into_iter().filter(is_quiet).collect();
+        places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
+        let timeout = self.nodes.reach.endpoint.connect_timeout;
+        let patience = if places.len() > 1 { timeout.min(PATIENCE) } else { timeout };
+        let mut failures = Vec::new();
+        for place in places {
+            let asked_at = Instant::now();
+            match self.ask(&place, asked_at + patience) {
+                Ok(map) => return Ok((map, asked_at)),
+                Err(_) if self.is_closed() => return Err(Error::ShutDown),
+                Err(error) => failures.push((place, error)),
+            }
+        }
+        // What no node will ever allow is said as it is.
+        let is_final = |(_, error): &(Place, Error)| !error.is_transient();
+        if failures.iter().all(is_final)
+            && let Some((_, error)) = failures.pop()
+        {
+            return Err(error);
+        }
+        let causes: Vec<_> = failures.iter().map(|(_, error)| error.to_string()).collect();
+        let message = format!("no node of the Cluster at {self} tells its slots: {}", causes.join("; "));
+        Err(Error::backend(BackendFailure::NotExecuted, message))
+    }
+
+    /// Asks one node.
+    fn ask(&self, place: &Place, deadline: Instant) -> Result<SlotMap, Error> {
+        const QUESTION: [&str; 2] = ["CLUSTER", "SLOTS"];
+        let endpoint = self.nodes.reach.endpoint_at(place, Arc::default());
+        let address = &endpoint.address;
+        let reply = match self.nodes.connected(place) {
+            Some(node) => {
+                let reply = node.say(&QUESTION, deadline.saturating_duration_since(Instant::now()));
+                if reply.is_err() {
+                    node.note_silence();
+                }
+                Some(reply?)
+            }
+            None => {
+                let mut link = endpoint.connect_to_any(deadline)?;
+                let mut packed = Packed::default();
+                packed.words(&QUESTION);
+                link.ask(&packed.bytes, deadline).map_err(|e| handshake::failed(address, e))?
+            }
+        };
+        let strange = |what: String| {
+            let message = format!("{address} answered CLUSTER SLOTS {what}");
+            Error::backend(BackendFailure::NotExecuted, message)
+        };
+        match &reply {
+            None => Err(strange("too late".to_owned())),
+            Some(Value::ServerError(e)) => Err(address.hide(classify(e, ""))),
+            Some(reply) => SlotMap::read(reply, Told { by: place, map: self.address_map.as_ref() })
+                .ok_or_else(|| strange(format!("with {}, which names no owner of a slot", shape(reply)))),
+        }
+    }
+}
+
+/// The work of the thread.
+fn refresh(cluster: &Weak<Cluster>) {
+    loop {
+        let Some(strong) = cluster.upgrade() else { return };
+        let not_before = strong.refreshing.lock().not_before;
+        drop(strong);
+        if let Some(at) = not_before {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        }
+        let Some(strong) = cluster.upgrade() else { return };
+        let (turn, knows) = {
+            let mut refreshing = strong.refreshing.lock();
+            refreshing.is_wanted = false;
+            refreshing.turn = refreshing.turn.wrapping_add(1);
+            (refreshing.turn, refreshing.knows.take())
+        };
+        // The address map is the program's, and may panic.
+        let told = crate::sync::catch_panic(|| {
+            let (map, asked_at) = strong.ask_for_map(turn, knows)?;
+            Ok(strong.install(&map, asked_at))
+        });
+        let told = told.unwrap_or_else(|_| {
+            Err(Error::backend(
+                BackendFailure::NotExecuted,
+                "asking for the Cluster's slots panicked; please report it",
+            ))
+        });
+        let now = Instant::now();
+        strong.set_stale_at(now + OLD);
+        let mut refreshing = strong.refreshing.lock();
+        let was_failing = refreshing.failure.is_some();
+        // What was asked for long ago says nothing about how things are now.
+        let is_new =
+            matches!(told, Ok(true)) || refreshing.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
+        refreshing.failure = told.err();
+        let news = refreshing.failure.clone().filter(|_| !was_failing && !strong.is_closed());
+        refreshing.ended += 1;
+        // 50 % to 150 % of the mean.
+        let share = f64::from(random_u32(turn as u32)) / f64::from(u32::MAX) + 0.5;
+        refreshing.pause = if is_new { PAUSE } else { (refreshing.pause * 2).clamp(PAUSE, LONGEST_PAUSE) };
+        refreshing.not_before = Some(now + refreshing.pause.mul_f64(share));
+        let goes_on = refreshing.is_wanted && !strong.is_closed();
+        refreshing.is_busy = goes_on;
+        strong.refreshed.notify_all();
+        drop(refreshing);
+        if let Some(failure) = news {
+            log::warn!(TRANSPORT, "{strong}: the slots are not known anew: {failure}");
+        }
+        if !goes_on {
+            return;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The parts of a URL with several hosts, and the addresses that servers tell.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Maps the addresses that servers tell to those by which this machine reaches them.
+#[derive(Clone)]
+pub(crate) struct AddressMap(pub(crate) Arc<Mapping>);
+
+pub(crate) type Mapping = dyn Fn(&str, u16) -> (String, u16) + Send + Sync;
+
+impl fmt::Debug for AddressMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressMap")
+    }
+}
+
+/// Returns the address by which this machine reaches what a server tells.
+pub(crate) fn mapped(map: Option<&AddressMap>, host: String, port: u16) -> (String, u16) {
+    match map {
+        Some(map) => (map.0)(&host, port),
+        None => (host, port),
+    }
+}
+
+/// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
+pub(crate) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, port)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().ok().filter(|port| *port != 0)?,
+        None if port.is_empty() => default_port,
+        None => return None,
+    };
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '%' | '[' | ']' | '@');
+    (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
+}
+
+/// Decodes `%xx`.
+pub(crate) fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let code = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

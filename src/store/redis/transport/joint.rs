@@ -1,0 +1,174 @@
+//! Tests that batches to several servers, begun together, do not wait for one another.
+
+use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::{Batch, Begun, KeyHash, Transport};
+use crate::error::Error;
+use ::redis::Value;
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(50);
+
+/// A server that answers at once, unless it hangs. Its connection takes no bytes while it is full.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    hangs: bool,
+    is_full: bool,
+    /// How many replies have not been read yet.
+    unread: usize,
+    /// How many connections were cut.
+    cuts: usize,
+    /// For each attempt to write, whether it might have waited.
+    writes: Vec<bool>,
+}
+
+impl Server {
+    fn write(&self, deadline: Instant) -> io::Result<bool> {
+        let may_wait = deadline > Instant::now();
+        let mut state = self.0.lock();
+        state.writes.push(may_wait);
+        let takes = !state.is_full;
+        state.unread += usize::from(takes && !state.hangs);
+        Ok(takes)
+    }
+}
+
+impl Connector for Server {
+    type Out = Server;
+    type In = Server;
+    type Cut = Server;
+
+    fn open(&self, _: Instant) -> Result<Open<Self>, Error> {
+        Ok(Open { outbound: self.clone(), inbound: self.clone(), cut: self.clone() })
+    }
+}
+
+impl WriteHalf for Server {
+    fn send(&mut self, _: &[u8], deadline: Instant) -> io::Result<bool> {
+        self.write(deadline)
+    }
+
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+        self.write(deadline)
+    }
+}
+
+impl ReadHalf for Server {
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        let is_there = self.fill_now()?;
+        if !is_there {
+            thread::sleep(deadline.saturating_duration_since(Instant::now()));
+        }
+        Ok(is_there)
+    }
+
+    fn fill_now(&mut self) -> io::Result<bool> {
+        Ok(self.0.lock().unread > 0)
+    }
+
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        let mut state = self.0.lock();
+        let is_there = state.unread > 0;
+        state.unread -= usize::from(is_there);
+        Ok(is_there.then_some(Value::Okay))
+    }
+}
+
+impl Shutdown for Server {
+    fn cut(&self) {
+        self.0.lock().cuts += 1;
+    }
+}
+
+fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
+    let mut batch = transport.batch(limit);
+    batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
+    batch
+}
+
+/// A transport whose connection is open, and so old that a limit that ends may break it.
+fn open(server: &Server) -> Transport<Server> {
+    let transport = Transport::over(server.clone(), "joint".to_owned(), LONG, LONG, *b"00000", None);
+    transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+    thread::sleep(2 * SHORT);
+    transport
+}
+
+fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
+    transport.begin(batch(transport, SHORT), deadline, false)
+}
+
+fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
+    transport.end(begun, limit, true).pop().expect("one").is_ok()
+}
+
+/// Its caller had no time left when it came to this answer, because it had waited for another one.
+/// Shows: S16.
+#[test]
+fn an_answer_that_has_come_is_read_after_the_deadline_too() {
+    let [hung, healthy] = [(); 2].map(|()| Server::default());
+    let transports = [&hung, &healthy].map(open);
+    hung.0.lock().hangs = true;
+    let deadline = Instant::now() + SHORT;
+    let [first, second] = transports.each_ref().map(|transport| begin(transport, deadline));
+    assert!(!is_answered(&transports[0], first, SHORT));
+    assert!(Instant::now() >= deadline);
+    assert!(is_answered(&transports[1], second, SHORT));
+    assert_eq!([&hung, &healthy].map(|server| server.0.lock().cuts), [1, 0]);
+}
+
+/// The time was over before the batch was begun: the connection has not met it.
+#[test]
+fn a_batch_without_time_breaks_no_connection() {
+    let server = Server::default();
+    let transport = open(&server);
+    let begun = begin(&transport, Instant::now());
+    assert!(!is_answered(&transport, begun, SHORT));
+    let mut state = server.0.lock();
+    assert_eq!((state.cuts, state.writes.len()), (0, 1));
+    state.unread = 0;
+    drop(state);
+}
+
+/// Nobody who has other batches to begin waits for a connection that takes no more bytes.
+#[test]
+fn a_full_connection_keeps_nobody_from_beginning_elsewhere() {
+    let [full, other] = [(); 2].map(|()| Server::default());
+    let transports = [&full, &other].map(open);
+    full.0.lock().is_full = true;
+    let deadline = Instant::now() + LONG;
+    let [first, second] = transports.each_ref().map(|transport| begin(transport, deadline));
+    assert!(full.0.lock().writes[1..].iter().all(|may_wait| !may_wait), "{:?}", full.0.lock().writes);
+    full.0.lock().is_full = false;
+    assert!(is_answered(&transports[0], first, LONG));
+    assert!(is_answered(&transports[1], second, LONG));
+}
+
+/// A connection that nobody uses is closed, and another one is opened when it is needed; one with a reply due stays.
+#[test]
+fn an_idle_connection_is_closed() {
+    let server = Server::default();
+    let transport = open(&server);
+    transport.end_idle(LONG);
+    assert_eq!(server.0.lock().cuts, 0);
+    server.0.lock().hangs = true;
+    let due = begin(&transport, Instant::now() + LONG);
+    thread::sleep(2 * SHORT);
+    transport.end_idle(SHORT);
+    assert_eq!(server.0.lock().cuts, 0, "a reply is due");
+    server.0.lock().unread = 1;
+    server.0.lock().hangs = false;
+    assert!(is_answered(&transport, due, LONG));
+    thread::sleep(2 * SHORT);
+    transport.end_idle(SHORT);
+    assert_eq!((server.0.lock().cuts, transport.is_connected()), (1, false));
+    transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+    assert!(transport.is_connected());
+}

@@ -1,0 +1,84 @@
+//! A Redis Cluster, on real servers: who is found, how calls follow slots and nodes that move, and what is told meanwhile.
+
+mod ears;
+mod failing;
+mod finding;
+mod hanging;
+mod lock;
+mod many;
+mod messages;
+mod moving;
+mod rights;
+mod routing;
+mod scripts;
+mod successors;
+#[cfg(feature = "tls")]
+mod tls;
+mod tokens;
+
+use crate::support::cluster::{Cluster, client_of};
+use redis_dlock::processor::{LockProcessor, WaitQueue};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So long that neither a probe (lease/6) nor an extension comes within the time of a test.
+const LEASE: Duration = Duration::from_secs(3600);
+
+/// A client that knows one node.
+fn generator(cluster: &Cluster) -> DLockGenerator {
+    DLockGenerator::connect(&cluster.url(0)).unwrap()
+}
+
+/// The lock's target in the name that it has in the store.
+fn lock_with(generator: &DLockGenerator, target: &str, lease: Duration) -> DistributedReentrantLock {
+    generator.generate_with(DLockConfig::new("CLUSTER", target).with_lease(lease)).unwrap()
+}
+
+fn lock(generator: &DLockGenerator, target: &str) -> DistributedReentrantLock {
+    lock_with(generator, target, LEASE)
+}
+
+/// A target of a lock whose key is on this node.
+fn target_on(cluster: &Cluster, node: usize) -> String {
+    let key = cluster.keys_on(node, |n| format!("DLOCK_CLUSTER_t{n}")).next().unwrap();
+    key.strip_prefix("DLOCK_CLUSTER_").unwrap().to_owned()
+}
+
+/// A store that knows one node.
+fn store(cluster: &Cluster) -> RedisLockProcessor {
+    RedisLockProcessor::connect(&cluster.url(0)).unwrap()
+}
+
+/// A client whose store a test can ask what the client believes to hear.
+struct Client {
+    store: Arc<RedisLockProcessor>,
+    generator: DLockGenerator,
+    id: String,
+}
+
+impl Client {
+    fn of(cluster: &Cluster) -> Self {
+        Self::with(store(cluster))
+    }
+
+    fn with(store: RedisLockProcessor) -> Self {
+        let store = Arc::new(store);
+        let generator = DLockGenerator::new(Arc::clone(&store)).unwrap();
+        let probe = lock(&generator, "whoami");
+        let _held = probe.lock().unwrap();
+        let id = client_of(&probe.inspect().unwrap().holder.unwrap().locker).to_owned();
+        Self { store, generator, id }
+    }
+
+    fn queue(&self) -> &dyn WaitQueue {
+        self.store.queue().unwrap()
+    }
+
+    /// Fails if the client believes to hear what it does not.
+    #[track_caller]
+    fn assert_hears<'a>(&self, cluster: &Cluster, targets: impl IntoIterator<Item = &'a String>) {
+        let keys: Vec<_> = targets.into_iter().map(|target| format!("DLOCK_CLUSTER_{target}")).collect();
+        cluster.assert_hears(&self.id, &keys, |key| self.queue().hears(&self.id, key));
+    }
+}
