@@ -267,8 +267,8 @@ impl LockProcessor for RedisLockProcessor {
         self.run_requests(requests, limit, true)
     }
 
-    fn is_silent(&self, key: &str) -> bool {
-        self.ways.is_silent(key)
+    fn keeps_waiting(&self, key: &str) -> bool {
+        self.ways.keeps_waiting(key)
     }
 
     fn limits(&self) -> StoreLimits {

@@ -155,20 +155,28 @@ fn a_node_that_hangs_delays_no_first_lock_elsewhere() {
     cluster.nodes[1].go_on();
 }
 
-/// A lock counts when the replica of its own master has it; the other masters' are not asked.
+/// A lock counts when the replica of its own master has it; the other masters' are not asked. A master whose replica does not acknowledge
+/// is waited for apart from the others, and so is one that was never asked: after a failover it has no replica yet.
 #[test]
 fn replicas_acknowledge_for_their_own_master() {
     let mut cluster = Cluster::start();
     let builder = RedisLockProcessor::builder(&cluster.url(0)).unwrap();
-    let store = builder.replica_acks(1, Duration::from_millis(100)).connect().unwrap();
-    let generator = DLockGenerator::new(store).unwrap();
+    let store = Arc::new(builder.replica_acks(1, Duration::from_millis(100)).connect().unwrap());
+    let generator = DLockGenerator::new(Arc::clone(&store)).unwrap();
     let targets = [0, 1].map(|node| target_on(&cluster, node));
+    let apart = || targets.each_ref().map(|target| store.keeps_waiting(&format!("DLOCK_CLUSTER_{target}")));
+    assert_eq!(apart(), [true, true]);
     targets.iter().for_each(|target| lock(&generator, target).lock().unwrap().unlock().unwrap());
+    assert_eq!(apart(), [false, false]);
     cluster.nodes[3].kill();
     let refused = lock(&generator, &targets[0]).try_lock().unwrap_err();
     assert!(matches!(refused, Error::Backend { failure: BackendFailure::Unacknowledged, .. }), "{refused:?}");
     assert!(!lock(&generator, &targets[0]).is_locked().unwrap(), "it is undone");
     lock(&generator, &targets[1]).lock().unwrap().unlock().unwrap();
+    assert_eq!(apart(), [true, false]);
+    cluster.nodes[3].restart();
+    lock(&generator, &targets[0]).lock().unwrap().unlock().unwrap();
+    assert_eq!(apart(), [false, false]);
 }
 
 /// A master that lost all its keys, and its scripts.
