@@ -1,8 +1,8 @@
 //! Masters that fail.
 
-use super::{Client, LEASE, generator, lock, lock_with, store, target_on};
+use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on};
 use crate::support::cluster::{Cluster, Plan};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::eventually;
 use crate::support::{LONG, claim};
 use redis_dlock::processor::LockProcessor;
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockGenerator, Error, RedisLockProcessor};
@@ -29,23 +29,8 @@ fn a_master_goes(fault: Fault) {
     let guard = lock(&holder, &target).lock_owned().unwrap();
     // It must be extended every 200 ms.
     let short = lock_with(&holder, &elsewhere, Duration::from_millis(600)).lock_owned().unwrap();
-    let (sender, order) = crossbeam_channel::unbounded();
     let clients = [(); 2].map(|()| Client::of(&cluster));
-    let waiters: Vec<_> = (0..2)
-        .map(|n| {
-            let (generator, sender) = (clients[n].generator.clone(), sender.clone());
-            let waited_for = target.clone();
-            let waiter = spawn(move || {
-                let guard = lock(&generator, &waited_for).lock_owned().unwrap();
-                sender.send((n, guard.fencing_token())).unwrap();
-                guard.unlock().unwrap();
-            });
-            eventually("it waits in the store's queue", || {
-                lock(&holder, &target).inspect().unwrap().waiting == n as u64 + 1
-            });
-            waiter
-        })
-        .collect();
+    let queued = Queued::of(&target, &clients, || ());
     cluster.wait_for_replicas(0);
     match fault {
         Fault::Killed => cluster.nodes[0].kill(),
@@ -59,14 +44,12 @@ fn a_master_goes(fault: Fault) {
     guard.ensure_valid().unwrap();
     // A lock that is released while nobody is heard goes to whoever asks first.
     let channels = || cluster.run::<Vec<String>>(3, &["PUBSUB", "SHARDCHANNELS", "*"]).len();
-    eventually("both waiters are heard again", || channels() >= waiters.len());
+    eventually("both waiters are heard again", || channels() >= clients.len());
     clients.iter().for_each(|client| client.assert_hears(&cluster, [&target]));
     let token = guard.fencing_token();
     guard.unlock().unwrap();
-    waiters.into_iter().for_each(|waiter| waiter.join());
-    let order: Vec<_> = order.try_iter().collect();
-    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1], "{order:?}");
-    assert!(token < order[0].1 && order[0].1 < order[1].1, "{order:?} after {token}");
+    assert_eq!(queued.all_served(), [0, 1]);
+    assert!(token < lock(&holder, &target).lock().unwrap().fencing_token());
     assert!(short.is_valid());
     short.unlock().unwrap();
     assert_eq!(lock(&holder, &target).inspect().unwrap().waiting, 0);

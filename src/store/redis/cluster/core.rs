@@ -201,6 +201,15 @@ impl Cluster {
         node
     }
 
+    /// Takes in that a node has redirected a call of a slot to this place. Returns the node to which such calls go now; `None` if the node
+    /// named itself, and was made anew for that a moment ago.
+    pub(super) fn follow_to(&self, place: &Place, slot: Slot, old: &Arc<Node>) -> Option<Arc<Node>> {
+        let is_itself = *place == old.transport.endpoint().address.place;
+        let next = if is_itself { self.renew(old) } else { Some(self.moved(slot, place)) };
+        self.want_map();
+        next
+    }
+
     /// Tells those who listen of a new map.
     fn note_map(&self) {
         self.ears.read().iter().for_each(|ears| ears.note_map());

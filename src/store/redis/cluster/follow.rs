@@ -232,13 +232,7 @@ impl Cluster {
             }
             Said::Moved { host, port } => {
                 let old = leg.node.take()?;
-                let place = self.place(&old, host, port);
-                let is_itself = place.as_ref() == Some(&old.transport.endpoint().address.place);
-                let next = match place {
-                    Some(_) if is_itself => self.renew(&old),
-                    Some(place) => Some(self.moved(leg.slot, &place)),
-                    None => None,
-                };
+                let next = self.place(&old, host, port).and_then(|place| self.follow_to(&place, leg.slot, &old));
                 self.want_map();
                 let Some(next) = next else { return self.again(leg) };
                 leg.node = Some(next);

@@ -11,7 +11,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::script::sight::{self, Sight};
-use crate::store::redis::transport::{Answer, Begun, Confirming, KeyHash, Reply, Transport};
+use crate::store::redis::transport::{Answer, Batch, Begun, Confirming, KeyHash, Reply, Transport};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,8 +124,13 @@ impl Node {
 
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        self.ask_one(limit, |batch| batch.push_any(|packed| packed.words(words)))
+    }
+
+    /// Sends one command, which `push` puts into a batch.
+    fn ask_one(&self, limit: Duration, push: impl FnOnce(&mut Batch)) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
-        batch.push_any(|packed| packed.words(words));
+        push(&mut batch);
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
     }
@@ -136,11 +141,9 @@ impl Node {
         let number = self.servers().number();
         let call = sight::call(form, channel);
         let look = || {
-            let mut batch = self.transport.batch(limit);
             // It is asked too rarely for the server to know the script.
-            batch.push(KeyHash::of(channel), |packed| call.pack(packed, true));
-            let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
-            reply.map_or(Sight::Unknown, |replied| sight::read(replied.value))
+            let reply = self.ask_one(limit, |batch| batch.push(KeyHash::of(channel), |packed| call.pack(packed, true)));
+            reply.map_or(Sight::Unknown, sight::read)
         };
         let first = look();
         if first != Sight::Unseen {
