@@ -74,5 +74,5 @@ fn milliseconds() {
         times[times.len() / 2].as_secs_f64() * 1e3
     };
     let (with, without) = (median(&mut with), median(&mut without));
-    println!("dlock run … -- true: {with:.2} ms; true: {without:.2} ms; more: {:.2} ms", with - without);
+    eprintln!("dlock run … -- true: {with:.2} ms; true: {without:.2} ms; more: {:.2} ms", with - without);
 }

@@ -3,12 +3,11 @@
 use super::support::crew::eventually;
 use super::support::{RedisServer, process};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
-use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::{env, fs};
 use tempfile::TempDir;
 
 /// A server for one test, and a home directory for who uses it.
@@ -55,6 +54,11 @@ impl Kit {
 
     pub(crate) fn is_locked(&self) -> bool {
         self.server.run::<i64>(&["EXISTS", KEY]) == 1
+    }
+
+    /// How many processes wait for the lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.server.waiters_of(KEY).len()
     }
 
     /// Nobody holds the lock, and nobody waits for it.
@@ -133,10 +137,6 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
-    }
-
     /// Waits for its end, and for the end of its output: of all processes that have inherited it.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
@@ -176,13 +176,4 @@ pub(crate) fn lives(group: Pid) -> bool {
 pub(crate) fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
-}
-
-/// What signal has ended it.
-pub(crate) fn signal_of(ended: &Ended) -> Option<i32> {
-    ended.status.signal()
-}
-
-pub(crate) fn path_of_tests() -> impl AsRef<OsStr> {
-    env::var_os("PATH").unwrap()
 }

@@ -63,7 +63,7 @@ fn ctrl_c_ends_the_wait() {
     type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' &");
     kit.line_of("in");
     session.send_line("$dlock run JOB x -- true").unwrap();
-    eventually("it waits", || kit.server.run::<Vec<String>>(&["KEYS", "DLOCK:1:queue*"]).len() == 1);
+    eventually("it waits", || kit.waiting() == 1);
     session.send_control('c').unwrap();
     session.exp_string(PROMPT).unwrap();
     assert!(type_line(&mut session, "echo status $?").contains("status 130"));
@@ -110,11 +110,12 @@ fn an_interactive_program_has_the_terminal() {
     session.send_line("$dlock run JOB x -- env PS1=inner: bash --norc --noprofile --noediting -i").unwrap();
     session.exp_string("inner:").unwrap();
     // Its own job control works.
-    session.send_line("sleep 100").unwrap();
+    session.send_line("sh -c 'echo > ready; exec sleep 100'").unwrap();
+    kit.line_of("ready");
     session.send_control('z').unwrap();
     session.exp_string("Stopped").unwrap();
     session.exp_string("inner:").unwrap();
-    session.send_line("kill -9 %1; exit 5").unwrap();
+    session.send_line("kill -9 %1; wait; exit 5").unwrap();
     session.exp_string(PROMPT).unwrap();
     assert!(type_line(&mut session, "echo status $?").contains("status 5"));
     kit.expect_free();

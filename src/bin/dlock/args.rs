@@ -1,5 +1,7 @@
 //! The arguments.
 
+#![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
+
 use crate::status;
 use clap::{Args, Parser, Subcommand};
 use nix::sys::signal::Signal;

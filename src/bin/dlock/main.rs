@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Err(said) => return explain(&said).into(),
     };
     match arguments.action {
-        Action::Run(wanted) => run::run(arguments.url.as_deref(), wanted).into(),
+        Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
     }
 }
 

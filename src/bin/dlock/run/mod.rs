@@ -35,8 +35,8 @@ pub(crate) enum Event {
 const GUARDED_PART: u32 = 5;
 
 /// Runs the command. Returns the status of `dlock`.
-pub(crate) fn run(url: Option<&str>, wanted: Run) -> u8 {
-    match try_run(url, &wanted) {
+pub(crate) fn run(url: Option<&str>, wanted: &Run) -> u8 {
+    match try_run(url, wanted) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
             die_of(signal);
