@@ -2,8 +2,8 @@
 
 use crate::acl::rules;
 use crate::support::cluster::{Cluster, Plan};
-use crate::support::redis_server::free_port;
-use crate::support::{LONG, Proxy, RedisServer};
+use crate::support::crew::eventually;
+use crate::support::{LONG, Proxy, RedisServer, free_port};
 use redis_dlock::{Finding, RedisLockProcessor, Severity, Subject};
 use std::time::Duration;
 
@@ -37,11 +37,9 @@ fn is_wrong(findings: &[Finding], subject: Subject, word: &str) {
 fn a_server_in_good_order_is_told_to_be_so_and_left_as_it_was() {
     let server = RedisServer::start_with(&["--appendonly", "yes"]);
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
-    crate::support::crew::eventually("the replica follows", || {
-        server.run::<String>(&["INFO", "replication"]).contains("connected_slaves:1")
-    });
+    eventually("the replica follows", || server.run::<String>(&["INFO", "replication"]).contains("connected_slaves:1"));
     server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    crate::support::crew::eventually("it acknowledges", || {
+    eventually("it acknowledges", || {
         server.run::<String>(&["INFO", "replication"]).contains("min_slaves_good_slaves:1")
     });
     let findings = examine(&server.url());
@@ -54,8 +52,14 @@ fn a_server_in_good_order_is_told_to_be_so_and_left_as_it_was() {
     assert!(findings.iter().all(|finding| finding.server.contains(&address)), "{findings:#?}");
     assert_eq!(server.contents(), []);
     let findings = examine(&replica.url());
-    is_wrong(&findings, Role, &address);
-    is_wrong(&findings, Writes, "READONLY");
+    is_wrong(&findings, Connection, "is a replica");
+    // One that becomes a replica later.
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    server.run::<()>(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
+    let findings = store.examine(LONG);
+    assert!(worst(&findings) == Severity::Wrong, "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.message.contains("replica")), "{findings:#?}");
 }
 
 /// Each right of the line in the manual, and that no other one is needed.
@@ -137,17 +141,18 @@ fn nobody_is_reached_and_nobody_is_let_in() {
 fn each_master_of_a_cluster_is_examined() {
     let args = ["--cluster-require-full-coverage", "no"].map(str::to_owned).to_vec();
     let cluster = Cluster::start_as(&Plan { replicas: 0, args, ..Plan::default() });
-    let findings = examine(&cluster.url(0));
+    let findings = examine(&cluster.url_of_seeds(&[0]));
     assert_ne!(worst(&findings), Severity::Wrong, "{findings:#?}");
     let connected: Vec<_> = of(&findings, Subject::Connection);
     assert_eq!((connected.len(), of(&findings, Subject::Messages).len()), (3, 3), "{findings:#?}");
     assert_eq!(of(&findings, Subject::Slots).len(), 1);
     for right in ["ssubscribe", "spublish"] {
         cluster.run::<()>(1, &["ACL", "SETUSER", "default", &format!("-{right}")]);
-        let findings = examine(&cluster.url(0));
+        let findings = examine(&cluster.url_of_seeds(&[0]));
         let port = cluster.nodes[1].server().port().to_string();
         let wrong: Vec<_> = findings.iter().filter(|f| f.severity == Severity::Wrong).collect();
-        let is_it = |f: &&Finding| f.server.contains(&port) && f.advice.as_ref().unwrap().contains(&format!("+{right}"));
+        let is_it =
+            |f: &&Finding| f.server.contains(&port) && f.advice.as_ref().unwrap().contains(&format!("+{right}"));
         assert!(!wrong.is_empty() && wrong.iter().all(is_it), "{findings:#?}");
         cluster.run::<()>(1, &["ACL", "SETUSER", "default", &format!("+{right}")]);
     }
@@ -156,5 +161,5 @@ fn each_master_of_a_cluster_is_examined() {
     }
     let slot = cluster.slots_of(2)[0].start().to_string();
     (0..3).for_each(|node| cluster.run::<()>(node, &["CLUSTER", "DELSLOTS", &slot]));
-    is_wrong(&examine(&cluster.url(0)), Subject::Slots, "1 of 16384");
+    is_wrong(&examine(&cluster.url_of_seeds(&[0])), Subject::Slots, "1 of 16384");
 }

@@ -35,7 +35,9 @@ impl Examination<'_> {
             Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
             Ok(Value::SimpleString(text) | Value::VerbatimString { text, .. }) => text,
             // The right to ask is examined with the others.
-            Ok(_) => return self.notice(Subject::Version, "the server does not say what it is".to_owned(), WITHOUT_INFO),
+            Ok(_) => {
+                return self.notice(Subject::Version, "the server does not say what it is".to_owned(), WITHOUT_INFO);
+            }
             Err(error) => return self.failed(Subject::Version, &error),
         };
         let fields = Fields::read(&text);
@@ -84,8 +86,13 @@ impl Examination<'_> {
                 self.fine(Subject::Eviction, message);
             }
             (policy, Some(most)) => {
-                let message = format!("{policy} drops keys above {most} bytes, and the keys of held locks may be among them");
-                self.wrong(Subject::Eviction, message, "set maxmemory-policy to noeviction, or keep locks on a server of their own");
+                let message =
+                    format!("{policy} drops keys above {most} bytes, and the keys of held locks may be among them");
+                self.wrong(
+                    Subject::Eviction,
+                    message,
+                    "set maxmemory-policy to noeviction, or keep locks on a server of their own",
+                );
             }
         }
     }
@@ -97,7 +104,8 @@ impl Examination<'_> {
         } else if fields.is("aof_enabled", "1") {
             self.fine(Subject::Persistence, "it keeps an append-only file".to_owned());
         } else if fields.is("aof_enabled", "0") {
-            let message = "it keeps no append-only file: after a restart it has lost the locks of the last minutes, or all";
+            let message =
+                "it keeps no append-only file: after a restart it has lost the locks of the last minutes, or all";
             self.notice(Subject::Persistence, message.to_owned(), WITHOUT_FILE);
         }
     }
@@ -123,7 +131,10 @@ impl Examination<'_> {
     }
 }
 
-const WITHOUT_INFO: &str = "give the login the right +info, so that a client notices at once when another server answers";
-const WITHOUT_FILE: &str = "holders learn of it, but two may be inside for a moment; set appendonly to yes if that matters";
+const WITHOUT_INFO: &str =
+    "give the login the right +info, so that a client notices at once when another server answers";
+const WITHOUT_FILE: &str =
+    "holders learn of it, but two may be inside for a moment; set appendonly to yes if that matters";
 const WITHOUT_REPLICAS: &str = "add replicas with Sentinels, or a Cluster, if locks must outlive the server";
-const WITHOUT_ACKS: &str = "use replica_acks, or set min-replicas-to-write on the server, and check fencing tokens where the work is written";
+const WITHOUT_ACKS: &str =
+    "use replica_acks, or set min-replicas-to-write on the server, and check fencing tokens where the work is written";

@@ -109,7 +109,11 @@ impl Examination<'_> {
             Error::Conflict { .. } => true,
             Error::Backend { .. } if trial.needs_key || trial.right == "+evalsha" => true,
             error => {
-                self.wrong(Subject::Writes, error.to_string(), "mend what the server names; until then it refuses locks");
+                self.wrong(
+                    Subject::Writes,
+                    error.to_string(),
+                    "mend what the server names; until then it refuses locks",
+                );
                 false
             }
         }
