@@ -114,7 +114,7 @@ pub use store::processor::{
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisBuilder, RedisLockProcessor};
+pub use store::redis::{Finding, RedisBuilder, RedisLockProcessor, Severity, Subject};
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]
