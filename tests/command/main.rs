@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cost;
+mod doctor;
 mod ends;
 mod kit;
 mod lost;

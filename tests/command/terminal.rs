@@ -152,3 +152,14 @@ fn the_end_of_the_terminal_ends_the_command() {
     eventually("the command is gone", || !lives(group));
     eventually("the lock is free", || !kit.is_locked());
 }
+
+#[test]
+fn colours_are_for_terminals_and_not_with_no_color() {
+    let kit = Kit::new();
+    let mut session = shell(&kit);
+    let plain = |shown: &str| shown.contains("fine    connection");
+    let coloured = type_line(&mut session, "TERM=xterm $dlock doctor");
+    assert!(coloured.contains("\u{1b}[") && !plain(&coloured), "{coloured}");
+    assert!(plain(&type_line(&mut session, "TERM=xterm NO_COLOR=1 $dlock doctor")));
+    assert!(plain(&type_line(&mut session, "TERM=dumb $dlock doctor")));
+}

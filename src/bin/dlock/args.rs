@@ -31,6 +31,21 @@ pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
     #[command(after_help = status::TABLE)]
     Run(Run),
+    /// Examines the server, or each master of a Cluster: rights, version, role, messages, eviction, persistence, replicas, clock and
+    /// round trip; and says what to do
+    #[command(after_help = status::DOCTOR)]
+    Doctor(Doctor),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// How long the examination of one server may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) limit: Duration,
+    /// Prints one JSON document: `{"worst": …, "findings": [{"server", "subject", "severity", "message", "advice"}, …]}`, with
+    /// `fine`, `notice` or `wrong` as severity, and `null` where there is nothing to do
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! The command `dlock`: runs a command under a lock.
+//! The command `dlock`: runs a command under a lock, and examines servers.
 //!
 //! The program starts itself again in two hidden ways: as the *launcher*, which becomes the command, and as the *guard*, which ends the
 //! command if `dlock` is killed. Both begin before anything else is looked at, because every run pays for their start.
@@ -11,6 +11,8 @@ compile_error!(
 );
 
 mod args;
+mod doctor;
+mod output;
 mod run;
 mod status;
 mod store;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     };
     match arguments.action {
         Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
+        Action::Doctor(wanted) => output::end(doctor::examine(arguments.url.as_deref(), &wanted)).into(),
     }
 }
 

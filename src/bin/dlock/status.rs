@@ -4,6 +4,8 @@ use redis_dlock::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 
+/// Something is wrong with a server.
+pub(crate) const WRONG: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NOT_ACQUIRED: u8 = 65;
 pub(crate) const LOST: u8 = 66;
@@ -30,6 +32,14 @@ Exit status:
 
 INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of
 this group is left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+
+/// The same for `dlock doctor`.
+pub(crate) const DOCTOR: &str = "\
+Exit status:
+  0    nothing is wrong; there may be notices
+  1    something is wrong with a server, or it cannot be reached
+  64   wrong usage: arguments, URL or configuration file
+  70   the findings could not be written";
 
 /// The status of a process that a signal has ended, as shells say it.
 pub(crate) fn of_signal(signal: i32) -> u8 {

@@ -109,6 +109,9 @@ impl Changes {
     }
 }
 
+/// Nodes that own slots, each with one of its slots.
+pub(crate) type Masters = Vec<(Slot, Arc<Node>)>;
+
 impl Cluster {
     /// Makes a Cluster that connects with its first call.
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
@@ -211,7 +214,7 @@ impl Cluster {
     }
 
     /// Returns the nodes that own slots, each with one of its slots, and how many slots nobody owns. Waits for a map until `deadline`.
-    pub(crate) fn masters(&self, deadline: Instant) -> Result<(Vec<(Slot, Arc<Node>)>, usize), Error> {
+    pub(crate) fn masters(&self, deadline: Instant) -> Result<(Masters, usize), Error> {
         self.first_map(deadline)?;
         let view = self.view();
         let (mut masters, mut unowned) = (BTreeMap::new(), 0);

@@ -1,0 +1,66 @@
+//! `dlock doctor`: what is wrong with the servers.
+
+use crate::args::Doctor;
+use crate::status::{Failure, WRONG};
+use crate::{output, store};
+use anstyle::{AnsiColor, Style};
+use redis_dlock::{Finding, RedisLockProcessor, Severity};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+pub(crate) fn examine(url: Option<&str>, wanted: &Doctor) -> Result<u8, Failure> {
+    let url = store::url(url)?;
+    // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
+    let store = match RedisLockProcessor::connect(&url) {
+        Ok(store) => store,
+        Err(_) => RedisLockProcessor::builder(&url)?.build()?,
+    };
+    let findings = store.examine(wanted.limit);
+    output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
+    Ok(if worst(&findings) == Severity::Wrong { WRONG } else { 0 })
+}
+
+fn worst(findings: &[Finding]) -> Severity {
+    findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)
+}
+
+fn document(findings: &[Finding]) -> String {
+    let finding = |finding: &Finding| {
+        json!({
+            "server": finding.server,
+            "subject": finding.subject.to_string(),
+            "severity": finding.severity.to_string(),
+            "message": finding.message,
+            "advice": finding.advice,
+        })
+    };
+    let findings_of: Vec<Value> = findings.iter().map(finding).collect();
+    format!("{:#}\n", json!({ "worst": worst(findings).to_string(), "findings": findings_of }))
+}
+
+/// The findings, server by server.
+fn page(findings: &[Finding]) -> String {
+    let (mut page, mut server) = (String::new(), "");
+    for finding in findings {
+        if finding.server != server {
+            server = &finding.server;
+            let gap = if page.is_empty() { "" } else { "\n" };
+            let _ = writeln!(page, "{gap}{server}");
+        }
+        let style = style(finding.severity);
+        let Finding { subject, severity, message, .. } = finding;
+        let _ = writeln!(page, "  {style}{severity:<6}{style:#}  {subject:<11}  {message}");
+        if let Some(advice) = &finding.advice {
+            let _ = writeln!(page, "  {:<6}  {:<11}  → {advice}", "", "");
+        }
+    }
+    page
+}
+
+fn style(severity: Severity) -> Style {
+    match severity {
+        Severity::Wrong => AnsiColor::Red.on_default().bold(),
+        Severity::Notice => AnsiColor::Yellow.on_default(),
+        _ => AnsiColor::Green.on_default(),
+    }
+}

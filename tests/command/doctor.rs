@@ -1,0 +1,74 @@
+//! `dlock doctor`, as an operator uses it.
+
+use super::kit::{Kit, Start, bare};
+use super::support::free_port;
+use std::fs::OpenOptions;
+
+#[test]
+fn a_server_in_order_is_told_to_be_so() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor"]).end().expect(0);
+    assert_eq!(ended.err, "");
+    for word in ["connection", "version", "rights", "messages", "round trip", "notice  persistence"] {
+        assert!(ended.out.contains(word), "{word}: {}", ended.out);
+    }
+    assert!(!ended.out.contains('\u{1b}'), "no colour where no terminal is: {}", ended.out);
+    kit.expect_free();
+}
+
+#[test]
+fn what_is_wrong_has_a_status_and_an_advice() {
+    let kit = Kit::new();
+    let limit = ["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"];
+    kit.server.run::<()>(&limit);
+    let ended = kit.dlock(&["doctor"]).end().expect(1);
+    assert!(
+        ended.out.contains("wrong   eviction     allkeys-lru") && ended.out.contains("→ set maxmemory-policy"),
+        "{ended:?}"
+    );
+    kit.server.run::<()>(&["ACL", "SETUSER", "dlock", "reset", "on", ">secret", "~*", "&*", "+@all", "-lpos"]);
+    let url = kit.server.url().replace("//", "//dlock:secret@");
+    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
+    assert!(ended.out.contains("→ give the login +lpos") && !ended.out.contains("secret"), "{ended:?}");
+}
+
+#[test]
+fn a_program_reads_one_document() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor", "--json"]).end().expect(0);
+    let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(document["worst"], "notice");
+    let findings = document["findings"].as_array().unwrap();
+    assert!(findings.len() >= 10, "{document:#}");
+    for finding in findings {
+        let fields: Vec<_> = finding.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["advice", "message", "server", "severity", "subject"]);
+        assert_eq!(finding["advice"].is_null(), finding["severity"] == "fine", "{finding:#}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_finding() {
+    let kit = Kit::new();
+    let url = format!("redis://:secret@127.0.0.1:{}", free_port());
+    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
+    assert!(ended.out.contains("wrong   connection") && ended.out.contains("→ check the address"), "{ended:?}");
+    assert!(!ended.out.contains("secret"), "{ended:?}");
+    let ended = bare(kit.home.path(), &["doctor"]).end().expect(64);
+    assert!(ended.err.contains("no server"), "{ended:?}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_a_reader_that_left_is_not() {
+    let kit = Kit::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut dlock = kit.dlock(&["doctor"]);
+    let ended = dlock.stdout(full).stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(70));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("cannot write the output"), "{ended:?}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut dlock = kit.dlock(&["doctor"]);
+    let ended = dlock.stdout(writer).stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0), "{ended:?}");
+}
