@@ -7,7 +7,7 @@ mod signals;
 mod terminal;
 mod watch;
 
-use crate::args::Run;
+use crate::args::{OnLost, Run};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store;
 use guard::Guard;
@@ -100,9 +100,19 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
         return Err(failure);
     };
     let outcome = watch(terms, wanted, launcher, &mut guard, &inbox, &held)?;
-    let outcome = release(held, wanted, outcome);
-    // What cannot be released now is released for as long as it takes a few commands to fail.
-    generator.close();
+    match release(held) {
+        // Nothing is left to be done, and the threads end with the process.
+        Release::Done => std::mem::forget(generator),
+        Release::TooLate(error) if outcome.status != status::LOST => {
+            say(&error.to_string());
+            if wanted.on_lost == OnLost::Stop {
+                return Ok(Outcome { status: status::LOST, interrupted: None });
+            }
+        }
+        Release::TooLate(_) => {}
+        // Repeats it for as long as it takes a few commands to fail.
+        Release::Unanswered => generator.close(),
+    }
     Ok(outcome)
 }
 
@@ -212,23 +222,27 @@ fn watch(
     Ok(outcome)
 }
 
+/// How the lock was released.
+enum Release {
+    Done,
+    /// The lock was lost before.
+    TooLate(Error),
+    /// Nobody has confirmed it.
+    Unanswered,
+}
+
 /// Releases the lock. A loss that comes to light only now is one, too.
-fn release(held: DLockGuard<'_>, wanted: &Run, outcome: Outcome) -> Outcome {
+fn release(held: DLockGuard<'_>) -> Release {
     let left = held.remaining();
     match held.unlock() {
-        Ok(()) => outcome,
-        Err(Error::LeaseLost(_)) if outcome.status == status::LOST => outcome,
-        Err(error @ Error::LeaseLost(_)) => {
-            say(&error.to_string());
-            let is_lost = wanted.on_lost == crate::args::OnLost::Stop;
-            if is_lost { Outcome { status: status::LOST, interrupted: None } } else { outcome }
-        }
+        Ok(()) => Release::Done,
+        Err(error @ Error::LeaseLost(_)) => Release::TooLate(error),
         Err(error) => {
             let left = Duration::from_secs(left.as_secs() + 1);
             say(&format!(
                 "the command has ended, and the lock could not be released: it ends by itself in {left:?} at most: {error}"
             ));
-            outcome
+            Release::Unanswered
         }
     }
 }
