@@ -4,6 +4,7 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::LossCause;
+use crate::event::HoldEnd;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
@@ -34,6 +35,7 @@ impl Core {
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
+        let queued = self.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
@@ -45,6 +47,7 @@ impl Core {
         let ended = std::mem::take(&mut state.watchers);
         drop(state);
         drop(ended);
+        queued.finish();
         true
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Tenure {
     /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
     /// without such a doubt.
     doubted_at: Moment,
+    /// When the current hold began, or else the last one.
+    held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
@@ -57,6 +59,7 @@ impl Tenure {
             heard_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
+            held_since: counts_from,
             hold_ends: Moment::NEVER,
             is_answered: true,
             told: false,
@@ -78,12 +81,25 @@ impl Tenure {
 
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
+        self.held_since = now;
         self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
     }
 
     /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
+    }
+
+    /// Returns when the current hold began, or else the last one.
+    pub(crate) fn held_since(&self) -> Moment {
+        self.held_since
+    }
+
+    /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
+    /// extension and the deadline.
+    pub(crate) fn is_late(&self, now: Moment) -> bool {
+        let planned = self.deadline.since(self.renewed_at() + self.settings.renew_after());
+        self.deadline.since(now) < planned / 2
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.

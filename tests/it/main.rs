@@ -14,6 +14,7 @@ mod denied;
 mod dropping;
 mod ending;
 mod endurance;
+mod events;
 mod extremes;
 mod forking;
 mod hand_over;
