@@ -69,7 +69,7 @@ fn only_a_late_renewal_is_told() {
         let guard = lock.lock().unwrap();
         next_acquired(&events, How::Free);
         clock.advance(Duration::from_secs(at));
-        watch.wait_for_more(Kind::Extend, 1);
+        eventually("the lease is extended", || watch.count_of(Kind::Extend) > 0);
         if is_late {
             let Event::RenewedLate(late) = next(&events) else { panic!("not late") };
             assert_eq!((late.left, late.lock.unique_key()), (Duration::from_secs(990 - at), lock.key()));
