@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::state::tokens::Tokens;
+pub(crate) use crate::state::unsettled::Unsettled;
 use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
 use crate::timing;
@@ -68,6 +69,11 @@ impl Tenure {
             watched: false,
             loss: None,
         }
+    }
+
+    /// Notes that no reply of the store has said so far that the key is ours.
+    pub(crate) fn unanswered(self) -> Self {
+        Self { is_answered: false, ..self }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -291,30 +297,6 @@ fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
 /// Returns the part of a lease during which the tenure is certainly ours.
 fn sure_part(lease: Duration) -> Duration {
     lease - timing::margin(lease)
-}
-
-/// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.
-#[derive(Clone, Debug)]
-pub(crate) struct Unsettled {
-    pub(crate) locker: Arc<str>,
-    pub(crate) settings: Arc<DLockConfig>,
-    /// Whether the command that brought it to the store was answered. If not, the command may still be on its way.
-    pub(crate) answered: bool,
-    /// When a lease that this locker is granted begins to count: when the last answered request that found it waiting
-    /// was sent, or, before any reply, when the first request was sent. The grant can only come later.
-    pub(crate) counts_from: Moment,
-}
-
-impl Unsettled {
-    /// Returns the tenure that the locker gets when a reply says that the key is granted to it.
-    pub(crate) fn granted(self, grant: Grant) -> Tenure {
-        Tenure::new(self.locker, self.settings, grant, self.counts_from)
-    }
-
-    /// Returns the tenure that the locker gets when a message says that the key is granted to it.
-    pub(crate) fn heard(self, grant: Grant) -> Tenure {
-        Tenure { is_answered: false, ..self.granted(grant) }
-    }
 }
 
 #[cfg(test)]
