@@ -36,5 +36,5 @@ pub(crate) fn queue(observer: Option<&Observer>, key: &str, tenure: &Tenure) -> 
     let Some((cause, at)) = tenure.loss() else { return Queued::nothing() };
     let Some(loss) = tenure.loss_of(key, *at) else { return Queued::nothing() };
     let sample = Sample::Lost { lock: Arc::clone(&tenure.settings), cause: word_for(cause) };
-    observer.queue(Event::Lost(loss), Some(sample))
+    observer.queue(&Event::Lost(loss), Some(sample))
 }

@@ -21,42 +21,42 @@ const ROOM: usize = 4096;
 /// The method of the builder that sets a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
-    OnEvent,
-    OnLost,
-    OnSlowWait,
+    Events,
+    Losses,
+    SlowWaits,
 }
 
 impl Method {
     fn name(self) -> &'static str {
         match self {
-            Self::OnEvent => "on_event",
-            Self::OnLost => "on_lost",
-            Self::OnSlowWait => "on_slow_wait",
+            Self::Events => "on_event",
+            Self::Losses => "on_lost",
+            Self::SlowWaits => "on_slow_wait",
         }
     }
 
     /// Returns the name of the thread that calls the function.
     fn thread(self) -> &'static str {
         match self {
-            Self::OnEvent => "dlock-events",
-            Self::OnLost => "dlock-lost",
-            Self::OnSlowWait => "dlock-slow-wait",
+            Self::Events => "dlock-events",
+            Self::Losses => "dlock-lost",
+            Self::SlowWaits => "dlock-slow-wait",
         }
     }
 
     fn wants(self, event: &Event) -> bool {
         match self {
-            Self::OnEvent => true,
-            Self::OnLost => matches!(event, Event::Lost(_)),
-            Self::OnSlowWait => matches!(event, Event::SlowWait(_)),
+            Self::Events => true,
+            Self::Losses => matches!(event, Event::Lost(_)),
+            Self::SlowWaits => matches!(event, Event::SlowWait(_)),
         }
     }
 
     fn log_error(self, error: fmt::Arguments<'_>) {
         match self {
-            Self::OnEvent => log::error!(CLIENT, "{error}"),
-            Self::OnLost => log::error!(LEASE, "{error}"),
-            Self::OnSlowWait => log::error!(ACQUIRE, "{error}"),
+            Self::Events => log::error!(CLIENT, "{error}"),
+            Self::Losses => log::error!(LEASE, "{error}"),
+            Self::SlowWaits => log::error!(ACQUIRE, "{error}"),
         }
     }
 }
@@ -102,11 +102,11 @@ impl Hook {
     }
 
     pub(crate) fn on_event(told: impl Fn(&Event) + Send + Sync + 'static) -> Arc<Self> {
-        Self::new(Method::OnEvent, told)
+        Self::new(Method::Events, told)
     }
 
     pub(crate) fn on_lost(told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Arc<Self> {
-        Self::new(Method::OnLost, move |event| {
+        Self::new(Method::Losses, move |event| {
             if let Event::Lost(loss) = event {
                 told(loss);
             }
@@ -114,7 +114,7 @@ impl Hook {
     }
 
     pub(crate) fn on_slow_wait(told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Arc<Self> {
-        Self::new(Method::OnSlowWait, move |event| {
+        Self::new(Method::SlowWaits, move |event| {
             if let Event::SlowWait(wait) = event {
                 told(wait);
             }
@@ -127,7 +127,7 @@ impl Hook {
     }
 
     /// Queues an event. Does not wait for the function.
-    pub(crate) fn queue(self: &Arc<Self>, event: Event) -> Pending {
+    pub(crate) fn queue(self: &Arc<Self>, event: &Event) -> Pending {
         let mut line = self.line.lock();
         let room = if event.is_frequent() { &mut line.frequent } else { &mut line.rare };
         if *room >= ROOM {
@@ -146,7 +146,7 @@ impl Hook {
         if let Some(dropped) = line.take_untold() {
             line.events.push_back(dropped);
         }
-        line.events.push_back(event);
+        line.events.push_back(event.clone());
         if line.has_thread {
             drop(line);
             self.added.notify_one();

@@ -20,7 +20,7 @@ pub(crate) enum Lingering {
     /// The calling thread has the next hold.
     Taken,
     /// Its deadline has passed. The caller must release it, and has the turn to ask.
-    Over(Tenure),
+    Over(Box<Tenure>),
 }
 
 impl Core {
@@ -63,7 +63,7 @@ impl Core {
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
             self.forget_renewal(key);
-            return Lingering::Over(tenure);
+            return Lingering::Over(Box::new(tenure));
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);

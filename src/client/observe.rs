@@ -51,7 +51,7 @@ impl Core {
         let how = if how == How::Granted && tenure.kept_on { How::PassedOn } else { how };
         let (lock, token) = (Arc::clone(&tenure.settings), tenure.token());
         let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };
-        observer.queue(Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
+        observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
     }
 
     /// Queues that the hold with this token has ended. Call it with the key's mutex held, or as the thread that has the turn.
@@ -85,7 +85,7 @@ impl Core {
         if tenure.is_late(now) {
             let sample = Sample::Renewal { lock: Arc::clone(&lock), result: Renewal::Late };
             let left = tenure.deadline().since(now);
-            return observer.queue(Event::RenewedLate(RenewedLate { lock, left }), Some(sample));
+            return observer.queue(&Event::RenewedLate(RenewedLate { lock, left }), Some(sample));
         }
         Queued::of(observer, Sample::Renewal { lock, result: Renewal::InTime })
     }
@@ -105,7 +105,7 @@ impl Core {
             let thread = std::thread::current().name().map(str::to_owned);
             let reason = settings.reason().map(str::to_owned);
             let waited = after.saturating_add(since);
-            observer.tell(Event::SlowWait(SlowWait { key: key.name.to_string(), waited, thread, reason }));
+            observer.tell(&Event::SlowWait(SlowWait { key: key.name.to_string(), waited, thread, reason }));
         }
     }
 
@@ -119,7 +119,7 @@ impl Core {
     /// Tells that another server answers than before.
     pub(super) fn tell_new_server(&self, number: u64) {
         if let Some(observer) = &self.observer {
-            observer.queue(Event::NewServer(NewServer { number }), Some(Sample::NewServer)).finish();
+            observer.queue(&Event::NewServer(NewServer { number }), Some(Sample::NewServer)).finish();
         }
     }
 
@@ -186,7 +186,7 @@ fn is_of_the_store(error: &Error, limit: Duration) -> bool {
 fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
     let (lock, held) = (Arc::clone(&tenure.settings), now.since(tenure.held_since()));
     let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
-    observer.queue(Event::Released(Released { lock, token, held, end }), Some(sample))
+    observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
 }
 
 /// A thread that is counted as waiting.

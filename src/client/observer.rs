@@ -85,17 +85,17 @@ impl Observer {
     }
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
-    pub(super) fn queue(&self, event: Event, sample: Option<Sample>) -> Queued {
+    pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
         let mut pending = [const { Pending::Nothing }; 3];
-        let wanting = self.hooks.iter().filter(|hook| hook.wants(&event));
+        let wanting = self.hooks.iter().filter(|hook| hook.wants(event));
         for (hook, pending) in wanting.zip(&mut pending) {
-            *pending = hook.queue(event.clone());
+            *pending = hook.queue(event);
         }
         Queued(Some(Box::new(Rest { pending, sample: sample.filter(|_| self.is_metered) })))
     }
 
     /// Tells an event. No mutex may be held.
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: &Event) {
         self.queue(event, None).finish();
     }
 
@@ -122,7 +122,7 @@ impl Observer {
             (Some(error @ Error::Backend { .. }), none) => {
                 let since = now();
                 *none = Some(Failing { since, last: since, key: key.to_owned() });
-                self.queue(Event::StoreFailing(StoreFailing { error: error.clone() }), None)
+                self.queue(&Event::StoreFailing(StoreFailing { error: error.clone() }), None)
             }
             (_, Some(Failing { since, last, key: failed })) => {
                 let now = now();
@@ -131,7 +131,7 @@ impl Observer {
                 }
                 let after = now.since(*since);
                 *failing = None;
-                self.queue(Event::StoreBack(StoreBack { after }), None)
+                self.queue(&Event::StoreBack(StoreBack { after }), None)
             }
             (_, None) => return,
         };
@@ -188,5 +188,48 @@ impl Queued {
                 sample.record();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::BackendFailure;
+
+    /// Of two servers one is dead: its key fails again and again while the other key is answered.
+    #[test]
+    fn an_answer_about_another_key_does_not_end_an_outage_at_once() {
+        let (say, events) = crossbeam_channel::unbounded();
+        let on_event = Hook::on_event(move |event| say.send(format!("{event:?}")).expect("the test listens"));
+        let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+        let observer = hooks.into_observer().expect("a function");
+        let at = |ms| Moment::from_nanos(0) + Duration::from_millis(ms);
+        let failed = Error::backend(BackendFailure::NotExecuted, "the test wants it so");
+        observer.note_answer("lives", None, || at(0));
+        for second in 1..10 {
+            observer.note_answer("dead", Some(&failed), || at(1000 * second));
+            observer.note_answer("lives", None, || at(1000 * second + 500));
+        }
+        // Nobody asks about the dead key any more.
+        observer.note_answer("lives", None, || at(11_999));
+        observer.note_answer("lives", None, || at(12_000));
+        // A refusal is an answer.
+        observer.note_answer("dead", Some(&failed), || at(20_000));
+        observer.note_answer("dead", Some(&Error::ShutDown), || at(20_100));
+        drop(observer);
+        let told: Vec<_> = events.iter().collect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(told[0].starts_with("StoreFailing") && told[2].starts_with("StoreFailing"), "{told:?}");
+        assert_eq!(
+            [&*told[1], &*told[3]],
+            ["StoreBack(StoreBack { after: 11s })", "StoreBack(StoreBack { after: 100ms })"]
+        );
+    }
+
+    #[test]
+    fn without_a_function_there_is_no_observer() {
+        assert!(Hooks::default().into_observer().is_none());
+        let hooks = Hooks { slow_after: Some(Duration::ZERO), ..Hooks::default() };
+        assert!(hooks.into_observer().is_none());
     }
 }
