@@ -55,7 +55,7 @@ impl Event {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Acquired {
-    /// The settings of the tenure: the name of the lock, its lease, its reason. They are those of the handle that asked the store.
+    /// The settings of the handle through which the thread locked: the name of the lock, its lease, its reason.
     pub lock: Arc<DLockConfig>,
     /// The fencing token of the hold.
     pub token: u64,
@@ -96,7 +96,7 @@ impl How {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Released {
-    /// The settings of the tenure, as in [`Acquired::lock`].
+    /// The settings of the holder's handle, as in [`Acquired::lock`].
     pub lock: Arc<DLockConfig>,
     /// The fencing token of the hold that has ended.
     pub token: u64,
@@ -144,7 +144,7 @@ impl HoldEnd {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RenewedLate {
-    /// The settings of the tenure, as in [`Acquired::lock`].
+    /// The settings of the holder's handle, as in [`Acquired::lock`].
     pub lock: Arc<DLockConfig>,
     /// How much of the lease was left when the store had answered.
     pub left: Duration,

@@ -118,7 +118,7 @@ impl Core {
             Lingering::No if lingers => self.check_process()?,
             Lingering::No => {}
             Lingering::Taken => {
-                let call = Call { called_at, how: How::TakenUp };
+                let call = Call { settings, called_at, how: How::TakenUp };
                 let queued = state.kept().map_or(Queued::nothing(), |tenure| self.queue_acquired(tenure, call));
                 drop(state);
                 queued.finish();
@@ -156,7 +156,7 @@ impl Core {
                     Woken::Turn => None,
                 },
             };
-            let turn = match got.map(|how| self.confirm(key, wait_limit, Call { called_at, how })) {
+            let turn = match got.map(|how| self.confirm(key, wait_limit, Call { settings, called_at, how })) {
                 Some(Confirmed::Yes(queued)) => {
                     queued.finish();
                     return Ok(Some(key.hold.token()));
@@ -288,7 +288,7 @@ impl Core {
 
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
     /// one of which only a message has told, if the store wants that.
-    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>, call: Call) -> Confirmed {
+    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>, call: Call<'_>) -> Confirmed {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return Confirmed::Lost,

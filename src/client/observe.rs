@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// A call that wants a lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
+    pub(super) settings: &'a Arc<DLockConfig>,
     /// When it began, if anybody wants to know.
     pub(super) called_at: Option<Moment>,
     /// How its thread gets the lock.
@@ -37,19 +38,20 @@ impl Core {
 
     /// Queues that the calling thread has the lock. Call it with the key's mutex held.
     #[inline]
-    pub(super) fn queue_acquired(&self, tenure: &Tenure, call: Call) -> Queued {
+    pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: Call<'_>) -> Queued {
         match (&self.observer, call.called_at) {
-            (Some(observer), Some(called_at)) => self.acquired(observer, tenure, called_at, call.how),
+            (Some(observer), Some(called_at)) => self.acquired(observer, tenure, call, called_at),
             _ => Queued::nothing(),
         }
     }
 
     #[cold]
-    fn acquired(&self, observer: &Observer, tenure: &Tenure, called_at: Moment, how: How) -> Queued {
+    fn acquired(&self, observer: &Observer, tenure: &mut Tenure, call: Call<'_>, called_at: Moment) -> Queued {
         let waited = self.clock.now().since(called_at);
         // A tenure that the store has just granted has had no other hold.
-        let how = if how == How::Granted && tenure.kept_on { How::PassedOn } else { how };
-        let (lock, token) = (Arc::clone(&tenure.settings), tenure.token());
+        let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
+        tenure.of_hold = Some(Arc::clone(call.settings));
+        let (lock, token) = (Arc::clone(call.settings), tenure.token());
         let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };
         observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
     }
@@ -81,7 +83,7 @@ impl Core {
         if !tenure.told {
             return Queued::nothing();
         }
-        let lock = Arc::clone(&tenure.settings);
+        let lock = holder(tenure);
         if tenure.is_late(now) {
             let sample = Sample::Renewal { lock: Arc::clone(&lock), result: Renewal::Late };
             let left = tenure.deadline().since(now);
@@ -182,9 +184,14 @@ fn is_of_the_store(error: &Error, limit: Duration) -> bool {
     }
 }
 
+/// Returns the settings of the handle through which a hold was acquired.
+fn holder(tenure: &Tenure) -> Arc<DLockConfig> {
+    Arc::clone(tenure.of_hold.as_ref().unwrap_or(&tenure.settings))
+}
+
 #[cold]
 fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
-    let (lock, held) = (Arc::clone(&tenure.settings), now.since(tenure.held_since()));
+    let (lock, held) = (holder(tenure), now.since(tenure.held_since()));
     let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
     observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
 }

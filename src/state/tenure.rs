@@ -16,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
+    /// The settings of the handle through which the current hold was acquired, where somebody is told of holds.
+    pub(crate) of_hold: Option<Arc<DLockConfig>>,
     tokens: Tokens,
     /// How many others waited when the store granted the tenure.
     waiting: u64,
@@ -54,6 +56,7 @@ impl Tenure {
             deadline: deadline(counts_from, settings.lease()),
             locker,
             settings,
+            of_hold: None,
             tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
             waiting: grant.waiting,
             contended: None,

@@ -15,6 +15,7 @@ running_on_both_stores!(
     a_lock_is_granted_by_another_process,
     a_lock_lingers_and_is_taken_up,
     a_lost_lock_is_lost_once_and_then_released,
+    a_loss_that_only_a_posted_release_shows_follows_it,
     a_slow_wait_is_told_to_both_functions,
     what_nobody_gets_is_not_told,
     the_events_of_a_key_are_in_order,
@@ -43,12 +44,14 @@ fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
 
 fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
     let (builder, events) = told();
-    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let generator = builder.build(lab.processor()).unwrap();
+    let [lock, next_one] =
+        ["first", "second"].map(|reason| generator.generate_with(config("x", 3000).with_reason(reason)).unwrap());
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
     let is_passed_on = || {
         let guard = lock.lock().unwrap();
         let waiter = spawn({
-            let lock = lock.clone();
+            let lock = next_one.clone();
             move || lock.lock().unwrap().unlock().unwrap()
         });
         eventually("it waits", || lock.queue_length() == 1);
@@ -61,7 +64,11 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
         let is_passed_on = released.end == HoldEnd::PassedOn;
         assert_eq!(acquired.how, if is_passed_on { How::PassedOn } else { How::Granted });
         assert!(released.token == token && acquired.token > token);
-        assert_eq!(next_released(&events, HoldEnd::GivenBack).token, acquired.token);
+        let last = next_released(&events, HoldEnd::GivenBack);
+        assert_eq!(last.token, acquired.token);
+        // Each with the settings of its own handle.
+        let reasons = [&released.lock, &acquired.lock, &last.lock].map(|lock| lock.reason());
+        assert_eq!(reasons, [Some("first"), Some("second"), Some("second")]);
         is_passed_on
     };
     eventually("it is passed on", is_passed_on);
@@ -123,6 +130,18 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
     assert!(guard.unlock().is_err());
     assert_eq!(next_lost(&events).cause, LossCause::TakenOver { by: "somebody".to_owned() });
     next_released(&events, HoldEnd::Lost);
+}
+
+/// Shows: G6.
+fn a_loss_that_only_a_posted_release_shows_follows_it(lab: &Lab) {
+    let (builder, events) = told();
+    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 60_000).with_probe(false)).unwrap();
+    let guard = lock.lock().unwrap();
+    let acquired = next_acquired(&events, How::Free);
+    lab.delete(lock.key());
+    drop(guard);
+    assert_eq!(next_released(&events, HoldEnd::Sent).token, acquired.token);
+    assert_eq!(next_lost(&events).cause, LossCause::Deleted);
 }
 
 fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
