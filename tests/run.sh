@@ -90,6 +90,8 @@ cargo test --locked --all-features -- --test-threads 6
 # Without messages only latency and the order across processes change.
 DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
     --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4
+# The command waits for processes and terminals.
+cargo test --locked --all-features --test command -- --test-threads 4
 # The fault scenarios wait even more. After them, the mistakes that these tests must find.
 cargo test --locked --all-features --test faults -- --test-threads 8
 RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3

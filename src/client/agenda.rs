@@ -209,7 +209,7 @@ impl Core {
 
     /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
     /// attempts, for this tenure and for every other one that the lease thread renews. Once some are renewed apart, only
-    /// `deadline` counts: the ends of leases whose servers are silent must not shorten the time of others, nor the
+    /// `deadline` counts: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the
     /// other way round.
     pub(crate) fn renewal_limit(&self, deadline: Moment, now: Moment, is_apart: bool) -> Duration {
         let counts_all = !is_apart && !self.apart.renews();

@@ -1,4 +1,4 @@
-//! Keys whose servers are silent: two threads of their own ask about them, so that no other key waits for an answer that does not come.
+//! Keys whose servers keep others waiting: two threads of their own ask about them, so that no other key waits for an answer that comes late or never.
 //!
 //! The two other threads sort such keys out of what is due, and go on with the rest. Only a store of several servers has any, and the
 //! threads start with the first one. What they have done about a key goes back into the schedules of the others.
@@ -90,7 +90,7 @@ impl Apart {
 
 fn is_started(result: &Result<(), Error>) -> bool {
     if let Err(error) = result {
-        log::debug!(CLIENT, "keys whose server is silent are not asked about apart: {error}");
+        log::debug!(CLIENT, "keys whose server keeps others waiting are not asked about apart: {error}");
     }
     result.is_ok()
 }

@@ -35,7 +35,7 @@ pub(crate) struct Rounds {
     pub(crate) retry: Round<Core>,
     /// The work of `dlock-lease`.
     pub(crate) renew: Round<Core>,
-    /// The same of the threads for keys whose servers are silent.
+    /// The same of the threads for keys whose servers keep others waiting.
     pub(crate) retry_apart: Round<Core>,
     pub(crate) renew_apart: Round<Core>,
     /// The work of `dlock-listen`.

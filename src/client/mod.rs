@@ -1,5 +1,5 @@
-//! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers falls silent,
-//! there are two more.
+//! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers keeps the others
+//! waiting, there are two more.
 //!
 //! A client lives as long as a generator or a lock of it. After it is closed, its threads and its store go on until
 //! the last thread has left `lock` and the last hold has ended; see [`activity`].
@@ -11,7 +11,7 @@
 //! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
 //! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
-//! | `apart.rs` | two more threads, for keys whose servers are silent |
+//! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |

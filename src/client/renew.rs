@@ -46,7 +46,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.next_lease()
 }
 
-/// The same for keys whose servers are silent.
+/// The same for keys whose servers keep others waiting.
 pub(crate) fn round_apart(core: &Core, now: Moment) -> Moment {
     let due = core.apart.take_renewals().into_iter().filter_map(|key| core.begin_chore(key, now));
     renew(core, due.collect(), true);
@@ -77,7 +77,7 @@ impl Core {
     /// Returns whether the lease thread must not renew this key, because the thread apart does.
     fn renews_apart(&self, key: &Arc<Key>) -> bool {
         let is_apart =
-            self.processor.is_silent(&key.name) && self.apart.starts_renewing(&self.this, self.rounds.renew_apart);
+            self.processor.keeps_waiting(&key.name) && self.apart.starts_renewing(&self.this, self.rounds.renew_apart);
         if is_apart {
             self.apart.add_renewal(key, self.clock.now());
         }

@@ -26,7 +26,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.next_retry()
 }
 
-/// The same for keys whose servers are silent.
+/// The same for keys whose servers keep others waiting.
 pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
     let (keys, leftovers) = core.apart.take_retries();
     ask(core, keys, leftovers);
@@ -87,23 +87,23 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
 impl Core {
     /// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.
     fn retry_apart(&self, keys: &mut Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>) {
-        let is_silent = |key: &str| self.processor.is_silent(key);
-        let silent_keys: Vec<_> = keys.extract_if(.., |key| is_silent(&key.name)).collect();
-        let mut silent_leftovers: Vec<_> = leftovers.extract_if(.., |leftover| is_silent(leftover.key())).collect();
-        if silent_keys.is_empty() && silent_leftovers.is_empty() {
+        let is_apart = |key: &str| self.processor.keeps_waiting(key);
+        let keys_apart: Vec<_> = keys.extract_if(.., |key| is_apart(&key.name)).collect();
+        let mut leftovers_apart: Vec<_> = leftovers.extract_if(.., |leftover| is_apart(leftover.key())).collect();
+        if keys_apart.is_empty() && leftovers_apart.is_empty() {
             return;
         }
         if !self.apart.starts_retrying(&self.this, self.rounds.retry_apart) {
-            keys.extend(silent_keys);
-            leftovers.append(&mut silent_leftovers);
+            keys.extend(keys_apart);
+            leftovers.append(&mut leftovers_apart);
             return;
         }
         let now = self.clock.now();
-        self.apart.add_retries(silent_keys, &mut silent_leftovers, now);
-        for leftover in silent_leftovers {
-            let silent =
-                Error::backend(BackendFailure::NotExecuted, "its server is silent, and others are tried first");
-            self.cleanup.put_back(leftover, &Err::<(), _>(silent), false, now);
+        self.apart.add_retries(keys_apart, &mut leftovers_apart, now);
+        for leftover in leftovers_apart {
+            let why = "its server keeps others waiting, and others are tried first";
+            let later = Error::backend(BackendFailure::NotExecuted, why);
+            self.cleanup.put_back(leftover, &Err::<(), _>(later), false, now);
         }
     }
 

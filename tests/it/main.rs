@@ -15,6 +15,7 @@ mod dropping;
 mod ending;
 mod endurance;
 mod events;
+mod examining;
 mod extremes;
 mod forking;
 mod hand_over;

@@ -9,9 +9,9 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock,
-    Error, Event, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock,
-    MemoryLockProcessor, Moment, OwnedDLockGuard, Receiver, RedisBuilder, RedisLockProcessor, SlowWait, SystemClock,
-    UnguardedLock,
+    Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock,
+    MemoryLockProcessor, Moment, OwnedDLockGuard, Receiver, RedisBuilder, RedisLockProcessor, Severity, SlowWait,
+    Subject, SystemClock, UnguardedLock,
 };
 use std::path::Path;
 
@@ -56,6 +56,9 @@ const _: () = {
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
     goes_anywhere::<RedisBuilder>();
+    goes_anywhere::<Finding>();
+    goes_anywhere::<Subject>();
+    goes_anywhere::<Severity>();
     goes_anywhere::<dyn LockProcessor>();
     goes_anywhere::<Moment>();
     goes_anywhere::<SystemClock>();

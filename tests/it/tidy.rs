@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 const LONGEST: usize = 400;
 
+/// A crate of its own, which sees the library as programs do.
+const COMMAND: &str = "src/bin/dlock";
+
 /// A room, by its path below the package's directory.
 struct Room {
     name: String,
@@ -87,8 +90,9 @@ fn named(line: &str, file: &str) -> Vec<String> {
     let path = |from: &str| from.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).next().map(of);
     let own = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs")).expect("a source");
     let mut found = Vec::new();
+    let root = if file.starts_with(COMMAND) { COMMAND } else { "src" };
     for (at, _) in line.match_indices("crate::") {
-        found.extend(path(&line[at + 7..]).map(|path| format!("src{path}")));
+        found.extend(path(&line[at + 7..]).map(|path| format!("{root}{path}")));
     }
     let mut rest = line;
     while let Some(at) = rest.find("super::") {

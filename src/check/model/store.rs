@@ -50,7 +50,7 @@ impl LockProcessor for Network {
         requests.iter().map(|request| self.call(request, limit)).collect()
     }
 
-    fn is_silent(&self, _key: &str) -> bool {
+    fn keeps_waiting(&self, _key: &str) -> bool {
         self.shared.seems_silent && thread_rng().gen_bool(0.5)
     }
 

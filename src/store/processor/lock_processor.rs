@@ -96,10 +96,11 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         requests.iter().map(|request| request.send(self, left())).collect()
     }
 
-    /// Returns whether the server of this key has not answered lately, while the store has others that may. The client then asks about the
-    /// key on a thread of its own, so that other keys do not wait for it. A [`batch`](Self::batch) without such keys should not wait long for
-    /// a server that does not answer. It must be cheap. The default is `false`.
-    fn is_silent(&self, key: &str) -> bool {
+    /// Returns whether the server of this key may keep a request waiting, while the store has others that will not: it has not answered
+    /// lately, or its replicas have not acknowledged lately. The client then asks about the key on a thread of its own, so that other keys
+    /// do not wait for it. A [`batch`](Self::batch) without such keys should not wait long for a server that does not answer. It must be
+    /// cheap. The default is `false`.
+    fn keeps_waiting(&self, key: &str) -> bool {
         let _ = key;
         false
     }

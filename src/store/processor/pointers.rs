@@ -41,8 +41,8 @@ macro_rules! forward_to_target {
                 (**self).batch(requests, limit)
             }
 
-            fn is_silent(&self, key: &str) -> bool {
-                (**self).is_silent(key)
+            fn keeps_waiting(&self, key: &str) -> bool {
+                (**self).keeps_waiting(key)
             }
 
             fn limits(&self) -> StoreLimits {

@@ -7,13 +7,13 @@ use super::net::handshake::no_database_of_a_cluster;
 use super::net::hosts::AddressMap;
 #[cfg(feature = "tls")]
 use super::net::tls::{Tls, TlsSettings};
-use super::node::Node;
+use super::node::{Node, confirming};
 use super::processor::RedisLockProcessor;
 use super::script::acks::ReplicaAcks;
 use super::script::scripts::SLACK;
 use super::sentinel::url::{self, Service};
 use super::sentinel::{Outage, Sentinels};
-use super::transport::{Confirming, Transport};
+use super::transport::Transport;
 use super::ways::Ways;
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
@@ -226,11 +226,10 @@ impl RedisBuilder {
             in_cluster: self.seeds.is_some(),
         };
         let map = self.address_map;
-        let confirming = acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout });
         if let Some(seeds) = self.seeds {
             let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
             let address = endpoint.address.clone();
-            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, confirming };
+            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
             let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
             return Ok(RedisLockProcessor::over(Ways::Cluster(cluster), address, self.io_timeout, outage, acks));
         }
@@ -238,7 +237,8 @@ impl RedisBuilder {
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
         let address = endpoint.address.clone();
-        let node = Node::new(Transport::new(endpoint, self.io_timeout, SLACK, confirming));
+        let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
+        let node = Node::new(transport, acks);
         Ok(RedisLockProcessor::over(Ways::One(node), address, self.io_timeout, outage, acks))
     }
 

@@ -21,6 +21,7 @@
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
+//! | `examine/` | what an operator should know of the servers |
 //! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!
 //! The crate of the same name is always written `::redis` here.
@@ -28,6 +29,7 @@
 mod builder;
 mod capabilities;
 mod cluster;
+mod examine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
@@ -41,4 +43,5 @@ mod transport;
 mod ways;
 
 pub use builder::RedisBuilder;
+pub use examine::{Finding, Severity, Subject};
 pub use processor::RedisLockProcessor;

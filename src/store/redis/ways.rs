@@ -58,11 +58,11 @@ impl Ways {
         }
     }
 
-    /// Returns `true` if one of several servers, that of this key, has not answered lately.
-    pub(super) fn is_silent(&self, key: &str) -> bool {
+    /// Returns `true` if a batch should not wait for the server of this key beside others.
+    pub(super) fn keeps_waiting(&self, key: &str) -> bool {
         match self {
             Self::One(_) => false,
-            Self::Cluster(cluster) => cluster.is_silent(key),
+            Self::Cluster(cluster) => cluster.keeps_waiting(key),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Masters that fail.
 
-use super::{Client, LEASE, generator, lock, lock_with, store, target_on};
+use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on};
 use crate::support::cluster::{Cluster, Plan};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::eventually;
 use crate::support::{LONG, claim};
 use redis_dlock::processor::LockProcessor;
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockGenerator, Error, RedisLockProcessor};
@@ -29,23 +29,8 @@ fn a_master_goes(fault: Fault) {
     let guard = lock(&holder, &target).lock_owned().unwrap();
     // It must be extended every 200 ms.
     let short = lock_with(&holder, &elsewhere, Duration::from_millis(600)).lock_owned().unwrap();
-    let (sender, order) = crossbeam_channel::unbounded();
     let clients = [(); 2].map(|()| Client::of(&cluster));
-    let waiters: Vec<_> = (0..2)
-        .map(|n| {
-            let (generator, sender) = (clients[n].generator.clone(), sender.clone());
-            let waited_for = target.clone();
-            let waiter = spawn(move || {
-                let guard = lock(&generator, &waited_for).lock_owned().unwrap();
-                sender.send((n, guard.fencing_token())).unwrap();
-                guard.unlock().unwrap();
-            });
-            eventually("it waits in the store's queue", || {
-                lock(&holder, &target).inspect().unwrap().waiting == n as u64 + 1
-            });
-            waiter
-        })
-        .collect();
+    let queued = Queued::of(&target, &clients, || ());
     cluster.wait_for_replicas(0);
     match fault {
         Fault::Killed => cluster.nodes[0].kill(),
@@ -59,14 +44,12 @@ fn a_master_goes(fault: Fault) {
     guard.ensure_valid().unwrap();
     // A lock that is released while nobody is heard goes to whoever asks first.
     let channels = || cluster.run::<Vec<String>>(3, &["PUBSUB", "SHARDCHANNELS", "*"]).len();
-    eventually("both waiters are heard again", || channels() >= waiters.len());
+    eventually("both waiters are heard again", || channels() >= clients.len());
     clients.iter().for_each(|client| client.assert_hears(&cluster, [&target]));
     let token = guard.fencing_token();
     guard.unlock().unwrap();
-    waiters.into_iter().for_each(|waiter| waiter.join());
-    let order: Vec<_> = order.try_iter().collect();
-    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1], "{order:?}");
-    assert!(token < order[0].1 && order[0].1 < order[1].1, "{order:?} after {token}");
+    assert_eq!(queued.all_served(), [0, 1]);
+    assert!(token < lock(&holder, &target).lock().unwrap().fencing_token());
     assert!(short.is_valid());
     short.unlock().unwrap();
     assert_eq!(lock(&holder, &target).inspect().unwrap().waiting, 0);
@@ -155,20 +138,28 @@ fn a_node_that_hangs_delays_no_first_lock_elsewhere() {
     cluster.nodes[1].go_on();
 }
 
-/// A lock counts when the replica of its own master has it; the other masters' are not asked.
+/// A lock counts when the replica of its own master has it; the other masters' are not asked. A master whose replica does not acknowledge
+/// is waited for apart from the others, and so is one that was never asked: after a failover it has no replica yet.
 #[test]
 fn replicas_acknowledge_for_their_own_master() {
     let mut cluster = Cluster::start();
     let builder = RedisLockProcessor::builder(&cluster.url(0)).unwrap();
-    let store = builder.replica_acks(1, Duration::from_millis(100)).connect().unwrap();
-    let generator = DLockGenerator::new(store).unwrap();
+    let store = Arc::new(builder.replica_acks(1, Duration::from_millis(100)).connect().unwrap());
+    let generator = DLockGenerator::new(Arc::clone(&store)).unwrap();
     let targets = [0, 1].map(|node| target_on(&cluster, node));
+    let apart = || targets.each_ref().map(|target| store.keeps_waiting(&format!("DLOCK_CLUSTER_{target}")));
+    assert_eq!(apart(), [true, true]);
     targets.iter().for_each(|target| lock(&generator, target).lock().unwrap().unlock().unwrap());
+    assert_eq!(apart(), [false, false]);
     cluster.nodes[3].kill();
     let refused = lock(&generator, &targets[0]).try_lock().unwrap_err();
     assert!(matches!(refused, Error::Backend { failure: BackendFailure::Unacknowledged, .. }), "{refused:?}");
     assert!(!lock(&generator, &targets[0]).is_locked().unwrap(), "it is undone");
     lock(&generator, &targets[1]).lock().unwrap().unlock().unwrap();
+    assert_eq!(apart(), [true, false]);
+    cluster.nodes[3].restart();
+    lock(&generator, &targets[0]).lock().unwrap().unlock().unwrap();
+    assert_eq!(apart(), [false, false]);
 }
 
 /// A master that lost all its keys, and its scripts.

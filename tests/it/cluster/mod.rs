@@ -17,6 +17,8 @@ mod tls;
 mod tokens;
 
 use crate::support::cluster::{Cluster, client_of};
+use crate::support::crew::{Member, eventually, spawn};
+use crossbeam_channel::Receiver;
 use redis_dlock::processor::{LockProcessor, WaitQueue};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use std::sync::Arc;
@@ -80,5 +82,40 @@ impl Client {
     fn assert_hears<'a>(&self, cluster: &Cluster, targets: impl IntoIterator<Item = &'a String>) {
         let keys: Vec<_> = targets.into_iter().map(|target| format!("DLOCK_CLUSTER_{target}")).collect();
         cluster.assert_hears(&self.id, &keys, |key| self.queue().hears(&self.id, key));
+    }
+}
+
+/// Threads that wait for one lock, each of another client. They stand in the store's queue in the order of the clients.
+struct Queued {
+    waiters: Vec<Member<()>>,
+    served: Receiver<(usize, u64)>,
+}
+
+impl Queued {
+    /// Has each wait for the lock, which somebody holds, do this while it holds it, and release it.
+    fn of(target: &str, clients: &[Client], meanwhile: impl Fn() + Clone + Send + 'static) -> Self {
+        let (sender, served) = crossbeam_channel::unbounded();
+        let wait = |(n, client): (usize, &Client)| {
+            let (lock, sender, meanwhile) = (lock(&client.generator, target), sender.clone(), meanwhile.clone());
+            let seen = lock.clone();
+            let waiter = spawn(move || {
+                let guard = lock.lock_owned().unwrap();
+                sender.send((n, guard.fencing_token())).unwrap();
+                meanwhile();
+                guard.unlock().unwrap();
+            });
+            eventually("it waits in the store's queue", || seen.inspect().unwrap().waiting == n as u64 + 1);
+            waiter
+        };
+        Self { waiters: clients.iter().enumerate().map(wait).collect(), served }
+    }
+
+    /// Waits until all have had the lock. Returns who had it when, with their tokens, which must rise.
+    #[track_caller]
+    fn all_served(self) -> Vec<usize> {
+        self.waiters.into_iter().for_each(Member::join);
+        let (order, tokens): (Vec<_>, Vec<_>) = self.served.try_iter().unzip();
+        assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?} in {order:?}");
+        order
     }
 }

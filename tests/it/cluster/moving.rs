@@ -1,6 +1,6 @@
 //! Slots that move.
 
-use super::{Client, LEASE, generator, lock, lock_with, store, target_on};
+use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on};
 use crate::support::cluster::{Cluster, Plan, slot_of};
 use crate::support::crew::{eventually, spawn};
 use crate::support::{Asking, LONG, claim};
@@ -126,34 +126,17 @@ fn waiters_are_served_in_their_order_after_a_move() {
     let target = target_on(&cluster, 1);
     let holder = generator(&cluster);
     let guard = lock(&holder, &target).lock_owned().unwrap();
-    let (sender, order) = crossbeam_channel::unbounded();
     let clients = [(); 3].map(|()| Client::of(&cluster));
-    let waiters: Vec<_> = (0..3)
-        .map(|n| {
-            let (generator, sender) = (clients[n].generator.clone(), sender.clone());
-            let waited_for = target.clone();
-            let waiter = spawn(move || {
-                let guard = lock(&generator, &waited_for).lock_owned().unwrap();
-                sender.send((n, guard.fencing_token())).unwrap();
-                guard.unlock().unwrap();
-            });
-            eventually("it waits in the store's queue", || {
-                lock(&holder, &target).inspect().unwrap().waiting == n as u64 + 1
-            });
-            waiter
-        })
-        .collect();
+    let queued = Queued::of(&target, &clients, || ());
     let token = guard.fencing_token();
     cluster.move_slot_with(slot_of(lock(&holder, &target).key()), 0, |_| thread::sleep(Duration::from_millis(20)));
     // A lock that is released while nobody is heard goes to whoever asks first.
     let channels = || cluster.run::<Vec<String>>(0, &["PUBSUB", "SHARDCHANNELS", "*"]).len();
-    eventually("the waiters are heard again", || channels() >= waiters.len());
+    eventually("the waiters are heard again", || channels() >= clients.len());
     clients.iter().for_each(|client| client.assert_hears(&cluster, [&target]));
     guard.unlock().unwrap();
-    waiters.into_iter().for_each(|waiter| waiter.join());
-    let order: Vec<_> = order.try_iter().collect();
-    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1, 2], "{order:?}");
-    assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1) && order[0].1 > token, "{order:?} after {token}");
+    assert_eq!(queued.all_served(), [0, 1, 2]);
+    assert!(token < lock(&holder, &target).lock().unwrap().fencing_token());
 }
 
 /// A drop has posted its release to a node that does not own the slot any more.

@@ -159,12 +159,12 @@ fn nothing_is_posted_to_a_node_that_is_silent() {
     cluster.nodes[1].stop();
     let missed = store.batch(&[Request::Extend(held)], Duration::from_millis(300));
     assert!(missed[0].is_err(), "{missed:?}");
-    assert!(store.is_silent(&key));
+    assert!(store.keeps_waiting(&key));
     let answer = post(&held).try_recv().expect("told before the poster goes on");
     assert!(matches!(answer, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{answer:?}");
     cluster.nodes[1].go_on();
     eventually("it answers again", || store.probe(&held, LONG).is_ok());
-    assert!(!store.is_silent(&key));
+    assert!(!store.keeps_waiting(&key));
     let answers = post(&held);
     eventually("the release is answered", || {
         Posting::collect(store.posting().unwrap());

@@ -1,6 +1,6 @@
 //! Clients that wait at a server which another one succeeds: what they try meanwhile, and when they hear again.
 
-use super::{Client, lock, store, target_on};
+use super::{Client, Queued, lock, store, target_on};
 use crate::support::LONG;
 use crate::support::cluster::{Cluster, Plan, Seen, slot_of};
 use crate::support::crew::{eventually, slowly, spawn};
@@ -97,29 +97,15 @@ fn a_release_just_after_a_promotion(goes: impl FnOnce(&mut Cluster)) {
     let holder = Client::of(&cluster);
     let guard = lock(&holder.generator, &target).lock_owned().unwrap();
     let key = [guard.lock().key().to_owned()];
-    let (sender, order) = crossbeam_channel::unbounded();
     let clients: Arc<[_]> = (0..WAITERS).map(|_| Client::of(&cluster)).collect();
-    let is_first = Arc::new(AtomicBool::new(true));
-    let waiters: Vec<_> = (0..WAITERS)
-        .map(|n| {
-            let (waits, sender) = (lock(&clients[n].generator, &target), sender.clone());
-            let (clients, is_first, key) = (Arc::clone(&clients), Arc::clone(&is_first), key[0].clone());
-            let waiter = spawn(move || {
-                let guard = waits.lock_owned().unwrap();
-                sender.send(n).unwrap();
-                if is_first.swap(false, Ordering::SeqCst) {
-                    thread::sleep(KEPT);
-                    let hears = |client: &Client| client.queue().hears(&client.id, &key);
-                    eventually("all hear again", || clients.iter().all(hears));
-                }
-                guard.unlock().unwrap();
-            });
-            eventually("it waits in the store's queue", || {
-                lock(&holder.generator, &target).inspect().unwrap().waiting == n as u64 + 1
-            });
-            waiter
-        })
-        .collect();
+    let (is_first, all, of) = (Arc::new(AtomicBool::new(true)), Arc::clone(&clients), key[0].clone());
+    let meanwhile = move || {
+        if is_first.swap(false, Ordering::SeqCst) {
+            thread::sleep(KEPT);
+            eventually("all hear again", || all.iter().all(|client| client.queue().hears(&client.id, &of)));
+        }
+    };
+    let queued = Queued::of(&target, &clients, meanwhile);
     cluster.wait_for_replicas(0);
     goes(&mut cluster);
     cluster.run::<()>(3, &["CLUSTER", "FAILOVER", "TAKEOVER"]);
@@ -130,8 +116,7 @@ fn a_release_just_after_a_promotion(goes: impl FnOnce(&mut Cluster)) {
     });
     let after = clock_of(&cluster, 3) - released_at;
     assert!(after < Duration::from_secs(1), "all hear again before places are lost, and not only after {after:?}");
-    waiters.into_iter().for_each(|waiter| waiter.join());
-    let mut order: Vec<_> = order.try_iter().collect();
+    let mut order = queued.all_served();
     let first = order.remove(0);
     let others: Vec<_> = (0..WAITERS).filter(|n| *n != first).collect();
     assert_eq!(order, others, "after {first}");

@@ -9,10 +9,10 @@ use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::hosts::AddressMap;
 use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -199,6 +199,30 @@ impl Cluster {
             self.note_map();
         }
         node
+    }
+
+    /// Takes in that a node has redirected a call of a slot to this place. Returns the node to which such calls go now; `None` if the node
+    /// named itself, and was made anew for that a moment ago.
+    pub(super) fn follow_to(&self, place: &Place, slot: Slot, old: &Arc<Node>) -> Option<Arc<Node>> {
+        let is_itself = *place == old.transport.endpoint().address.place;
+        let next = if is_itself { self.renew(old) } else { Some(self.moved(slot, place)) };
+        self.want_map();
+        next
+    }
+
+    /// Returns the nodes that own slots, each with one of its slots, and how many slots nobody owns. Waits for a map until `deadline`.
+    pub(crate) fn masters(&self, deadline: Instant) -> Result<(Vec<(Slot, Arc<Node>)>, usize), Error> {
+        self.first_map(deadline)?;
+        let view = self.view();
+        let (mut masters, mut unowned) = (BTreeMap::new(), 0);
+        for slot in 0..SLOTS as Slot {
+            match view.slots.owner(slot) {
+                Some(at) => drop(masters.entry(at).or_insert(slot)),
+                None => unowned += 1,
+            }
+        }
+        let masters = masters.into_iter().filter_map(|(at, slot)| Some((slot, Arc::clone(view.nodes.get(at)?))));
+        Ok((masters.collect(), unowned))
     }
 
     /// Tells those who listen of a new map.

@@ -5,8 +5,9 @@
 //! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
 //!    over.
 //! 2. A batch waits at most [`PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
-//!    batches asks for [`is_silent`](Cluster::is_silent), and sends the calls for such nodes in batches of their own, which wait as long as they
-//!    may. So a node that hangs delays no call to another for longer than that, and only once.
+//!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
+//!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
+//!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
 //! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
@@ -135,8 +136,8 @@ impl Cluster {
                 _ => leg.reply = Some(Err(self.resting(leg))),
             }
         }
-        // A node that is silent delays no other.
-        groups.sort_by_key(|(node, _)| node.is_silent());
+        // A node that keeps us waiting delays no other.
+        groups.sort_by_key(|(node, _)| node.keeps_waiting());
         let left = manner.left();
         let wait = if manner.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
@@ -169,14 +170,14 @@ impl Cluster {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
-        let confirmation = self.nodes.reach.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes);
+        let confirmation = self.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
     }
 
-    /// Returns `true` if the node that owns the key's slot has not answered the last batch, nor anything since.
-    pub(crate) fn is_silent(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.is_silent())
+    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
+    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
+        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
     }
 
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
@@ -231,13 +232,7 @@ impl Cluster {
             }
             Said::Moved { host, port } => {
                 let old = leg.node.take()?;
-                let place = self.place(&old, host, port);
-                let is_itself = place.as_ref() == Some(&old.transport.endpoint().address.place);
-                let next = match place {
-                    Some(_) if is_itself => self.renew(&old),
-                    Some(place) => Some(self.moved(leg.slot, &place)),
-                    None => None,
-                };
+                let next = self.place(&old, host, port).and_then(|place| self.follow_to(&place, leg.slot, &old));
                 self.want_map();
                 let Some(next) = next else { return self.again(leg) };
                 leg.node = Some(next);

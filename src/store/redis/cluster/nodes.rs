@@ -4,8 +4,9 @@ use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::identity::{Servers, Told};
 use crate::store::redis::net::resp::Stamp;
-use crate::store::redis::node::Node;
-use crate::store::redis::transport::{Confirming, Transport};
+use crate::store::redis::node::{Node, confirming};
+use crate::store::redis::script::acks::ReplicaAcks;
+use crate::store::redis::transport::Transport;
 use crate::sync::random_u32;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -33,8 +34,8 @@ pub(crate) struct Reach {
     /// An endpoint with the login for all nodes. Its place is replaced by that of each node.
     pub(crate) endpoint: Endpoint,
     pub(crate) io_timeout: Duration,
-    /// How calls are confirmed, if they are.
-    pub(crate) confirming: Option<Confirming>,
+    /// How many replicas must acknowledge calls, if any must.
+    pub(crate) acks: Option<ReplicaAcks>,
 }
 
 impl Reach {
@@ -124,13 +125,13 @@ impl Nodes {
     }
 
     fn make(&self, place: &Place, servers: Arc<Servers>, table: &Table) -> Arc<Node> {
-        let Reach { io_timeout, confirming, .. } = &self.reach;
+        let Reach { io_timeout, acks, .. } = &self.reach;
         let endpoint = self.reach.endpoint_at(place, servers);
-        let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming.clone());
+        let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming(acks.as_ref()));
         if table.is_closed {
             transport.close();
         }
-        Arc::new(Node::new(transport.with_callers(CONNECTIONS - 1)))
+        Arc::new(Node::new(transport.with_callers(CONNECTIONS - 1), *acks))
     }
 
     /// Forgets the nodes that own no slot any more, and were not used for a while, and ends the connections to others that were idle for long.
@@ -193,7 +194,7 @@ mod tests {
                 servers: Arc::default(),
                 in_cluster: true,
             };
-            Self { endpoint, io_timeout: IDLE, confirming: None }
+            Self { endpoint, io_timeout: IDLE, acks: None }
         }
     }
 

@@ -50,9 +50,8 @@ impl Cluster {
                     if let Said::Moved { host, port } = said(value)
                         && let Some(node) = weak_node.upgrade()
                         && let Some(place) = cluster.place(&node, host, port)
-                        && node.transport.endpoint().address.place != place
                     {
-                        cluster.moved(slot, &place);
+                        cluster.follow_to(&place, slot, &node);
                     }
                     cluster.want_map();
                     let message = format!("the slot is at another node, or moving: {}", words(value));
@@ -121,9 +120,12 @@ impl Cluster {
             let reply = owner.say(&["SPUBLISH", channel, text], left())?;
             let pause = match said(&reply) {
                 Said::Answer => return Ok(reply),
-                Said::Moved { host, port } | Said::Ask { host, port } => {
+                Said::Moved { host, port } => {
+                    node = self.place(&owner, host, port).and_then(|place| self.follow_to(&place, slot, &owner));
+                    course.redirect()
+                }
+                Said::Ask { host, port } => {
                     node = self.place(&owner, host, port).map(|place| self.nodes.at(&place));
-                    self.want_map();
                     course.redirect()
                 }
                 Said::TryAgain | Said::Later => {

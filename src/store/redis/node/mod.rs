@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::store::redis::net::classify::{is_noscript, is_redirection};
 use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Packed;
+use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::script::sight::{self, Sight};
-use crate::store::redis::transport::{Answer, Begun, KeyHash, Reply, Transport};
+use crate::store::redis::transport::{Answer, Batch, Begun, Confirming, KeyHash, Reply, Transport};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,11 @@ pub(crate) struct Node {
     /// Whether a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
     // ORDERING: Relaxed: a hint by which batches are put together.
     is_silent: AtomicBool,
+    /// How many replicas must acknowledge, if any must.
+    acks: Option<ReplicaAcks>,
+    /// Whether so many have acknowledged the last call that they had to.
+    // ORDERING: Relaxed: a hint, as `is_silent`.
+    is_acknowledged: AtomicBool,
     /// The number of the server whose answers `knows_release` is from.
     // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
     server: AtomicU64,
@@ -56,9 +62,15 @@ pub(crate) struct Sent {
 }
 
 impl Node {
-    pub(crate) fn new(transport: Transport) -> Self {
-        let knows_release = Arc::new(AtomicBool::new(false));
-        Self { transport, knows_release, is_silent: AtomicBool::new(false), server: AtomicU64::new(0) }
+    pub(crate) fn new(transport: Transport, acks: Option<ReplicaAcks>) -> Self {
+        Self {
+            transport,
+            knows_release: Arc::new(AtomicBool::new(false)),
+            is_silent: AtomicBool::new(false),
+            acks,
+            is_acknowledged: AtomicBool::new(false),
+            server: AtomicU64::new(0),
+        }
     }
 
     /// Returns `true` if a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
@@ -71,10 +83,19 @@ impl Node {
         self.is_silent.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
     }
 
-    fn note_answer(&self) {
-        // Only a node that was silent costs a write to memory that other threads read.
-        if self.is_silent() {
-            self.is_silent.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+    /// Returns `true` if a batch should not wait for this node beside others: it is silent, or its replicas have yet to show that they
+    /// acknowledge calls. A new master has none at first, and keeps each call for as long as it may wait for them.
+    pub(crate) fn keeps_waiting(&self) -> bool {
+        // ORDERING: Relaxed: a hint.
+        self.is_silent() || (self.acks.is_some() && !self.is_acknowledged.load(Ordering::Relaxed))
+    }
+
+    /// Notes what a reply tells of the node.
+    fn note(&self, reply: &Reply) {
+        let Ok(replied) = reply else { return };
+        set(&self.is_silent, false);
+        if let (Some(acks), Some(confirmation)) = (&self.acks, &replied.confirmation) {
+            set(&self.is_acknowledged, acks.count(Some(confirmation)).is_ok());
         }
     }
 
@@ -91,6 +112,7 @@ impl Node {
         if is_other {
             self.server.store(number, Ordering::Relaxed);
             self.knows_release.store(false, Ordering::Relaxed);
+            self.is_acknowledged.store(false, Ordering::Relaxed);
         }
         is_other
     }
@@ -102,8 +124,13 @@ impl Node {
 
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        self.ask_one(limit, |batch| batch.push_any(|packed| packed.words(words)))
+    }
+
+    /// Sends one command, which `push` puts into a batch.
+    fn ask_one(&self, limit: Duration, push: impl FnOnce(&mut Batch)) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
-        batch.push_any(|packed| packed.words(words));
+        push(&mut batch);
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
     }
@@ -114,11 +141,9 @@ impl Node {
         let number = self.servers().number();
         let call = sight::call(form, channel);
         let look = || {
-            let mut batch = self.transport.batch(limit);
             // It is asked too rarely for the server to know the script.
-            batch.push(KeyHash::of(channel), |packed| call.pack(packed, true));
-            let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
-            reply.map_or(Sight::Unknown, |replied| sight::read(replied.value))
+            let reply = self.ask_one(limit, |batch| batch.push(KeyHash::of(channel), |packed| call.pack(packed, true)));
+            reply.map_or(Sight::Unknown, sight::read)
         };
         let first = look();
         if first != Sight::Unseen {
@@ -143,9 +168,7 @@ impl Node {
         if self.lacks_script(&reply) {
             reply = send(true, limit.saturating_sub(start.elapsed()));
         }
-        if reply.is_ok() {
-            self.note_answer();
-        }
+        self.note(&reply);
         if call.is_release() && matches!(&reply, Ok(replied) if !matches!(replied.value, Value::ServerError(_))) {
             self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
         }
@@ -214,9 +237,7 @@ impl Node {
             }
         };
         let replies: Vec<_> = asking.into_iter().map(of_call).collect();
-        if replies.iter().any(Result::is_ok) {
-            self.note_answer();
-        }
+        replies.iter().for_each(|reply| self.note(reply));
         replies
     }
 
@@ -233,6 +254,19 @@ impl Node {
             done(answer);
         };
         self.transport.post(KeyHash::of(call.keys[0]), packed, limit, Box::new(callback));
+    }
+}
+
+/// Returns how calls are confirmed that replicas must acknowledge.
+pub(crate) fn confirming(acks: Option<&ReplicaAcks>) -> Option<Confirming> {
+    acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout })
+}
+
+/// Sets a hint. Only a change costs a write to memory that other threads read.
+fn set(hint: &AtomicBool, value: bool) {
+    // ORDERING: Relaxed: a hint.
+    if hint.load(Ordering::Relaxed) != value {
+        hint.store(value, Ordering::Relaxed);
     }
 }
 

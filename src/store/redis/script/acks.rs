@@ -31,7 +31,7 @@ use std::time::Duration;
 /// How many replicas must acknowledge, and for how long the server waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaAcks {
-    wanted: u32,
+    pub(crate) wanted: u32,
     pub(crate) timeout: Duration,
 }
 

@@ -18,8 +18,8 @@ pub(crate) mod stopped;
 pub(crate) mod unheard;
 
 use super::super::failovers::Failover;
-use super::sentinel::{lease_here, serve_in_order};
-use crate::report::{Bounds, Report};
+use super::sentinel::{assert_kept, lease_here, serve_in_order};
+use crate::report::Bounds;
 use crate::scene::{Process, Scene};
 use crate::setup::{Setup, leases};
 use std::time::Duration;
@@ -43,14 +43,4 @@ fn fail_over(scene: &mut Scene, failover: &Failover, but: &[Process]) {
     scene.promoted(failover);
     let others = scene.all_but(but);
     scene.followed(failover, &others);
-}
-
-/// Nothing is broken, and no hold is lost that was fresh when its master failed, unless the failover took nearly a lease.
-#[track_caller]
-fn assert_kept(report: Report, took: Duration) {
-    if took < lease_here().mul_f64(0.75) {
-        report.assert_clean_without_loss();
-    } else {
-        report.assert_clean();
-    }
 }

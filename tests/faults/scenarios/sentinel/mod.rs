@@ -76,7 +76,7 @@ pub(crate) fn serve_in_order(scene: &mut Scene, holder: Process, order: &[Proces
 
 /// Nothing is broken, and no hold is lost that was fresh when its master failed, unless the failover took nearly a lease.
 #[track_caller]
-fn assert_kept(report: Report, took: Duration) {
+pub(crate) fn assert_kept(report: Report, took: Duration) {
     if took < lease_here().mul_f64(0.75) {
         report.assert_clean_without_loss();
     } else {

@@ -208,12 +208,7 @@ impl ClusterInbox {
         if let Said::Moved { host, port } = said(&reply) {
             let node = line.node.upgrade().unwrap_or_else(|| self.cluster.nodes.at(&line.place));
             if let Some(owner) = self.cluster.place(&node, host, port) {
-                if owner == line.place {
-                    self.cluster.renew(&node);
-                } else {
-                    self.cluster.moved(slot, &owner);
-                }
-                self.cluster.want_map();
+                self.cluster.follow_to(&owner, slot, &node);
                 let detours = self.detours.entry(slot).or_insert(0);
                 let pause = if *detours == 0 { Duration::ZERO } else { pause(*detours) };
                 *detours += 1;

@@ -1,0 +1,122 @@
+//! The arguments.
+
+#![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
+
+use crate::status;
+use clap::{Args, Parser, Subcommand};
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Distributed locks on Redis for shell scripts and cron jobs.
+#[derive(Debug, Parser)]
+#[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
+pub(crate) struct Arguments {
+    /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service or
+    /// redis+cluster://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs into the
+    /// configuration file
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+const WHERE: &str = "\
+The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file
+$XDG_CONFIG_HOME/dlock/config (~/.config/dlock/config if XDG_CONFIG_HOME is not set).";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
+    #[command(after_help = status::TABLE)]
+    Run(Run),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The lock's type, a name for locks of one kind
+    #[arg(value_name = "TYPE")]
+    pub(crate) lock_type: String,
+    /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// Waits for the lock for at most this time (30s, 5m). Without it, waits without a limit
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) wait: Option<Duration>,
+    /// Tries once, and does not wait
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub(crate) lease: Duration,
+    /// What the lock is for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The signal that asks the command's process group to end
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    pub(crate) stop_signal: Signal,
+    /// How long after the stop signal the group is killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Duration,
+    /// What happens when the lock is lost: `stop` ends the command, `warn` prints a message and lets it run, and anything else is
+    /// run as a shell command, with DLOCK_PID (the command's process id) in its environment, while the command goes on
+    #[arg(long, value_name = "stop|warn|CMD", default_value = "stop", value_parser = on_lost)]
+    pub(crate) on_lost: OnLost,
+    /// The command and its arguments. It finds the lock's key in the environment variable DLOCK_KEY, and the fencing token in
+    /// DLOCK_TOKEN
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What is done when the lock is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    Stop,
+    Warn,
+    Run(String),
+}
+
+fn on_lost(text: &str) -> Result<OnLost, String> {
+    match text {
+        "stop" => Ok(OnLost::Stop),
+        "warn" => Ok(OnLost::Warn),
+        _ if text.trim().is_empty() => Err("give `stop`, `warn` or a shell command".to_owned()),
+        command => Ok(OnLost::Run(command.to_owned())),
+    }
+}
+
+/// Reads `TERM`, `SIGTERM`, `term` or `15`.
+fn signal(text: &str) -> Result<Signal, String> {
+    let name = text.to_ascii_uppercase();
+    let named = if name.starts_with("SIG") { Signal::from_str(&name) } else { Signal::from_str(&format!("SIG{name}")) };
+    let found = named.ok().or_else(|| Signal::try_from(text.parse::<i32>().ok()?).ok());
+    found.ok_or_else(|| "give the name or the number of a signal, TERM or 15 say".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_signal_has_several_names() {
+        for name in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(signal(name), Ok(Signal::SIGTERM));
+        }
+        assert!(signal("TREM").is_err() && signal("0").is_err() && signal("").is_err());
+    }
+
+    #[test]
+    fn what_happens_on_a_loss_is_a_word_or_a_command() {
+        assert_eq!(on_lost("stop"), Ok(OnLost::Stop));
+        assert_eq!(on_lost("warn"), Ok(OnLost::Warn));
+        assert_eq!(on_lost("kill $DLOCK_PID"), Ok(OnLost::Run("kill $DLOCK_PID".to_owned())));
+        assert!(on_lost(" ").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! The command `dlock`: runs a command under a lock.
+//!
+//! The program starts itself again in two hidden ways: as the *launcher*, which becomes the command, and as the *guard*, which ends the
+//! command if `dlock` is killed. Both begin before anything else is looked at, because every run pays for their start.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the command `dlock` (feature `cli`) needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER"
+);
+
+mod args;
+mod run;
+mod status;
+mod store;
+
+use args::{Action, Arguments};
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    match words.next().as_deref().and_then(|word| word.to_str()) {
+        Some(run::launch::WORD) => return run::launch::become_command(words).into(),
+        Some(run::guard::WORD) => return run::guard::keep_watch(words).into(),
+        _ => {}
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => return explain(&said).into(),
+    };
+    match arguments.action {
+        Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
+    }
+}
+
+/// Prints help or the version, or says what is wrong with the arguments. Whether anybody can read it does not matter for the status.
+fn explain(said: &clap::Error) -> u8 {
+    let text = said.render().to_string();
+    if matches!(said.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        return 0;
+    }
+    status::say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    status::USAGE
+}

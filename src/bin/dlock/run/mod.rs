@@ -1,0 +1,234 @@
+//! `dlock run`: a command under a lock.
+
+pub(crate) mod group;
+pub(crate) mod guard;
+pub(crate) mod launch;
+mod signals;
+mod terminal;
+mod watch;
+
+use crate::args::Run;
+use crate::status::{self, Failure, NOT_ACQUIRED, say};
+use crate::store;
+use guard::Guard;
+use launch::{Launcher, Terms};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use redis_dlock::RedisLockProcessor;
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
+use signals::{FORWARDED, Signals};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use watch::{Outcome, Watch};
+
+/// What the main thread waits for.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Signal(Signal),
+    Connected(Result<DLockGenerator, Error>),
+    Lost(LeaseLoss),
+}
+
+/// The part of the lease that the guard gives a command whose `dlock` was killed. A lease has a quarter left at least, if its renewals
+/// succeeded; so the command is gone before anybody else is inside.
+const GUARDED_PART: u32 = 5;
+
+/// Runs the command. Returns the status of `dlock`.
+pub(crate) fn run(url: Option<&str>, wanted: &Run) -> u8 {
+    match try_run(url, wanted) {
+        Ok(Outcome { status, interrupted: None }) => status,
+        Ok(Outcome { status, interrupted: Some(signal) }) => {
+            die_of(signal);
+            status
+        }
+        Err(Failure { status, message }) => {
+            if !message.is_empty() {
+                say(&message);
+            }
+            status
+        }
+    }
+}
+
+/// Ends as the command has ended: a shell goes on with a script or a loop unless it sees that.
+fn die_of(signal: Signal) {
+    let _ = SigSet::from(signal).thread_unblock();
+    let _ = nix::sys::signal::raise(signal);
+}
+
+fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
+    let started = Instant::now();
+    let url = store::url(url)?;
+    let mut config = DLockConfig::new(&*wanted.lock_type, &wanted.target).with_lease(wanted.lease);
+    if let Some(reason) = &wanted.reason {
+        config = config.with_reason(reason);
+    }
+    let limit = Limit::of(wanted, started);
+    let signals = Signals::block()?;
+    // Processes of the command that have lost their parent become children of this one, which sees them end.
+    prctl::set_child_subreaper(true).map_err(|error| Failure::system("cannot adopt orphans", error))?;
+
+    // Connecting takes about as long as the two processes take to start.
+    let (events, inbox) = channel();
+    let cancel = CancelToken::new();
+    signals.listen(events.clone(), cancel.clone())?;
+    connect(url, events)?;
+    let key = config.unique_key().to_owned();
+    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
+    let launcher = Launcher::start(terms, &wanted.command)?;
+    let mut guard = Guard::start(wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
+
+    let generator = connected(&inbox, limit)?;
+    let lock = generator.generate_with(config)?;
+    let held = match acquire(&lock, limit, &cancel) {
+        Ok(held) => held,
+        Err(error) => {
+            generator.close();
+            return Err(error.into());
+        }
+    };
+    let signalled = pending(&inbox);
+    let (Some(held), None) = (held, signalled) else {
+        drop(launcher);
+        let failure = match signalled {
+            Some(signal) => ended_by(signal),
+            None => Failure::new(NOT_ACQUIRED, busy(&lock, &key)),
+        };
+        // The place among those that wait is given up.
+        generator.close();
+        return Err(failure);
+    };
+    let outcome = watch(terms, wanted, launcher, &mut guard, &inbox, &held)?;
+    let outcome = release(held, wanted, outcome);
+    // What cannot be released now is released for as long as it takes a few commands to fail.
+    generator.close();
+    Ok(outcome)
+}
+
+/// How long to wait for the lock.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    OneAttempt,
+    Until(Instant),
+    Forever,
+}
+
+impl Limit {
+    fn of(wanted: &Run, started: Instant) -> Self {
+        match wanted.wait {
+            _ if wanted.no_wait => Self::OneAttempt,
+            Some(wait) if wait.is_zero() => Self::OneAttempt,
+            // What no clock reaches is no limit.
+            Some(wait) => started.checked_add(wait).map_or(Self::Forever, Self::Until),
+            None => Self::Forever,
+        }
+    }
+}
+
+/// Connects on a thread, so that a signal is heard meanwhile.
+fn connect(url: String, events: Sender<Event>) -> Result<(), Failure> {
+    let losses = events.clone();
+    let connect = move || {
+        let generator = RedisLockProcessor::connect(&url).and_then(|processor| {
+            let tell = move |loss: &LeaseLoss| {
+                let _ = losses.send(Event::Lost(loss.clone()));
+            };
+            DLockGenerator::builder().on_lost(tell).build(processor)
+        });
+        let _ = events.send(Event::Connected(generator));
+    };
+    let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
+    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+}
+
+/// Waits for the connection, for a signal, or for the end of the limit.
+fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<DLockGenerator, Failure> {
+    loop {
+        let event = match limit {
+            Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
+            Limit::OneAttempt | Limit::Forever => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(Event::Connected(generator)) => return Ok(generator?),
+            Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(ended_by(signal)),
+            Ok(Event::Signal(_) | Event::Lost(_)) => {}
+            Err(_) => {
+                let message = "the server did not answer within the time of --wait";
+                return Err(Failure::new(status::UNREACHABLE, message));
+            }
+        }
+    }
+}
+
+fn acquire<'a>(
+    lock: &'a DistributedReentrantLock,
+    limit: Limit,
+    cancel: &CancelToken,
+) -> Result<Option<DLockGuard<'a>>, Error> {
+    match limit {
+        Limit::OneAttempt => lock.try_lock(),
+        Limit::Until(end) => lock.try_lock_cancellable_until(end, cancel),
+        Limit::Forever => lock.lock_cancellable(cancel),
+    }
+}
+
+/// The signal, if any, that has ended the wait.
+fn pending(inbox: &Receiver<Event>) -> Option<Signal> {
+    inbox.try_iter().find_map(|event| match event {
+        Event::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
+        _ => None,
+    })
+}
+
+/// The end of `dlock` by a signal while there is no command.
+fn ended_by(signal: Signal) -> Failure {
+    Failure::new(status::of_signal(signal as i32), "")
+}
+
+fn busy(lock: &DistributedReentrantLock, key: &str) -> String {
+    let holder = lock.holder().ok().flatten();
+    let by = holder.map_or_else(String::new, |holder| format!(" by {:?}", holder.locker));
+    format!("{key:?} is held{by}: not acquired in time")
+}
+
+/// Lets the command run, and returns when nothing of it is left.
+fn watch(
+    terms: Terms<'_>,
+    wanted: &Run,
+    mut launcher: Launcher,
+    guard: &mut Guard,
+    inbox: &Receiver<Event>,
+    held: &DLockGuard<'_>,
+) -> Result<Outcome, Failure> {
+    let group = launcher.group();
+    guard.protect(group)?;
+    let mut watch = Watch::new(terms, wanted, group, held);
+    signals::command_begins();
+    watch.begin();
+    launcher.open_gate(held.fencing_token());
+    let outcome = watch.until_the_end(inbox);
+    guard.dismiss();
+    Ok(outcome)
+}
+
+/// Releases the lock. A loss that comes to light only now is one, too.
+fn release(held: DLockGuard<'_>, wanted: &Run, outcome: Outcome) -> Outcome {
+    let left = held.remaining();
+    match held.unlock() {
+        Ok(()) => outcome,
+        Err(Error::LeaseLost(_)) if outcome.status == status::LOST => outcome,
+        Err(error @ Error::LeaseLost(_)) => {
+            say(&error.to_string());
+            let is_lost = wanted.on_lost == crate::args::OnLost::Stop;
+            if is_lost { Outcome { status: status::LOST, interrupted: None } } else { outcome }
+        }
+        Err(error) => {
+            let left = Duration::from_secs(left.as_secs() + 1);
+            say(&format!(
+                "the command has ended, and the lock could not be released: it ends by itself in {left:?} at most: {error}"
+            ));
+            outcome
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What `dlock run` costs beside the bare command.
+
+use super::kit::{Kit, Start};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Forwards one connection after another, and tells when each began to send after the other side had sent: a turn of the conversation.
+fn count_turns(server: u16, turns: &Sender<()>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let turns = turns.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (turns, mut client) = (turns.clone(), client.unwrap());
+            thread::spawn(move || {
+                let mut server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                client.set_nodelay(true).unwrap();
+                server.set_nodelay(true).unwrap();
+                let (mut request, mut reply) = ([0; 65_536], [0; 65_536]);
+                let (mut replies, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                thread::spawn(move || {
+                    while let Ok(n @ 1..) = replies.read(&mut reply) {
+                        let _ = to_client.write_all(&reply[..n]);
+                    }
+                });
+                while let Ok(n @ 1..) = client.read(&mut request) {
+                    let _ = turns.send(());
+                    let _ = server.write_all(&request[..n]);
+                }
+                let _ = server.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+/// Each time that the client writes is one round trip at most.
+#[test]
+fn a_free_lock_costs_five_round_trips_at_most() {
+    let kit = Kit::new();
+    // The server has seen the scripts.
+    kit.run(&[], "true").end().expect(0);
+    let (sender, turns) = channel();
+    let port = count_turns(kit.server.port(), &sender);
+    for _ in 0..5 {
+        kit.run(&[], "true").env("DLOCK_URL", format!("redis://127.0.0.1:{port}/")).end().expect(0);
+        let count = turns.try_iter().count();
+        eprintln!("{count} round trips");
+        assert!((2..=5).contains(&count), "{count} round trips");
+    }
+}
+
+/// Prints the milliseconds of `dlock run … -- true` and of `true`, by turns, so that both have the same machine. For a release build:
+/// `cargo test --release --all-features --test command -- cost::milliseconds --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn milliseconds() {
+    let kit = Kit::new();
+    let time = |mut command: Command| {
+        let start = Instant::now();
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
+        assert!(black_box(status).success());
+        start.elapsed()
+    };
+    let (mut with, mut without): (Vec<_>, Vec<_>) =
+        (0..300).map(|_| (time(kit.dlock(&["run", "JOB", "x", "--", "true"])), time(Command::new("true")))).unzip();
+    let median = |times: &mut Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1e3
+    };
+    let (with, without) = (median(&mut with), median(&mut without));
+    eprintln!("dlock run … -- true: {with:.2} ms; true: {without:.2} ms; more: {:.2} ms", with - without);
+}

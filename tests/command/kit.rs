@@ -1,0 +1,179 @@
+//! A server, and `dlock` beside it.
+
+use super::support::crew::eventually;
+use super::support::{RedisServer, process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+
+/// A server for one test, and a home directory for who uses it.
+pub(crate) struct Kit {
+    pub(crate) server: RedisServer,
+    pub(crate) home: TempDir,
+}
+
+/// What a `dlock` has printed, and how it has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self
+    }
+}
+
+pub(crate) const KEY: &str = "DLOCK_JOB_x";
+
+impl Kit {
+    pub(crate) fn new() -> Self {
+        Self { server: RedisServer::start(), home: tempfile::tempdir().unwrap() }
+    }
+
+    /// `dlock` with these arguments, the server's URL in its environment, and the test's home directory.
+    pub(crate) fn dlock(&self, words: &[&str]) -> Command {
+        let mut command = bare(self.home.path(), words);
+        command.env("DLOCK_URL", self.server.url());
+        command
+    }
+
+    /// `dlock run JOB x …`: the options, and a shell command.
+    pub(crate) fn run(&self, options: &[&str], shell: &str) -> Command {
+        let words = [&["run"], options, &["JOB", "x", "--", "sh", "-c", shell]].concat();
+        self.dlock(&words)
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.server.run::<i64>(&["EXISTS", KEY]) == 1
+    }
+
+    /// How many processes wait for the lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.server.waiters_of(KEY).len()
+    }
+
+    /// Nobody holds the lock, and nobody waits for it.
+    #[track_caller]
+    pub(crate) fn expect_free(&self) {
+        let keys: Vec<String> = self.server.run(&["KEYS", "*"]);
+        assert!(keys.iter().all(|key| key == "DLOCK:1:fence"), "{keys:?}");
+    }
+
+    /// The path of a file in the home directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Waits until a file has a whole line, and returns it.
+    #[track_caller]
+    pub(crate) fn line_of(&self, name: &str) -> String {
+        let mut line = String::new();
+        eventually(&format!("a line in {name}"), || {
+            line = fs::read_to_string(self.path(name)).unwrap_or_default();
+            line.ends_with('\n')
+        });
+        line.trim_end().to_owned()
+    }
+
+    /// Reads a process id from a file, as `echo $$ > file` wrote it.
+    #[track_caller]
+    pub(crate) fn pid_of(&self, name: &str) -> Pid {
+        Pid::from_raw(self.line_of(name).parse().unwrap()).unwrap()
+    }
+}
+
+/// `dlock`, in a process group of its own, with no URL.
+pub(crate) fn bare(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dlock"));
+    command
+        .args(words)
+        .env_remove("DLOCK_URL")
+        .env_remove("XDG_CONFIG_HOME")
+        .env("HOME", home)
+        .current_dir(home)
+        .process_group(0)
+        .stdin(Stdio::null());
+    command
+}
+
+/// A running `dlock`. Its process group is killed when this is dropped, and the command's by its guard.
+pub(crate) struct Running(Child);
+
+pub(crate) trait Start {
+    fn start(&mut self) -> Running;
+    fn end(&mut self) -> Ended;
+}
+
+impl Start for Command {
+    #[track_caller]
+    fn start(&mut self) -> Running {
+        Running(self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn end(&mut self) -> Ended {
+        self.start().end()
+    }
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if signal == Signal::STOP {
+            return process::signal(&self.0, signal);
+        }
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end, and for the end of its output: of all processes that have inherited it.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        let mut status = None;
+        eventually("the end of dlock", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        self.0.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+        self.0.stderr.take().unwrap().read_to_end(&mut err).unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ended { status: status.unwrap(), out: text(out), err: text(err) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a process group has members. Dead ones that nobody has looked at do not count.
+pub(crate) fn lives(group: Pid) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return false;
+    }
+    fs::read_dir("/proc").unwrap().any(|entry| {
+        let stat = fs::read_to_string(entry.unwrap().path().join("stat")).unwrap_or_default();
+        let words: Vec<_> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').take(3).collect();
+        matches!(words[..], [state, _, of] if state != "Z" && of == group.as_raw_nonzero().to_string())
+    })
+}
+
+/// The state of a process: `S`, `T`, `Z`; `None` if there is none.
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}

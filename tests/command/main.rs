@@ -1,0 +1,15 @@
+//! The command `dlock`, as a person uses it: real servers, processes, signals and terminals.
+//! `cargo test --all-features --test command -- --test-threads 4`.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod cost;
+mod ends;
+mod kit;
+mod lost;
+mod signals;
+mod statuses;
+mod streams;
+#[path = "../support/mod.rs"]
+mod support;
+mod terminal;

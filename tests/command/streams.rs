@@ -1,0 +1,99 @@
+//! What the command reads, writes and is given; what `dlock` itself writes where nobody can read it.
+
+use super::kit::{Kit, Start};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+#[test]
+fn stdin_goes_to_the_command() {
+    let kit = Kit::new();
+    let mut running = kit.run(&[], "cat; echo end").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let bytes = vec![b'x'; 200_000];
+    let mut stdin = running.stdin.take().unwrap();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent));
+    let out = running.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(out.status.success());
+    assert_eq!(out.stdout, [&bytes[..], b"end\n"].concat());
+}
+
+#[test]
+fn arguments_are_untouched() {
+    let kit = Kit::new();
+    let words: [&[u8]; 6] = [b"--wait", b"", b"a b", b"\xff\xfe", b"--", b"$HOME *"];
+    let mut command = kit.dlock(&["run", "JOB", "x", "--", "printf", "[%s]"]);
+    command.args(words.map(OsStr::from_bytes));
+    let out = command.output().unwrap();
+    assert!(out.status.success());
+    assert_eq!(out.stdout, b"[--wait][][a b][\xff\xfe][--][$HOME *]");
+}
+
+#[test]
+fn the_command_knows_the_key_and_the_token() {
+    let kit = Kit::new();
+    let tokens: Vec<u64> = (0..2)
+        .map(|_| {
+            let ended = kit.run(&[], "echo $DLOCK_KEY $DLOCK_TOKEN").end().expect(0);
+            let words: Vec<_> = ended.out.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(words[0], super::kit::KEY);
+            words[1].parse().unwrap()
+        })
+        .collect();
+    assert!(0 < tokens[0] && tokens[0] < tokens[1], "{tokens:?}");
+}
+
+/// A program that is told to end by SIGTERM must not have it blocked, nor ignored.
+#[test]
+fn the_command_has_the_signals_and_descriptors_that_it_has_without_dlock() {
+    let kit = Kit::new();
+    let look = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | tr '\\n' ' '";
+    let without = Command::new("sh").args(["-c", look]).stdin(Stdio::null()).end();
+    let with = kit.run(&[], look).end().expect(0);
+    assert_eq!(with.out, without.out);
+}
+
+#[test]
+fn the_command_has_a_process_group_of_its_own() {
+    let kit = Kit::new();
+    let ended = kit.run(&[], "echo $$ $(cut -d' ' -f5 /proc/$$/stat)").end().expect(0);
+    let words: Vec<_> = ended.out.split_whitespace().collect();
+    assert_eq!(words[0], words[1]);
+}
+
+/// A full disk, and a reader that has gone, change no status.
+#[test]
+fn output_that_nobody_can_read_changes_no_status() {
+    let kit = Kit::new();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for words in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        let ended = kit.dlock(words).stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{words:?}: {ended:?}");
+    }
+    let status = |shell: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", shell]).env("DLOCK", env!("CARGO_BIN_EXE_dlock")).env("DLOCK_URL", kit.server.url());
+        command.current_dir(kit.home.path()).end().status.code()
+    };
+    for to in ["2>&-", "2>/dev/full", ">&- 2>&-", "<&- >&- 2>&-"] {
+        assert_eq!(status(&format!("\"$DLOCK\" {to}")), Some(64), "{to}");
+        assert_eq!(status(&format!("\"$DLOCK\" run JOB x {to} -- no-such-command")), Some(127), "{to}");
+        assert_eq!(status(&format!("\"$DLOCK\" run JOB x {to} -- sh -c 'exit 9'")), Some(9), "{to}");
+    }
+    kit.expect_free();
+    // The command's own trouble is its own.
+    let ended = kit.run(&[], "echo much || exit 5").stdout(full()).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(ended.code(), Some(5));
+}
+
+#[test]
+fn what_the_command_leaves_in_a_file_is_all_there() {
+    let kit = Kit::new();
+    let file = File::create(kit.path("out")).unwrap();
+    let status = kit.run(&[], "seq 100000").stdout(file).status().unwrap();
+    assert!(status.success());
+    assert!(fs::read_to_string(kit.path("out")).unwrap().ends_with("\n100000\n"));
+}
