@@ -37,7 +37,7 @@
 //! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
 //!   [fencing tokens](manual::fencing_tokens), [failure](manual::failure) (with
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [async code](manual::async_code),
-//!   [storing a guard](manual::storing_a_guard), [testing your code](manual::testing), [porting from the JVM](manual::porting)
+//!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   and [operations](manual::operations).
 //! * The README has the guarantees by number, and the table for porting, method by method.
 //! * [`processor`] is for those who write a store.
@@ -48,6 +48,7 @@
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
 //! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
+//! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
 //! | `tls` | no | `rediss://` URLs, with rustls, ring and the platform's root certificates. Implies `redis` |
@@ -70,6 +71,7 @@ mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod event;
 mod lock;
 mod log;
 #[cfg(doc)]
@@ -84,7 +86,6 @@ mod timing;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub use check::fuzz::check as fuzz;
-pub use client::SlowWait;
 pub use client::wait_limit::CancelToken;
 #[cfg(any(test, feature = "test-util"))]
 pub use clock::ManualClock;
@@ -95,6 +96,7 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 #[doc(no_inline)]
 pub use crossbeam_channel::Receiver;
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
+pub use event::{Event, SlowWait};
 pub use lock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
     UnguardedLock,

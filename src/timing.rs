@@ -25,6 +25,18 @@ pub(crate) const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
 /// The longest pause between two tries to reach a store that does not answer, because it may be back at any time.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+// An observer.
+
+/// How long a thread must wait to be told of, if the program does not say.
+pub(crate) const SLOW_WAIT: Duration = Duration::from_secs(10);
+
+/// The shortest limit of a request with which a failure to answer is the store's and not the caller's.
+pub(crate) const FAIR_LIMIT: Duration = Duration::from_millis(100);
+
+/// How long no request may fail until an answer about any key shows that the store is back. Longer than a thread that waits pauses after a
+/// failure, with the time that its next request may take.
+pub(crate) const STORE_QUIET: Duration = Duration::from_secs(3);
+
 // A holder.
 
 /// The part of a lease after which it is extended, as in JVM DLock.

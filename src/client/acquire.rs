@@ -6,13 +6,15 @@
 
 use crate::client::ask::Asked;
 use crate::client::core::Core;
-use crate::client::hook::SlowWait;
 use crate::client::linger::Lingering;
+use crate::client::observe::Call;
+use crate::client::observer::Queued;
 use crate::client::turn::Turn;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::event::How;
 use crate::log;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
@@ -52,7 +54,8 @@ enum Woken {
 
 /// Whether a hold may begin.
 enum Confirmed {
-    Yes,
+    /// With what is told of it.
+    Yes(Queued),
     /// It was lost, or its lease is over.
     Lost,
     /// Only a message has told of it, and the store has not answered for it.
@@ -95,6 +98,7 @@ impl Core {
         if wait_limit.is_cancelled() {
             return Ok(None);
         }
+        let called_at = self.observed_now();
         self.prepare(&key.name, || wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
         if lingers {
@@ -107,13 +111,19 @@ impl Core {
                 self.gets_ready_to_hear(key, || most().min(timing::LISTEN_FIRST));
             }
         }
-        let mut slow_at = self.hooks.on_slow_wait.as_ref().map(|(after, _)| self.clock.now() + *after);
+        let mut slow_at = self.slow_at();
         let mut state = key.state();
         match self.take_up(key, &mut state) {
             // Check this only here: it costs more than everything else that taking up a lingering tenure does.
             Lingering::No if lingers => self.check_process()?,
             Lingering::No => {}
-            Lingering::Taken => return Ok(Some(key.hold.token())),
+            Lingering::Taken => {
+                let call = Call { settings, called_at, how: How::TakenUp };
+                let queued = state.kept().map_or(Queued::nothing(), |tenure| self.queue_acquired(tenure, call));
+                drop(state);
+                queued.finish();
+                return Ok(Some(key.hold.token()));
+            }
             Lingering::Over(tenure) => {
                 drop(state);
                 self.release_later(&key.name, &tenure);
@@ -139,15 +149,18 @@ impl Core {
         loop {
             let got = match asked {
                 Asked::No => return Ok(None),
-                Asked::Got => true,
+                Asked::Got(how) => Some(how),
                 Asked::Queued(waiter) => match self.park(key, &waiter, wait_limit, &mut slow_at)? {
-                    Woken::Granted => true,
+                    Woken::Granted => Some(How::Granted),
                     Woken::GaveUp => return Ok(None),
-                    Woken::Turn => false,
+                    Woken::Turn => None,
                 },
             };
-            let turn = match got.then(|| self.confirm(key, wait_limit)) {
-                Some(Confirmed::Yes) => return Ok(Some(key.hold.token())),
+            let turn = match got.map(|how| self.confirm(key, wait_limit, Call { settings, called_at, how })) {
+                Some(Confirmed::Yes(queued)) => {
+                    queued.finish();
+                    return Ok(Some(key.hold.token()));
+                }
                 Some(Confirmed::Failed(error)) => {
                     let turn = self.discard(key);
                     asked = self.after_unconfirmed(turn, settings, wait_limit, error)?;
@@ -228,6 +241,7 @@ impl Core {
         wait_limit: &WaitLimit<'_>,
         slow_at: &mut Option<Moment>,
     ) -> Result<Woken, Error> {
+        let _counted = self.count_waiter(&waiter.settings);
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (wait_limit.register(sleeper), self.clock.register(sleeper));
@@ -263,7 +277,7 @@ impl Core {
             }
             if let Some(at) = slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                self.tell_slow_wait(key, waiter, now.since(at));
+                self.tell_slow_wait(key, &waiter.settings, now.since(at));
                 state = key.state();
                 continue;
             }
@@ -272,18 +286,9 @@ impl Core {
         }
     }
 
-    /// Tells the program that this thread's wait has been slow for `since`. Called on the waiting thread.
-    fn tell_slow_wait(&self, key: &Key, waiter: &Waiter, since: Duration) {
-        if let Some((after, hook)) = &self.hooks.on_slow_wait {
-            let thread = std::thread::current().name().map(str::to_owned);
-            let reason = waiter.settings.reason().map(str::to_owned);
-            hook.tell(SlowWait { key: key.name.to_string(), waited: after.saturating_add(since), thread, reason });
-        }
-    }
-
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
     /// one of which only a message has told, if the store wants that.
-    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>) -> Confirmed {
+    fn confirm(&self, key: &Arc<Key>, wait_limit: &WaitLimit<'_>, call: Call<'_>) -> Confirmed {
         let now = self.clock.now();
         let worn = match &mut key.state().phase {
             Phase::Held(tenure) if tenure.is_lost() => return Confirmed::Lost,
@@ -292,11 +297,11 @@ impl Core {
                 let is_fresh = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
                 tenure.told = is_fresh && self.counts(tenure);
                 if tenure.told {
-                    return Confirmed::Yes;
+                    return Confirmed::Yes(self.queue_acquired(tenure, call));
                 }
                 Arc::clone(&tenure.locker)
             }
-            _ => return Confirmed::Yes,
+            _ => return Confirmed::Yes(Queued::nothing()),
         };
         let unconfirmed = Unconfirmed { key, core: self };
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
@@ -307,7 +312,7 @@ impl Core {
             Phase::Held(tenure) if !tenure.is_lost() && self.clock.now() < tenure.deadline() => {
                 tenure.told = self.counts(tenure);
                 match failure {
-                    _ if tenure.told => Confirmed::Yes,
+                    _ if tenure.told => Confirmed::Yes(self.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),
                     None => Confirmed::Lost,
                 }

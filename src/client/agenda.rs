@@ -178,6 +178,7 @@ impl Core {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
+        self.tell_new_server(server);
         let now = self.clock.now();
         self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
         for key in self.keys.all() {

@@ -9,6 +9,7 @@ use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::event::How;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::locker;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 /// What came of a turn to ask.
 pub(crate) enum Asked {
     /// The calling thread holds the lock.
-    Got,
+    Got(How),
     /// The lock is busy and the caller does not wait, or no longer waits.
     No,
     /// The caller waits in the queue.
@@ -58,7 +59,7 @@ impl Core {
                     self.note_trip(self.clock.now().since(sent_at));
                     self.grant(key, &mut key.state(), tenure, current_thread());
                     turn.end();
-                    return Ok(Asked::Got);
+                    return Ok(Asked::Got(if is_busy { How::Granted } else { How::Free }));
                 }
                 Answer::Gone { .. } if recall.is_some() => question = self.new_question(key, settings, false),
                 Answer::Gone { .. } if wait_limit.is_one_attempt() || wait_limit.is_over(self.clock.now()) => {

@@ -61,7 +61,9 @@ impl Core {
         self.release_leftovers();
         self.lease_thread.stop();
         self.apart.stop_renewing();
-        self.hooks.end();
+        if let Some(observer) = &self.observer {
+            observer.end();
+        }
         self.processor.close();
     }
 }

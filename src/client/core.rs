@@ -7,8 +7,9 @@
 use super::activity::Activity;
 use super::apart::Apart;
 use super::cleanup::Cleanup;
-use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
+use super::meter::name_of;
+use super::observer::{Hooks, Observer};
 use super::renewals::Renewals;
 use super::schedule::Schedule;
 use super::ticket::Unanswered;
@@ -74,8 +75,8 @@ pub(crate) struct Core {
     pub(super) lease_thread: Worker,
     pub(super) apart: Apart,
     pub(super) listener: Listener,
-    /// The callbacks of the program.
-    pub(super) hooks: Hooks,
+    /// Who is told what happens, if anybody is.
+    pub(super) observer: Option<Arc<Observer>>,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
     // nothing that the other has done. Relaxed would do.
@@ -122,7 +123,7 @@ impl Core {
             apart: Apart::new(&clock),
             listener: Listener::new(listen, clock.clone()),
             clock,
-            hooks,
+            observer: hooks.into_observer(),
             is_checked: AtomicBool::new(false),
             check_at: AtomicU64::new(0),
             trip: AtomicU64::new(0),
@@ -181,14 +182,13 @@ impl Core {
         if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Returns the program's callback for lost leases.
-    pub(crate) fn on_lost(&self) -> Option<&LossHook> {
-        self.hooks.on_lost.as_deref()
-    }
-
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        request.send(&*self.processor, limit)
+        let send = || request.send(&*self.processor, limit);
+        match &self.observer {
+            None => send(),
+            Some(observer) => self.observed(observer, (name_of(request), request.claim().key), limit, send),
+        }
     }
 
     /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.
@@ -196,7 +196,10 @@ impl Core {
         if requests.is_empty() {
             return Vec::new();
         }
-        let mut results = self.processor.batch(requests, limit);
+        let mut results = match &self.observer {
+            None => self.processor.batch(requests, limit),
+            Some(observer) => self.observed_batch(observer, requests, limit),
+        };
         results.resize_with(requests.len(), || {
             Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
         });

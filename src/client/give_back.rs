@@ -5,11 +5,13 @@ use super::ticket::Ticket;
 use crate::client::announce::tell;
 use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
-use crate::client::hook::LossHook;
+use crate::client::meter::Sample;
+use crate::client::observer::Observer;
+use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{NotOurs, ReleaseOutcome};
+use crate::store::processor::{Claim, NotOurs, ReleaseOutcome};
 use crate::sync::{mutant, thread};
 use crate::timer::Timer;
 use crate::timing;
@@ -23,7 +25,9 @@ struct Posted {
     // These outlive the client, whose last replies arrive in its last moments.
     clock: Timer,
     cleanup: Arc<Cleanup>,
-    on_lost: Option<Arc<LossHook>>,
+    observer: Option<Arc<Observer>>,
+    /// When it was posted, if metrics are recorded.
+    posted_at: Option<Moment>,
     key: String,
     /// Makes the end of the main thread wait for this release.
     ticket: Ticket,
@@ -32,11 +36,12 @@ struct Posted {
 impl Posted {
     /// Handles the reply. Runs on whichever thread receives it, and must not block.
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
+        self.observe(&answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
                 let now = self.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
-                    tell(self.on_lost.as_deref(), &self.key, &tenure, watchers);
+                    tell(self.observer.as_deref(), &self.key, &tenure, watchers);
                 }
             }
             Ok(_) => {}
@@ -55,6 +60,18 @@ impl Posted {
                 }
             }
         }
+    }
+}
+
+impl Posted {
+    /// Notes how the release ended.
+    fn observe(&self, answer: &Result<ReleaseOutcome, Error>) {
+        let Some(observer) = &self.observer else { return };
+        if let Some(posted_at) = self.posted_at {
+            let took = self.clock.now().since(posted_at);
+            observer.record(Sample::Call { name: "release", took, is_answered: answer.is_ok() });
+        }
+        observer.note_answer(&self.key, answer.as_ref().err(), || self.clock.now());
     }
 }
 
@@ -88,7 +105,7 @@ impl Core {
         loop {
             // After the lease's end the key is gone by itself, and there is nothing left to wait for.
             let left = tenure.deadline().since(self.clock.now());
-            match self.processor.release(&claim, self.release_limit(left)) {
+            match self.release_once(&claim, self.release_limit(left)) {
                 // After a try without a reply, "not ours" may be the effect of that try.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
@@ -110,6 +127,15 @@ impl Core {
         }
     }
 
+    fn release_once(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
+        match &self.observer {
+            None => self.processor.release(claim, limit),
+            Some(observer) => {
+                self.observed(observer, ("release", claim.key), limit, || self.processor.release(claim, limit))
+            }
+        }
+    }
+
     /// Returns how long one try of a release may take if `left` of the lease remains.
     fn release_limit(&self, left: Duration) -> Duration {
         left.max(timing::SHORTEST_RELEASE).min(self.limits.command)
@@ -125,7 +151,8 @@ impl Core {
             core: Weak::clone(&self.this),
             clock: self.clock.clone(),
             cleanup: Arc::clone(&self.cleanup),
-            on_lost: self.hooks.on_lost.clone(),
+            observer: self.observer.clone(),
+            posted_at: self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now()),
             key: key.to_owned(),
             ticket: self.unanswered.ticket(),
         };

@@ -4,6 +4,7 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::LossCause;
+use crate::event::HoldEnd;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
@@ -19,7 +20,7 @@ pub(crate) enum Lingering {
     /// The calling thread has the next hold.
     Taken,
     /// Its deadline has passed. The caller must release it, and has the turn to ask.
-    Over(Tenure),
+    Over(Box<Tenure>),
 }
 
 impl Core {
@@ -34,6 +35,7 @@ impl Core {
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
+        let queued = self.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
@@ -45,6 +47,7 @@ impl Core {
         let ended = std::mem::take(&mut state.watchers);
         drop(state);
         drop(ended);
+        queued.finish();
         true
     }
 
@@ -60,7 +63,7 @@ impl Core {
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
             self.forget_renewal(key);
-            return Lingering::Over(tenure);
+            return Lingering::Over(Box::new(tenure));
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);

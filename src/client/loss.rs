@@ -1,6 +1,6 @@
 //! Lost tenures: how a loss is noticed, announced and queried.
 
-use crate::client::announce::tell;
+use crate::client::announce::{queue, tell, tell_queued};
 use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
@@ -36,8 +36,9 @@ impl Core {
         self.stop_renewing(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
         let lost = tenure.clone();
         let watchers = std::mem::take(&mut state.watchers);
+        let queued = queue(self.observer.as_deref(), &key.name, &lost);
         drop(state);
-        tell(self.on_lost(), &key.name, &lost, watchers);
+        tell_queued(queued, &key.name, &lost, watchers);
     }
 
     /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what
@@ -56,9 +57,11 @@ impl Core {
         drop(state);
         let (_leaving, turn) = (self.leaving(), Turn::of(self, key));
         crate::state::owner::forget_hold(owner);
-        if tenure.lose(LossCause::ThreadEnded, self.clock.now()) {
-            tell(self.on_lost(), &key.name, &tenure, watchers);
+        let now = self.clock.now();
+        if tenure.lose(LossCause::ThreadEnded, now) {
+            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
         }
+        self.tell_released(&tenure, now, &Ok(()));
         drop(turn);
         true
     }

@@ -16,8 +16,9 @@
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
+//! | `observe.rs` | what the program is told, and when |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `announce.rs`, `hook.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `meter.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -38,6 +39,9 @@ mod hook;
 mod linger;
 mod listener;
 mod loss;
+mod meter;
+mod observe;
+mod observer;
 mod question;
 mod recall;
 mod release;
@@ -50,8 +54,8 @@ mod turn;
 pub(crate) mod wait_limit;
 mod worker;
 
-pub use hook::SlowWait;
-pub(crate) use hook::{Hook, Hooks};
+pub(crate) use hook::Hook;
+pub(crate) use observer::Hooks;
 
 use self::core::{Core, Rounds};
 use crate::clock::Clock;

@@ -11,6 +11,7 @@ use crate::client::question::Answer;
 use crate::client::turn::{Turn, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::event::HoldEnd;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
@@ -80,6 +81,7 @@ impl Core {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
+        let queued = self.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
         let ended = std::mem::take(watchers);
@@ -88,6 +90,7 @@ impl Core {
         drop(state);
         waiter.parked.notify_one();
         drop(ended);
+        queued.finish();
         true
     }
 
@@ -110,6 +113,7 @@ impl Core {
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(key) };
         if next.is_none() && !waits && !tenure.is_lost() {
+            self.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
             self.post_release(&key.name, tenure, watchers);
             drop(turn);
             return Some(Ok(()));
@@ -117,7 +121,7 @@ impl Core {
         // Without a next locker the first waiter gets its turn only after everything about this hold has been
         // announced.
         let (mut released, rest) = match next {
-            Some(next) => (self.hand_over(key, turn, &tenure, next), None),
+            Some(next) => self.hand_over(key, turn, &tenure, next),
             None => (self.give_back(&key.name, &tenure), Some(turn)),
         };
         if let Err(Error::LeaseLost(loss)) = &released {
@@ -127,7 +131,10 @@ impl Core {
             released = Err(loss);
         }
         if !known {
-            crate::client::announce::tell(self.on_lost(), &key.name, &tenure, watchers);
+            crate::client::announce::tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+        }
+        if rest.is_some() {
+            self.tell_released(&tenure, now, &released);
         }
         drop(rest);
         Some(released)
@@ -147,18 +154,18 @@ impl Core {
     }
 
     /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is
-    /// written.
+    /// written. Returns the turn if it is not over; otherwise, has told of the end of the hold.
     ///
     /// # Errors
     ///
-    /// As [`Core::give_back`].
-    pub(crate) fn hand_over(
-        &self,
+    /// As [`Core::give_back`], in the first value.
+    pub(crate) fn hand_over<'c>(
+        &'c self,
         key: &Arc<Key>,
-        turn: Turn<'_>,
+        turn: Turn<'c>,
         tenure: &Tenure,
         mut next: Unsettled,
-    ) -> Result<(), Error> {
+    ) -> (Result<(), Error>, Option<Turn<'c>>) {
         let note = Note::new(next.settings.reason(), None, Some(self.id().host()));
         let wanted = self.claim(&key.name, &next.locker, next.settings.lease()).with_note(note);
         let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
@@ -179,12 +186,10 @@ impl Core {
             }
             // The store knows the next locker only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
-                drop(turn);
-                return self.not_ours(&key.name, tenure, other);
+                return (self.not_ours(&key.name, tenure, other), Some(turn));
             }
             (Ok(ReleaseOutcome::Released { .. }), _) => {
-                drop(turn);
-                return Ok(());
+                return (Ok(()), Some(turn));
             }
             (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
                 let answer = match heard {
@@ -192,19 +197,19 @@ impl Core {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
+                self.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
                 self.end_hand_over(key, turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
-                return self.release(&key.name, tenure, true);
+                return (self.release(&key.name, tenure, true), None);
             }
             (Err(_), _) => {
                 // The command was not executed.
-                let released = self.give_back(&key.name, tenure);
-                drop(turn);
-                return released;
+                return (self.give_back(&key.name, tenure), Some(turn));
             }
         };
+        self.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(key, turn, answer, sent_at);
-        released
+        (released, None)
     }
 
     fn end_hand_over(&self, key: &Key, turn: Turn<'_>, answer: Answer, sent_at: Moment) {

@@ -9,6 +9,7 @@
 
 use crate::client::core::Core;
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
@@ -24,14 +25,14 @@ use std::time::Duration;
 struct Chore {
     key: Arc<Key>,
     locker: Arc<str>,
-    lease: Duration,
+    lock: Arc<DLockConfig>,
     deadline: Moment,
     extend: bool,
 }
 
 impl Chore {
     fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
-        let claim = core.claim(&self.key.name, &self.locker, self.lease);
+        let claim = core.claim(&self.key.name, &self.locker, self.lock.lease());
         if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
     }
 }
@@ -64,6 +65,9 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
         core.note_trip(core.clock.now().since(sent_at));
     }
     for (chore, result) in chores.iter().zip(results) {
+        if chore.extend && result.is_err() {
+            core.record_unrenewed(&chore.lock);
+        }
         core.end_chore(&chore.key, &chore.locker, result, sent_at);
     }
     core.notice_server();
@@ -121,12 +125,12 @@ impl Core {
             self.schedule_look(&key, tenure, tenure.due(self.trip()));
             return None;
         }
-        let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
+        let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
         let extend = now >= tenure.extend_at(self.trip());
         // Whatever happens in this round, the passing of the deadline is noticed.
         self.schedule_look(&key, tenure, deadline);
         drop(state);
-        Some(Chore { key, locker, lease, deadline, extend })
+        Some(Chore { key, locker, lock, deadline, extend })
     }
 
     /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
@@ -142,6 +146,7 @@ impl Core {
         }
         match result {
             Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
+                let queued = self.queue_renewed(tenure, now);
                 tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
                 tenure.note_waiting_as_of(waiting, sent_at, now);
                 if let Some(numbers) = numbers {
@@ -152,6 +157,8 @@ impl Core {
                 if state.is_recalled() {
                     self.retry_at(key, now);
                 }
+                drop(state);
+                queued.finish();
             }
             Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
                 tenure.checked(sent_at);

@@ -1,9 +1,9 @@
 //! The generator, which makes locks, and its builder.
 
-use crate::client::{Client, Hook, Hooks, SlowWait};
+use crate::client::{Client, Hooks};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
-use crate::error::{Error, LeaseLoss};
+use crate::error::Error;
 use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -180,6 +180,13 @@ impl DLockGenerator {
         Ok(config.with_lease(lease))
     }
 
+    /// Returns how many events were dropped, because a function of the program was too slow for them, or the operating system refused its
+    /// thread: see [`GeneratorBuilder::on_event`]. Each function that is not told of an event counts. Does not block.
+    #[must_use]
+    pub fn dropped_events(&self) -> u64 {
+        self.client.dropped_events()
+    }
+
     /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and
     /// is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
@@ -198,7 +205,7 @@ pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
     listener: bool,
-    hooks: Hooks,
+    pub(super) hooks: Hooks,
 }
 
 impl GeneratorBuilder {
@@ -242,46 +249,6 @@ impl GeneratorBuilder {
         let path = path.as_ref();
         self.leases.by_type = Some((properties::read(path)?, path.to_owned()));
         Ok(self)
-    }
-
-    /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
-    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
-    /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
-    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
-    /// for the function, further ones are only logged. A second call replaces the function.
-    ///
-    /// ```
-    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
-    /// let generator = DLockGenerator::builder()
-    ///     .on_lost(|loss| eprintln!("stop the work on {}: {}", loss.key, loss.cause))
-    ///     .build(MemoryLockProcessor::new())?;
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
-        self.hooks.on_lost = Some(Arc::new(Hook::new(told)));
-        self
-    }
-
-    /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
-    /// place and waits on. Use it to find out why work stalls: [`inspect`](DistributedReentrantLock::inspect) says who holds
-    /// the lock. It runs on a thread of its own (`dlock-slow-wait`, started by the first slow wait), for one wait after
-    /// another, so a slow function delays nobody. A panic in it is logged. While 4,096 waits are
-    /// still to be reported, further ones are only logged. A second call replaces the function and the time.
-    ///
-    /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
-    /// thread is just asking the store, the wait is reported when the store has answered.
-    ///
-    /// ```
-    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
-    /// # use std::time::Duration;
-    /// let generator = DLockGenerator::builder()
-    ///     .on_slow_wait(Duration::from_secs(5), |wait| eprintln!("a thread has waited for {} for {:?}", wait.key, wait.waited))
-    ///     .build(MemoryLockProcessor::new())?;
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn on_slow_wait(mut self, after: Duration, told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Self {
-        self.hooks.on_slow_wait = Some((after, Hook::new(told)));
-        self
     }
 
     /// Sets the source of local time, for tests. Defaults to [`SystemClock`].

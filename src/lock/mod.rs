@@ -3,6 +3,7 @@
 mod generator;
 mod guard;
 mod handle;
+mod hooks;
 mod limits;
 mod owned_guard;
 pub(crate) mod properties;

@@ -9,3 +9,4 @@ pub(crate) mod owner;
 pub(crate) mod queue;
 pub(crate) mod tenure;
 pub(crate) mod tokens;
+mod unsettled;

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::state::tokens::Tokens;
+pub(crate) use crate::state::unsettled::Unsettled;
 use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
 use crate::timing;
@@ -15,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
+    /// The settings of the handle through which the current hold was acquired, where somebody is told of holds.
+    pub(crate) of_hold: Option<Arc<DLockConfig>>,
     tokens: Tokens,
     /// How many others waited when the store granted the tenure.
     waiting: u64,
@@ -29,6 +32,8 @@ pub(crate) struct Tenure {
     /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
     /// without such a doubt.
     doubted_at: Moment,
+    /// When the current hold began, or else the last one.
+    held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
@@ -51,12 +56,14 @@ impl Tenure {
             deadline: deadline(counts_from, settings.lease()),
             locker,
             settings,
+            of_hold: None,
             tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
             waiting: grant.waiting,
             contended: None,
             heard_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
+            held_since: counts_from,
             hold_ends: Moment::NEVER,
             is_answered: true,
             told: false,
@@ -65,6 +72,11 @@ impl Tenure {
             watched: false,
             loss: None,
         }
+    }
+
+    /// Notes that no reply of the store has said so far that the key is ours.
+    pub(crate) fn unanswered(self) -> Self {
+        Self { is_answered: false, ..self }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -78,12 +90,25 @@ impl Tenure {
 
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
+        self.held_since = now;
         self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
     }
 
     /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
+    }
+
+    /// Returns when the current hold began, or else the last one.
+    pub(crate) fn held_since(&self) -> Moment {
+        self.held_since
+    }
+
+    /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
+    /// extension and the deadline.
+    pub(crate) fn is_late(&self, now: Moment) -> bool {
+        let planned = self.deadline.since(self.renewed_at() + self.settings.renew_after());
+        self.deadline.since(now) < planned / 2
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.
@@ -275,30 +300,6 @@ fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
 /// Returns the part of a lease during which the tenure is certainly ours.
 fn sure_part(lease: Duration) -> Duration {
     lease - timing::margin(lease)
-}
-
-/// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.
-#[derive(Clone, Debug)]
-pub(crate) struct Unsettled {
-    pub(crate) locker: Arc<str>,
-    pub(crate) settings: Arc<DLockConfig>,
-    /// Whether the command that brought it to the store was answered. If not, the command may still be on its way.
-    pub(crate) answered: bool,
-    /// When a lease that this locker is granted begins to count: when the last answered request that found it waiting
-    /// was sent, or, before any reply, when the first request was sent. The grant can only come later.
-    pub(crate) counts_from: Moment,
-}
-
-impl Unsettled {
-    /// Returns the tenure that the locker gets when a reply says that the key is granted to it.
-    pub(crate) fn granted(self, grant: Grant) -> Tenure {
-        Tenure::new(self.locker, self.settings, grant, self.counts_from)
-    }
-
-    /// Returns the tenure that the locker gets when a message says that the key is granted to it.
-    pub(crate) fn heard(self, grant: Grant) -> Tenure {
-        Tenure { is_answered: false, ..self.granted(grant) }
-    }
 }
 
 #[cfg(test)]

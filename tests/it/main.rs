@@ -14,6 +14,7 @@ mod denied;
 mod dropping;
 mod ending;
 mod endurance;
+mod events;
 mod examining;
 mod extremes;
 mod forking;

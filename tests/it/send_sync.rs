@@ -1,6 +1,7 @@
 //! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
 
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
+use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
     AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, InboxBreaker, Inspection,
     KeyFilter, Message, NotOurs, Note, Numbers, Outcome, OwnedRequest, PollOutcome, Posting, ProbeOutcome, ReleaseDone,
@@ -8,7 +9,7 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock,
-    Error, Finding, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock,
+    Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock,
     MemoryLockProcessor, Moment, OwnedDLockGuard, Receiver, RedisBuilder, RedisLockProcessor, Severity, SlowWait,
     Subject, SystemClock, UnguardedLock,
 };
@@ -34,7 +35,17 @@ const _: () = {
     // What it is told.
     goes_anywhere::<Holder>();
     goes_anywhere::<LockState>();
+    goes_anywhere::<Event>();
+    goes_anywhere::<Acquired>();
+    goes_anywhere::<How>();
+    goes_anywhere::<Released>();
+    goes_anywhere::<HoldEnd>();
+    goes_anywhere::<RenewedLate>();
     goes_anywhere::<SlowWait>();
+    goes_anywhere::<StoreFailing>();
+    goes_anywhere::<StoreBack>();
+    goes_anywhere::<NewServer>();
+    goes_anywhere::<Dropped>();
     goes_anywhere::<LeaseLoss>();
     goes_anywhere::<LossCause>();
     goes_anywhere::<Error>();

@@ -1,0 +1,208 @@
+//! The figures, by the recorder of the crate `metrics-util`, and the table of their names. The recorder belongs to the whole process, so
+//! each test has a process of its own.
+
+use crate::support::crew::{eventually, spawn};
+use crate::support::lab::{Lab, alone_on_both_stores, config};
+use metrics_util::MetricKind;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use redis_dlock::{DLockGenerator, GeneratorBuilder};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+alone_on_both_stores!(
+    each_figure_is_recorded_by_lock_type_and_never_by_key,
+    nothing_is_recorded_unless_the_builder_is_told_so,
+    a_recorder_that_panics_disturbs_no_lock,
+);
+
+/// The figures since the last look: by name and labels, `dlock_lost_total{lock_type=TEST,cause=deleted}`.
+#[derive(Default)]
+struct Figures {
+    counts: BTreeMap<String, u64>,
+    gauges: BTreeMap<String, f64>,
+    samples: BTreeMap<String, Vec<f64>>,
+    units: BTreeMap<String, Option<&'static str>>,
+}
+
+impl Figures {
+    /// Adds what was recorded since: a snapshot takes the samples and the counts out.
+    fn add(&mut self, snapshotter: &Snapshotter) {
+        for (key, unit, description, value) in snapshotter.snapshot().into_vec() {
+            assert!(description.is_some(), "{key:?} is described");
+            let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let name = format!("{}{{{}}}", key.key().name(), labels.join(","));
+            self.units.insert(key.key().name().to_owned(), unit.map(|unit| unit.as_str()));
+            match (key.kind(), value) {
+                (MetricKind::Counter, DebugValue::Counter(count)) => {
+                    *self.counts.entry(name).or_default() += count;
+                }
+                (MetricKind::Gauge, DebugValue::Gauge(value)) => drop(self.gauges.insert(name, value.into_inner())),
+                (MetricKind::Histogram, DebugValue::Histogram(values)) => {
+                    self.samples.entry(name).or_default().extend(values.into_iter().map(|value| value.into_inner()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    /// The count of one name with any labels.
+    fn sum(&self, name: &str) -> u64 {
+        self.counts.iter().filter(|(key, _)| key.starts_with(name)).map(|(_, count)| count).sum()
+    }
+
+    fn samples(&self, name: &str) -> &[f64] {
+        self.samples.get(name).map_or(&[], |samples| samples)
+    }
+}
+
+fn metered() -> (GeneratorBuilder, Snapshotter) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    recorder.install().unwrap();
+    (DLockGenerator::builder().metrics(true), snapshotter)
+}
+
+/// Shows: G6.
+fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = builder.build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+
+    // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
+    let mut rounds = 0;
+    while figures.count("dlock_acquired_total{lock_type=TEST,how=passed_on}") == 0 {
+        let guard = lock.lock().unwrap();
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
+        eventually("it is counted as waiting", || {
+            figures.add(&snapshotter);
+            figures.gauges.get("dlock_waiting_threads{lock_type=TEST}") == Some(&1.0)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        guard.unlock().unwrap();
+        waiter.join();
+        figures.add(&snapshotter);
+        rounds += 1;
+    }
+
+    let victim = generator.generate_with(config("victim", 300).with_renew_at(0.1)).unwrap();
+    let guard = victim.lock().unwrap();
+    eventually("a lease is extended", || {
+        figures.add(&snapshotter);
+        figures.count("dlock_renewals_total{lock_type=TEST,result=in_time}") > 1
+    });
+    lab.delete(victim.key());
+    eventually("it is lost", || !guard.is_valid());
+    assert!(guard.unlock().is_err());
+    generator.close();
+
+    figures.add(&snapshotter);
+    assert_eq!(figures.gauges["dlock_waiting_threads{lock_type=TEST}"], 0.0);
+    assert_eq!(figures.sum("dlock_acquired_total"), 2 * rounds + 1);
+    assert_eq!(figures.sum("dlock_released_total"), 2 * rounds + 1);
+    assert_eq!(figures.count("dlock_acquired_total{lock_type=TEST,how=free}"), rounds + 1);
+    assert_eq!(figures.count("dlock_released_total{lock_type=TEST,end=passed_on}"), 1);
+    assert_eq!(figures.count("dlock_released_total{lock_type=TEST,end=sent}"), rounds);
+    assert_eq!(figures.count("dlock_released_total{lock_type=TEST,end=lost}"), 1);
+    assert_eq!(figures.count("dlock_lost_total{lock_type=TEST,cause=deleted}"), 1);
+    for name in ["dlock_wait_seconds", "dlock_hold_seconds"] {
+        let samples = figures.samples(&format!("{name}{{lock_type=TEST}}"));
+        assert_eq!(samples.len() as u64, 2 * rounds + 1, "{name}: {samples:?}");
+        // Each round has a thread that holds, and one that waits, for 20 ms.
+        assert!(samples.iter().filter(|sample| **sample >= 0.02).count() as u64 >= rounds, "{name}: {samples:?}");
+    }
+    for call in ["acquire", "release", "batch"] {
+        let calls = figures.samples(&format!("dlock_store_seconds{{call={call},result=answered}}"));
+        assert!(!calls.is_empty() && calls.iter().all(|took| *took >= 0.0), "{call}: {calls:?}");
+    }
+    for (name, unit) in &figures.units {
+        assert_eq!(*unit, Some(if name.ends_with("_seconds") { "seconds" } else { "count" }), "{name}");
+    }
+    for name in figures.counts.keys().chain(figures.gauges.keys()).chain(figures.samples.keys()) {
+        assert!(!name.contains("victim") && !name.contains("DLOCK_"), "labelled with a key: {name}");
+    }
+    is_in_the_table(figures.units.keys());
+}
+
+/// The manual names each figure.
+fn is_in_the_table<'a>(names: impl Iterator<Item = &'a String>) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/events.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.starts_with("dlock_"))
+        .collect();
+    assert!(rows.len() > 5, "the table is not read");
+    for name in names {
+        assert!(rows.contains(&**name), "{name} is not in the table");
+    }
+    let source = include_str!("../../../src/client/meter.rs");
+    for row in rows {
+        assert!(source.matches(&format!("\"{row}\"")).count() == 2, "{row} is recorded, and described");
+    }
+}
+
+fn nothing_is_recorded_unless_the_builder_is_told_so(lab: &Lab) {
+    let (_, snapshotter) = metered();
+    let builder = DLockGenerator::builder().on_event(|_| {}).on_lost(|_| {});
+    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    lock.lock().unwrap().unlock().unwrap();
+    let recorded = snapshotter.snapshot().into_vec();
+    assert!(recorded.is_empty(), "{recorded:?}");
+}
+
+/// Panics whenever it is asked for anything.
+struct Panicking;
+
+impl metrics::Recorder for Panicking {
+    fn describe_counter(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {
+        panic!("the test wants it so");
+    }
+
+    fn describe_gauge(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {
+        panic!("the test wants it so");
+    }
+
+    fn describe_histogram(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {
+        panic!("the test wants it so");
+    }
+
+    fn register_counter(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+        panic!("the test wants it so");
+    }
+
+    fn register_gauge(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+        panic!("the test wants it so");
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Histogram {
+        panic!("the test wants it so");
+    }
+}
+
+/// Shows: L3.
+fn a_recorder_that_panics_disturbs_no_lock(lab: &Lab) {
+    metrics::set_global_recorder(Panicking).unwrap();
+    let generator = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let lock = Arc::new(generator.generate_with(config("x", 3000)).unwrap());
+    let guard = lock.lock().unwrap();
+    let waiter = spawn({
+        let lock = Arc::clone(&lock);
+        move || drop(lock.lock().unwrap())
+    });
+    eventually("it waits", || lock.queue_length() == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    generator.close();
+    assert!(!lab.leftovers().iter().any(|key| key == lock.key()));
+}
