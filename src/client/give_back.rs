@@ -48,7 +48,7 @@ impl Posted {
                     tenure.locker
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
+                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
                     core.wake_cleanup();
                     drop_elsewhere(core);
@@ -118,8 +118,8 @@ impl Core {
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
         self.note_use();
-        let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
-        let claim = self.claim(key, &locker, lease).with_poller_gap(gap);
+        let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
+        let claim = self.claim(key, &locker, kept).with_poller_gap(gap);
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
             core: Weak::clone(&self.this),
@@ -153,7 +153,7 @@ impl Core {
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
-        self.cleanup.add_awaited(key, &tenure.locker, tenure.lease(), ending, Some(ticket));
+        self.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
         self.wake_cleanup();
     }
 
@@ -164,7 +164,7 @@ impl Core {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            self.cleanup.add(key, &locker, settings.lease(), ending);
+            self.cleanup.add(key, &locker, settings.kept(), ending);
             self.wake_cleanup();
         }
     }

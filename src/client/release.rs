@@ -160,7 +160,7 @@ impl Core {
         mut next: Unsettled,
     ) -> Result<(), Error> {
         let note = Note::new(next.settings.reason(), None, Some(self.id().host()));
-        let wanted = self.claim(&key.name, &next.locker, next.settings.lease()).with_note(note);
+        let wanted = self.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
         let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
         let sent_at = next.counts_from;
         let outcome = self.run(&request, self.limits.command).and_then(|outcome| match outcome {

@@ -24,14 +24,14 @@ use std::time::Duration;
 struct Chore {
     key: Arc<Key>,
     locker: Arc<str>,
-    lease: Duration,
+    kept: Duration,
     deadline: Moment,
     extend: bool,
 }
 
 impl Chore {
     fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
-        let claim = core.claim(&self.key.name, &self.locker, self.lease);
+        let claim = core.claim(&self.key.name, &self.locker, self.kept);
         if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
     }
 }
@@ -89,10 +89,10 @@ impl Core {
         fresh_numbers: bool,
         limit: Duration,
     ) -> Option<Error> {
-        let lease = key.state().live_tenure(locker)?.lease();
+        let kept = key.state().live_tenure(locker)?.kept();
         let sent_at = self.clock.now();
         let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at, false));
-        let claim = self.claim(&key.name, locker, lease);
+        let claim = self.claim(&key.name, locker, kept);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);
         let failure = result.as_ref().err().cloned();
@@ -121,12 +121,12 @@ impl Core {
             self.schedule_look(&key, tenure, tenure.due(self.trip()));
             return None;
         }
-        let (locker, lease, deadline) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.deadline());
+        let (locker, kept, deadline) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.deadline());
         let extend = now >= tenure.extend_at(self.trip());
         // Whatever happens in this round, the passing of the deadline is noticed.
         self.schedule_look(&key, tenure, deadline);
         drop(state);
-        Some(Chore { key, locker, lease, deadline, extend })
+        Some(Chore { key, locker, kept, deadline, extend })
     }
 
     /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not

@@ -67,8 +67,14 @@ impl Tenure {
         }
     }
 
+    /// The lease that this client counts on: all its deadlines and pauses come of it.
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease()
+    }
+
+    /// How long the store keeps the key without an extension, which every request for this tenure says.
+    pub(crate) fn kept(&self) -> Duration {
+        self.settings.kept()
     }
 
     /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
@@ -316,6 +322,16 @@ mod tests {
         let sent = Moment::from_nanos(1_000_000_000);
         assert_eq!(tenure(1000, sent).deadline().since(sent), Duration::from_millis(990));
         assert_eq!(tenure(20, sent).deadline().since(sent), Duration::from_millis(18));
+    }
+
+    /// Shows: G5.
+    #[test]
+    fn a_lock_delay_is_for_the_store_alone() {
+        let sent = Moment::from_nanos(1_000_000_000);
+        let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(1000));
+        let delayed = Arc::new(settings.with_lock_delay(Duration::from_millis(700)));
+        let t = Tenure::new("me-1".into(), delayed, Grant::new(7, 0), sent);
+        assert_eq!((t.deadline().since(sent).as_millis(), t.kept().as_millis()), (990, 1700));
     }
 
     /// Shows: G3.

@@ -20,6 +20,7 @@ mod hand_over;
 mod hidden;
 mod jvm;
 mod lock;
+mod lock_delay;
 mod log_panics;
 mod manual_clock;
 mod network;
