@@ -174,7 +174,7 @@ impl Client {
         if matches!(reply, Reply::Failed | Reply::Refused) {
             return;
         }
-        let until = *leftover.until.get_or_insert(rules.lease);
+        let until = *leftover.until.get_or_insert(rules.kept());
         if leftover.unanswered && until > 0 {
             return;
         }

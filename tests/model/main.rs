@@ -168,6 +168,17 @@ fn two_once_with_a_finer_clock() {
 }
 
 #[test]
+fn two_once_with_a_lock_delay() {
+    holds("two once, lock-delay", Rules { delay: 1, under_way: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn two_twice_with_a_lock_delay_and_a_crash() {
+    let rules = Rules { delay: 1, drops: false, deafness: false, extends: false, ..PAIR };
+    holds("two twice, lock-delay", rules);
+}
+
+#[test]
 fn two_twice_without_faults() {
     holds("two twice, no faults", Rules { faults: 0, ..PAIR });
 }

@@ -199,6 +199,9 @@ impl Server {
         if granted.is_some() && rules.is(Mutant::GrantsWithoutKey) {
             self.key.holder = None;
         }
+        if let (Some(_), true, Some(holder)) = (granted, rules.is(Mutant::HandOverForgetsDelay), &mut self.key.holder) {
+            holder.until = Some(rules.lease.into());
+        }
         let holder = self.holder();
         if rules.deletes && holder != before {
             self.given.extend(holder);
@@ -371,7 +374,7 @@ impl Server {
 
 #[inline]
 fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
-    Tenure { locker, lease: rules.lease.into() }
+    Tenure { locker, lease: rules.kept().into() }
 }
 
 #[inline]
