@@ -146,7 +146,8 @@ impl Core {
         if self.clock.now() >= tenure.deadline() {
             return Ok(());
         }
-        let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
+        let cause = self.broken(key, tenure, self.limits.command).unwrap_or_else(|| LossCause::from(other));
+        let locker = tenure.locker.to_string();
         Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
     }
 

@@ -8,6 +8,7 @@
 //! take several round trips.
 
 use crate::client::core::Core;
+use crate::client::loss::Lost;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::log;
@@ -63,10 +64,11 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
         // Note it even if no reply came in time: the limit may have been too short.
         core.note_trip(core.clock.now().since(sent_at));
     }
-    for (chore, result) in chores.iter().zip(results) {
-        core.end_chore(&chore.key, &chore.locker, result, sent_at);
-    }
+    let end = |(chore, result): (&Chore, _)| core.end_chore(&chore.key, &chore.locker, result, sent_at);
+    // All are marked before anybody is told of one: that may take time.
+    let lost: Vec<_> = chores.iter().zip(results).filter_map(end).collect();
     core.notice_server();
+    core.announce_losses(lost);
 }
 
 impl Core {
@@ -96,8 +98,9 @@ impl Core {
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);
         let failure = result.as_ref().err().cloned();
-        self.end_chore(key, locker, result, sent_at);
+        let lost = self.end_chore(key, locker, result, sent_at);
         self.notice_server();
+        self.announce_losses(lost);
         failure
     }
 
@@ -130,15 +133,16 @@ impl Core {
     }
 
     /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
-    /// lost.
-    fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
+    /// lost. Returns the tenure if it is.
+    #[must_use]
+    fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
         let now = self.clock.now();
         let mut state = key.state();
-        let Some(tenure) = state.live_tenure(locker) else { return };
+        let tenure = state.live_tenure(locker)?;
         if let Some((cause, at)) = tenure.overdue(now) {
             // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
             // invalid, and that is final.
-            return self.notice_loss(key, state, cause, at);
+            return self.mark_lost(key, state, cause, at);
         }
         match result {
             Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
@@ -158,10 +162,10 @@ impl Core {
                 self.schedule_look(key, tenure, tenure.due(self.trip()));
             }
             Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
-                self.notice_loss(key, state, LossCause::from(other), now);
+                return self.mark_lost(key, state, LossCause::from(other), now);
             }
             Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
-                self.notice_loss(key, state, LossCause::Deleted, now);
+                return self.mark_lost(key, state, LossCause::Deleted, now);
             }
             Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => {
                 self.schedule_look(key, tenure, tenure.deadline());
@@ -183,5 +187,6 @@ impl Core {
                 log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
             }
         }
+        None
     }
 }
