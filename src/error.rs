@@ -170,7 +170,8 @@ pub enum LossCause {
     /// The lock was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key
     /// for the remainder of its lease, which is no longer extended.
     HeldTooLong,
-    /// An operator has taken the lock away: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock).
+    /// An operator has taken the lock away: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock). A holder that asks for the
+    /// cause in the moment in which the loss is noticed may be told `Deleted` or `TakenOver`; `unlock`, `on_lost` and the log say this.
     #[non_exhaustive]
     Broken {
         /// The client that did it: the beginning of its lockers.

@@ -105,6 +105,13 @@ impl Core {
         let turn = Turn::of(self, key);
         let now = self.clock.now();
         let known = tenure.is_lost();
+        if waits
+            && tenure.was_taken()
+            && let Some(cause) = self.broken(&key.name, &tenure, self.limits.command)
+        {
+            // The thread that has noticed the loss is still asking.
+            tenure.lost_by(&cause);
+        }
         if !known && let Some((cause, at)) = tenure.overdue(now) {
             tenure.lose(cause, at);
         }

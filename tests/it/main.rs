@@ -5,6 +5,7 @@
 mod acks;
 mod acl;
 mod bad_input;
+mod breaking;
 mod causes;
 mod cluster;
 mod conformance;
