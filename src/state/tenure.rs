@@ -41,7 +41,8 @@ pub(crate) struct Tenure {
     pub(crate) gap: Option<Gap>,
     /// Whether the retry thread has the key in its schedule, to notice the end of a linger.
     pub(crate) watched: bool,
-    loss: Option<(LossCause, Moment)>,
+    /// In a box, because it is long, and rare.
+    loss: Option<Box<(LossCause, Moment)>>,
 }
 
 impl Tenure {
@@ -241,7 +242,7 @@ impl Tenure {
 
     /// Returns why and when the tenure was lost.
     pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
-        self.loss.as_ref()
+        self.loss.as_deref()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -255,7 +256,7 @@ impl Tenure {
 
     /// Returns the full description of the loss, if there is one.
     pub(crate) fn loss_of(&self, key: &str, now: Moment) -> Option<LeaseLoss> {
-        self.loss.as_ref().map(|(cause, at)| LeaseLoss {
+        self.loss().map(|(cause, at)| LeaseLoss {
             key: key.to_owned(),
             locker: self.locker.to_string(),
             cause: cause.clone(),
@@ -267,7 +268,7 @@ impl Tenure {
     pub(crate) fn lose(&mut self, cause: LossCause, at: Moment) -> bool {
         let first = self.loss.is_none();
         if first {
-            self.loss = Some((cause, at));
+            self.loss = Some(Box::new((cause, at)));
         }
         first
     }
@@ -277,14 +278,14 @@ impl Tenure {
 impl Tenure {
     /// Replaces the cause of the loss by a better one, which the store has told when it was asked.
     pub(crate) fn lost_by(&mut self, better: &LossCause) {
-        if let Some((cause, _)) = &mut self.loss {
+        if let Some((cause, _)) = self.loss.as_deref_mut() {
             *cause = better.clone();
         }
     }
 
     /// Returns whether the key was seen to contain something else, which may have come of a forced break.
     pub(crate) fn was_taken(&self) -> bool {
-        matches!(&self.loss, Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
+        matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
     }
 }
 

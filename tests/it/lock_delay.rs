@@ -56,9 +56,9 @@ fn an_orderly_release_gives_the_lock_away_at_once(lab: &Lab) {
         let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
         eventually("it waits", || there.queue_length() == 1);
         if dropped {
-            drop(guard)
+            drop(guard);
         } else {
-            guard.unlock().unwrap()
+            guard.unlock().unwrap();
         }
         waiter.join();
         // So it does where nobody waits.

@@ -52,9 +52,9 @@ const DELETED: [Check; 1] = [(NUMBERS_FOLLOW, |_, world| world.numbers_follow())
 /// What holds besides where neither the key nor the fence is lost.
 const KEPT: [Check; 11] = [
     (HOLDS_RISE, |_, world| !world.memory.fell),
-    (ONE_BELIEVER, |_, world| world.clients.iter().filter(|client| client.believes()).count() < 2),
+    (ONE_BELIEVER, |_, world| world.believers().count() < 2),
     (BELIEVER_HOLDS, |_, world| {
-        world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
+        world.believers().all(|client| match client.phase {
             Phase::Held { locker, .. } => world.server.holder() == Some(locker),
             _ => true,
         })
@@ -62,7 +62,7 @@ const KEPT: [Check; 11] = [
     (KEPT_FOR_LONGER, |rules, world| {
         let until =
             |locker| world.server.key.holder.filter(|holder| holder.locker == locker).and_then(|held| held.until);
-        world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
+        world.believers().all(|client| match client.phase {
             Phase::Held { locker, left, .. } => until(locker).is_none_or(|until| until >= (left + rules.delay).into()),
             _ => true,
         })
@@ -112,6 +112,10 @@ impl Model for Rules {
         if world.server.gaps > 0 && !world.server.gap_due {
             actions.push(Action::GapDue);
         }
+        if world.breaks > 0 && world.server.holder().is_some() {
+            actions.push(Action::See);
+        }
+        actions.extend((0..world.seen.len()).map(Action::Break));
         if self.clock.is_none_or(|clock| world.server.fence.clock < clock.end) {
             actions.push(Action::Tick);
         }

@@ -179,6 +179,26 @@ fn two_twice_with_a_lock_delay_and_a_crash() {
 }
 
 #[test]
+fn two_once_with_a_break_and_a_fault() {
+    holds("two once, break", Rules { breaks: 1, under_way: 2, extends: false, ..ONCE });
+}
+
+#[test]
+fn two_twice_with_a_break() {
+    holds("two twice, break", Rules { breaks: 1, faults: 0, extends: false, ..PAIR });
+}
+
+#[test]
+fn three_with_breaks() {
+    holds("three, breaks", Rules { breaks: 2, faults: 0, lease: 1, ..TRIO });
+}
+
+#[test]
+fn three_with_a_break_and_a_lost_message() {
+    holds("three, break, messages", Rules { breaks: 1, crashes: false, drops: false, lease: 1, ..TRIO });
+}
+
+#[test]
 fn two_twice_without_faults() {
     holds("two twice, no faults", Rules { faults: 0, ..PAIR });
 }

@@ -257,6 +257,24 @@ fn second_acquire_though_the_first_had_no_answer() {
     caught(Mutant::SecondAfterNoAnswer, Rules { deafness: false, ..LATE }, NOTHING_LEFT);
 }
 
+/// An operator breaks a hold that it has seen.
+const BROKEN: Rules = Rules { breaks: 1, faults: 0, extends: false, ..BASE };
+
+#[test]
+fn break_that_does_not_compare() {
+    caught(Mutant::BreaksAnything, BROKEN, NO_THEFT);
+}
+
+#[test]
+fn break_that_does_not_compare_lets_two_hold() {
+    caught(Mutant::BreaksAnything, BROKEN, ONE_BELIEVER);
+}
+
+#[test]
+fn break_that_forgets_who_waits() {
+    caught(Mutant::BreakForgetsQueue, Rules { lockers: &[1, 1, 1], lease: 1, ..BROKEN }, NOBODY_FALLS_OUT);
+}
+
 /// A key is kept for longer than its holder counts on.
 const DELAYED: Rules = Rules { delay: 1, faults: 0, extends: false, ..BASE };
 

@@ -88,6 +88,10 @@ pub(crate) enum Mutant {
     HandOverForgetsDelay,
     /// A client counts on the lock-delay as if it belonged to its lease.
     CountsOnDelay,
+    /// A forced break does not compare the locker.
+    BreaksAnything,
+    /// A forced break forgets who waits.
+    BreakForgetsQueue,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -136,6 +140,8 @@ pub(crate) struct Rules {
     pub(crate) probes: bool,
     /// How many releases may leave the key free for pollers.
     pub(crate) gaps: u8,
+    /// How many times an operator may see who holds the key, and order a forced break.
+    pub(crate) breaks: u8,
     /// Whether the first question about a locker may be plain commands. Without the fine clock every connection may.
     pub(crate) plain: bool,
     /// Whether deleted keys are among the faults. Then two can hold, and only the order of numbers is looked at.
@@ -201,6 +207,7 @@ pub(crate) const PAIR: Rules = Rules {
     extends: true,
     probes: false,
     gaps: 0,
+    breaks: 0,
     plain: false,
     deletes: false,
     refusals: false,
