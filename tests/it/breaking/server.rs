@@ -4,8 +4,9 @@ use super::{HOUR, WHY, assert_broken, break_lock, ms, seen, unlooked};
 use crate::support::cluster::{Cluster, Plan as ClusterPlan};
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{config, connect, is_listener_on, wait_with};
+use crate::support::proxy::{Lot, Sent};
 use crate::support::sentinels::{Plan, Service};
-use crate::support::{Jvm, RedisServer, cause};
+use crate::support::{Jvm, Proxy, RedisServer, cause};
 use redis_dlock::{BreakOutcome, CancelToken, DLockConfig, DLockGenerator, LossCause, RedisLockProcessor};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -132,6 +133,31 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
         assert!(matches!(break_lock(&operator, &lock, &locker), BreakOutcome::Broken { .. }));
         server.run::<()>(&["SCRIPT", "FLUSH"]);
         assert_broken(&cause(guard.unlock()));
+    }
+}
+
+/// Shows: G11.
+#[test]
+fn an_order_whose_reply_is_lost_is_found_to_be_carried_out() {
+    let server = RedisServer::start();
+    let lock = connect(&server.url()).generate_with(unlooked()).unwrap();
+    for (lot, is_done) in [(Lot::LoseReply, true), (Lot::Reset, true), (Lot::LoseRequest, false)] {
+        let guard = lock.lock().unwrap();
+        let proxy = Proxy::to(server.port(), Duration::ZERO);
+        let operator = connect(&proxy.url());
+        // The proxy knows a script by its text, so the text goes through it.
+        server.run::<()>(&["SCRIPT", "FLUSH"]);
+        assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
+        let fired = proxy.trap(Sent::Break, 0, lot);
+        let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
+        assert!(fired.is_fired());
+        if is_done {
+            assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{lot:?}: {outcome:?}");
+            assert_broken(&cause(guard.unlock()));
+        } else {
+            assert!(outcome.as_ref().is_err_and(redis_dlock::Error::is_transient), "{outcome:?}");
+            guard.unlock().unwrap();
+        }
     }
 }
 
