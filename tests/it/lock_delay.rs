@@ -152,6 +152,22 @@ fn a_lock_that_lingers_is_given_away_at_once(lab: &Lab) {
     drop(there.try_lock_for(HANG).unwrap().expect("the lock"));
 }
 
+/// What a thread left half done may still go on.
+/// Shows: G4.
+#[test]
+fn a_thread_that_ends_without_unlocking_leaves_the_delay_to_its_end() {
+    let store = MemoryLockProcessor::new();
+    let generator = DLockGenerator::new(store.clone()).unwrap();
+    let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
+    let other = lock.clone();
+    spawn(move || std::mem::forget(other.lock().unwrap())).join();
+    let left = || store.inspect(lock.key(), HANG).unwrap().remaining.unwrap();
+    // It is extended until the client notices that its thread has ended.
+    eventually("its lease is over", || left() < FOR_EVER);
+    assert!(lock.try_lock().unwrap().is_none());
+    assert!(left() > ms(1000));
+}
+
 /// On a clock that is moved by hand, to the nanosecond.
 /// Shows: G4.
 #[test]
