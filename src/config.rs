@@ -16,6 +16,9 @@ pub const MIN_LEASE: Duration = Duration::from_millis(20);
 /// The longest lease: 2,147,483,647 ms (24 days), the range of JVM DLock's `int` of milliseconds.
 pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 
+/// The longest lock-delay. What a dead holder has sent arrives within a minute, or not at all.
+const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+
 /// The prefix of all lock keys.
 const PREFIX: &str = "DLOCK_";
 
@@ -48,6 +51,7 @@ pub struct DLockConfig {
     local_passes: u32,
     linger: Duration,
     max_hold: Option<Duration>,
+    lock_delay: Duration,
     poller_gap: Option<Duration>,
     reason: Option<String>,
 }
@@ -70,6 +74,7 @@ impl DLockConfig {
             local_passes: DEFAULT_LOCAL_PASSES,
             linger: Duration::ZERO,
             max_hold: None,
+            lock_delay: Duration::ZERO,
             poller_gap: None,
             reason: None,
         }
@@ -141,6 +146,19 @@ impl DLockConfig {
     /// this process to which the lock is passed on.
     pub fn with_max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
+        self
+    }
+
+    /// Sets for how long the lock stays taken after its holder's lease has ended, so that what a dead holder still has under way (a
+    /// request to another server, say) ends before the next one is inside. Defaults to zero. Consul calls it `lock-delay`.
+    ///
+    /// From 0 to 60 s, in whole milliseconds; fractions are rounded up. The store keeps the lock for the lease and this time from each
+    /// extension on, and the holder counts on the lease alone. So a holder that dies, is cut off or hangs keeps others out for longer by this
+    /// time. One that unlocks gives the lock away at once, also after it has lost its lease: then its work has ended.
+    ///
+    /// Set the same time in all processes: the one of the holder counts. JVM processes see a longer time to live, and wait for it.
+    pub fn with_lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
         self
     }
 
@@ -223,6 +241,18 @@ impl DLockConfig {
         self.max_hold
     }
 
+    /// Returns for how long the lock stays taken after its holder's lease has ended: [`with_lock_delay`](Self::with_lock_delay).
+    #[must_use]
+    pub fn lock_delay(&self) -> Duration {
+        self.lock_delay
+    }
+
+    /// For how long the store keeps the lock without an extension: the lease, and the lock-delay after it. Every request for a tenure says
+    /// this. What the holder counts on is the [lease](Self::lease).
+    pub(crate) fn kept(&self) -> Duration {
+        self.lease() + self.lock_delay
+    }
+
     /// Returns for how long the lock may linger: [`with_linger`](Self::with_linger).
     #[must_use]
     pub fn linger(&self) -> Duration {
@@ -253,7 +283,7 @@ impl DLockConfig {
         &self.unique_key
     }
 
-    /// Checks all settings, and truncates the lease and the time between gaps to whole milliseconds.
+    /// Checks all settings. Truncates the lease and the time between gaps to whole milliseconds, and rounds the lock-delay up to them.
     ///
     /// # Errors
     ///
@@ -278,6 +308,10 @@ impl DLockConfig {
                 "give a time greater than zero, or leave it out for no limit",
             ));
         }
+        if self.lock_delay > LONGEST_LOCK_DELAY {
+            let hint = "give a time from zero to 60 s";
+            return Err(Error::invalid_config("lock_delay", format!("{:?}", self.lock_delay), hint));
+        }
         if let Some(every) = self.poller_gap
             && !(lease..=MAX_LEASE).contains(&every)
         {
@@ -288,6 +322,7 @@ impl DLockConfig {
             ));
         }
         self.lease = Some(whole_milliseconds(lease));
+        self.lock_delay = whole_milliseconds(self.lock_delay + Duration::from_nanos(999_999));
         self.poller_gap = self.poller_gap.map(whole_milliseconds);
         Ok(self)
     }
@@ -324,77 +359,4 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unique_keys_follow_the_jvm() {
-        let key = |t, target| DLockConfig::new(t, target).unique_key().to_owned();
-        assert_eq!(key("USER", "7"), "DLOCK_USER_7");
-        assert_eq!(key("USER", "\u{1}\t 7\r\n"), "DLOCK_USER_7");
-        assert_eq!(key(" USER ", ""), "DLOCK_ USER _");
-        assert_eq!(key("USER", "\u{3000}7\u{a0}"), "DLOCK_USER_\u{3000}7\u{a0}");
-    }
-
-    #[test]
-    fn bad_settings_are_named_with_their_value() {
-        let message = |config: DLockConfig| config.checked().expect_err("must be refused").to_string();
-        let ok = || DLockConfig::new("T", "x");
-        assert!(message(DLockConfig::new("", "x")).contains("lock type"));
-        for (lease, text) in [
-            (Duration::ZERO, "0ns"),
-            (Duration::from_micros(19_999), "19.999ms"),
-            (Duration::MAX, "18446744073709551615"),
-        ] {
-            let message = message(ok().with_lease(lease));
-            assert!(message.contains("lease") && message.contains(text), "{message}");
-        }
-        assert!(message(ok().with_max_hold(Duration::ZERO)).contains("max_hold"));
-        for part in [f64::NAN, -1.0, 0.0, 1.0, f64::INFINITY] {
-            let message = message(ok().with_renew_at(part));
-            assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");
-        }
-    }
-
-    #[test]
-    fn gaps_for_pollers_are_no_more_frequent_than_leases() {
-        let config =
-            |every| DLockConfig::new("T", "x").with_lease(Duration::from_secs(5)).with_poller_gap(every).checked();
-        for (every, text) in [
-            (Duration::ZERO, "0ns"),
-            (Duration::from_micros(4_999_999), "4.999999s"),
-            (MAX_LEASE + Duration::from_millis(1), "2147483.648s"),
-        ] {
-            let message = config(every).expect_err("must be refused").to_string();
-            assert!(message.contains("poller_gap") && message.contains(text), "{message}");
-        }
-        let kept = |every| config(every).expect("valid").poller_gap();
-        assert_eq!(kept(Duration::from_micros(5_000_999)), Some(Duration::from_secs(5)));
-        assert_eq!(kept(MAX_LEASE), Some(MAX_LEASE));
-        assert_eq!(DLockConfig::new("T", "x").checked().expect("valid").poller_gap(), None);
-    }
-
-    #[test]
-    fn a_config_tells_its_settings() {
-        let second = Duration::from_secs(1);
-        let config = DLockConfig::new("T", "x").with_lease(20 * second).with_renew_at(0.5).with_probe(false);
-        let config = config.with_local_passes(3).with_linger(second).with_max_hold(2 * second).with_reason("a\nb");
-        assert_eq!((config.renew_after(), config.probe(), config.local_passes()), (10 * second, false, 3));
-        assert_eq!((config.linger(), config.max_hold(), config.reason()), (second, Some(2 * second), Some("a\\nb")));
-    }
-
-    #[test]
-    fn leases_are_whole_milliseconds() {
-        let config = DLockConfig::new("T", "x").with_lease(Duration::from_micros(20_999)).checked().expect("valid");
-        assert_eq!(config.lease(), Duration::from_millis(20));
-    }
-
-    #[test]
-    fn a_config_knows_its_type_and_whether_it_has_a_lease() {
-        for lock_type in ["ORDER", "", "_", "é_\u{1}"] {
-            let config = DLockConfig::new(lock_type, "_7");
-            assert_eq!((config.lock_type(), config.has_lease(), config.lease()), (lock_type, false, DEFAULT_LEASE));
-            assert!(config.with_lease(DEFAULT_LEASE).has_lease());
-        }
-    }
-}
+mod tests;

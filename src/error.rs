@@ -170,6 +170,15 @@ pub enum LossCause {
     /// The lock was held for longer than [`with_max_hold`](crate::DLockConfig::with_max_hold) allows. The store keeps the key
     /// for the remainder of its lease, which is no longer extended.
     HeldTooLong,
+    /// An operator has taken the lock away: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock). A holder that asks for the
+    /// cause in the moment in which the loss is noticed may be told `Deleted` or `TakenOver`; `unlock`, `on_lost` and the log say this.
+    #[non_exhaustive]
+    Broken {
+        /// The client that did it: the beginning of its lockers.
+        by: String,
+        /// The reason that was given.
+        reason: String,
+    },
     /// The thread that held the lock ended without unlocking. The lease is no longer extended; others get the lock when it has
     /// run out.
     ThreadEnded,
@@ -180,6 +189,7 @@ impl fmt::Display for LossCause {
         match self {
             Self::Deadline => f.write_str("it was not extended before its deadline"),
             Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
+            Self::Broken { by, reason } => write!(f, "it was broken by {by:?}: {}", OneLine(reason)),
             Self::Deleted => f.write_str("the key was deleted from the store"),
             Self::ThreadEnded => f.write_str("the thread that held it has ended without unlocking"),
             Self::HeldTooLong => f.write_str("it was held for longer than max_hold, and is not extended any more"),

@@ -107,6 +107,7 @@ pub use store::memory::MemoryLockProcessor;
 #[doc(hidden)]
 pub use store::memory::spec;
 pub use store::processor;
+pub use store::processor::BreakOutcome;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
 // Only implementors of stores need these, and they find them in `processor`. Code written against 0.1.0 finds them here.

@@ -141,4 +141,24 @@ for _ in {1..200}; do
 done
 contend --redis "unix://$directory/socket" --processes 3
 must_fail --redis "unix://$directory/socket" --processes 3
+
+# The short examples, several processes of each at once.
+example() {
+    cargo run --locked --all-features --quiet --example "$1" -- "unix://$directory/socket" "${@:2}"
+}
+example cron >"$directory/first" &
+first=$!
+example cron >"$directory/second"
+wait "$first"
+grep -qx done "$directory/first" "$directory/second"
+example leader 3 >"$directory/first" &
+first=$!
+example leader 3 >"$directory/second"
+wait "$first"
+# Each term has a number of its own.
+terms=$(grep -h ' leads term ' "$directory/first" "$directory/second" | sort -u -k 4,4 | wc -l)
+if [[ $terms != 6 ]]; then
+    echo "tests/run.sh: the leaders had $terms terms instead of 6" >&2
+    exit 1
+fi
 echo "tests/run.sh: all passed"

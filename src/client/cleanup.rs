@@ -5,7 +5,7 @@
 //!
 //! | ended | how | repeated until |
 //! |---|---|---|
-//! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or one lease after the tenure's deadline (then the key is gone by itself) |
+//! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or so long after the tenure's deadline as the store keeps a key for it (then the key is gone by itself) |
 //! | [`Ending::GivenUp`] | it was given up while it stood in the store's queue, or its grant had no taker | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The maximum length of the list. In an outage every call that gives up adds to it. A locker that does not fit is
-/// gone after its lease.
+/// gone when the store keeps it no longer.
 const LONGEST: usize = 65_536;
 
 /// How many lockers are released in one round. Threads that wait for a lock share the batch.
@@ -46,9 +46,10 @@ pub(crate) struct Leftover {
     id: u64,
     key: String,
     locker: Arc<str>,
-    lease: Duration,
+    /// How long the store keeps the key for it: its lease, and the lock-delay.
+    kept: Duration,
     ending: Ending,
-    /// One lease after the first answered release.
+    /// So long after the first answered release.
     until: Option<Moment>,
     failures: u32,
     /// The number of answered releases.
@@ -76,8 +77,8 @@ impl Cleanup {
     }
 
     /// Adds a locker, due immediately. The caller must wake the retry thread.
-    pub(crate) fn add(&self, key: &str, locker: &Arc<str>, lease: Duration, ending: Ending) {
-        self.add_awaited(key, locker, lease, ending, None);
+    pub(crate) fn add(&self, key: &str, locker: &Arc<str>, kept: Duration, ending: Ending) {
+        self.add_awaited(key, locker, kept, ending, None);
     }
 
     /// Like [`add`](Self::add), with the ticket of a posted release. The ticket is dropped when the locker is cleaned
@@ -86,7 +87,7 @@ impl Cleanup {
         &self,
         key: &str,
         locker: &Arc<str>,
-        lease: Duration,
+        kept: Duration,
         ending: Ending,
         ticket: Option<Ticket>,
     ) {
@@ -108,7 +109,7 @@ impl Cleanup {
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
         let leftover =
-            Leftover { id, key, locker, lease, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
+            Leftover { id, key, locker, kept, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
@@ -138,12 +139,12 @@ impl Cleanup {
         let due = match result {
             Ok(_) => {
                 leftover.failures = 0;
-                let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.lease));
+                let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.kept));
                 if settled || leftover.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
                     return;
                 }
-                let pause = timing::late_acquire_pause(leftover.lease, leftover.answers);
+                let pause = timing::late_acquire_pause(leftover.kept, leftover.answers);
                 leftover.answers += 1;
                 (now + pause).min(until)
             }
@@ -151,7 +152,7 @@ impl Cleanup {
                 leftover.failures = leftover.failures.saturating_add(1);
                 log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
-                    && now > deadline + timing::unanswered_release(leftover.lease)
+                    && now > deadline + timing::unanswered_release(leftover.kept)
                 {
                     log::warn!(
                         RELEASE,
@@ -161,7 +162,7 @@ impl Cleanup {
                     );
                     return;
                 }
-                now + Backoff::capped(timing::longest_cleanup_pause(leftover.lease)).after(leftover.failures)
+                now + Backoff::capped(timing::longest_cleanup_pause(leftover.kept)).after(leftover.failures)
             }
         };
         self.list.lock().schedule.put(leftover.id, due, leftover);
@@ -182,7 +183,7 @@ impl Leftover {
 
     /// Describes the locker, one of this client, to the store.
     pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
-        Claim::new(&self.key, client, &self.locker, self.lease)
+        Claim::new(&self.key, client, &self.locker, self.kept)
     }
 
     pub(crate) fn request<'a>(&'a self, client: &'a str) -> Request<'a> {

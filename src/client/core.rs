@@ -146,14 +146,14 @@ impl Core {
         &self.id
     }
 
-    /// Describes a tenure of this client to the store.
-    pub(crate) fn claim<'a>(&'a self, key: &'a str, locker: &'a str, lease: Duration) -> Claim<'a> {
-        Claim::new(key, self.id.as_str(), locker, lease)
+    /// Describes a tenure of this client to the store, which keeps the key for it for the time `kept`.
+    pub(crate) fn claim<'a>(&'a self, key: &'a str, locker: &'a str, kept: Duration) -> Claim<'a> {
+        Claim::new(key, self.id.as_str(), locker, kept)
     }
 
     /// Describes a tenure of this client that ends.
     pub(crate) fn ending<'a>(&'a self, key: &'a str, tenure: &'a Tenure) -> Claim<'a> {
-        self.claim(key, &tenure.locker, tenure.lease()).with_poller_gap(tenure.gap)
+        self.claim(key, &tenure.locker, tenure.kept()).with_poller_gap(tenure.gap)
     }
 
     /// Returns whether a locker belongs to this client.

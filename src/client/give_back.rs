@@ -53,7 +53,7 @@ impl Posted {
                     tenure.locker
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.lease(), ending, Some(self.ticket));
+                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
                     core.wake_cleanup();
                     drop_elsewhere(core);
@@ -144,8 +144,8 @@ impl Core {
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
         self.note_use();
-        let (locker, lease, gap) = (Arc::clone(&tenure.locker), tenure.lease(), tenure.gap);
-        let claim = self.claim(key, &locker, lease).with_poller_gap(gap);
+        let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
+        let claim = self.claim(key, &locker, kept).with_poller_gap(gap);
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
             core: Weak::clone(&self.this),
@@ -173,14 +173,15 @@ impl Core {
         if self.clock.now() >= tenure.deadline() {
             return Ok(());
         }
-        let (locker, cause) = (tenure.locker.to_string(), LossCause::from(other));
+        let cause = self.broken(key, tenure, self.limits.command).unwrap_or_else(|| LossCause::from(other));
+        let locker = tenure.locker.to_string();
         Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
     }
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
-        self.cleanup.add_awaited(key, &tenure.locker, tenure.lease(), ending, Some(ticket));
+        self.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
         self.wake_cleanup();
     }
 
@@ -191,7 +192,7 @@ impl Core {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            self.cleanup.add(key, &locker, settings.lease(), ending);
+            self.cleanup.add(key, &locker, settings.kept(), ending);
             self.wake_cleanup();
         }
     }

@@ -36,6 +36,11 @@ impl Core {
                     self.on_contended(&key, locker);
                 }
             }
+            Message::Broken { key, locker } => {
+                if let Some(key) = self.keys.known(key) {
+                    self.on_broken(&key, locker);
+                }
+            }
             Message::Changed { key: Some(key) } => {
                 if let Some(key) = self.keys.known(key) {
                     self.ask_again_now(&key);
@@ -116,6 +121,24 @@ impl Core {
         }
         if state.is_recalled() {
             self.retry_at(key, now);
+        }
+    }
+}
+
+impl Core {
+    /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once. The message alone ends
+    /// nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
+    pub(crate) fn on_broken(&self, key: &Arc<Key>, locker: &str) {
+        let mut state = key.state();
+        let now = self.clock.now();
+        if let Some(tenure) = state.live_tenure(locker) {
+            tenure.doubt(now);
+            self.schedule_look(key, tenure, now);
+        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+            &mut state.phase
+            && *about.locker == *locker
+        {
+            about.broken = true;
         }
     }
 }

@@ -23,6 +23,9 @@ impl Core {
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
+        if state.about().is_some_and(|about| about.broken && about.locker == tenure.locker) {
+            tenure.doubt(now);
+        }
         // The earlier server may have granted it, and the reply was on its way.
         if self.is_of_earlier_server(tenure.renewed_at()) {
             tenure.doubt(now);

@@ -2,14 +2,29 @@
 
 use crate::client::announce::{queue, tell, tell_queued};
 use crate::client::core::Core;
+use crate::client::observer::Queued;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
+use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
+use crate::state::tenure::Tenure;
 use crate::sync::MutexGuard;
 use crate::timing;
+use crossbeam_channel::Sender;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A tenure that is marked lost, of which nobody has been told yet.
+#[must_use]
+pub(super) struct Lost {
+    key: Arc<Key>,
+    tenure: Tenure,
+    watchers: Vec<Sender<()>>,
+    /// The event for the program. `None` until it is known whether an operator has broken the hold.
+    queued: Option<Queued>,
+}
 
 impl Core {
     /// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
@@ -24,21 +39,70 @@ impl Core {
     }
 
     /// Marks the live tenure of a key lost, and announces the loss.
-    pub(super) fn notice_loss(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    pub(super) fn notice_loss(&self, key: &Arc<Key>, state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+        let lost = self.mark_lost(key, state, cause, at);
+        self.announce_losses(lost);
+    }
+
+    /// Marks the live tenure of a key lost. The caller must [announce](Self::announce_losses) what this returns.
+    #[must_use]
+    pub(super) fn mark_lost(
+        &self,
+        key: &Arc<Key>,
+        mut state: MutexGuard<'_, State>,
+        cause: LossCause,
+        at: Moment,
+    ) -> Option<Lost> {
         if matches!(state.phase, Phase::Lingering { .. }) {
-            return self.lose_lingering(key, state, &cause);
+            self.lose_lingering(key, state, &cause);
+            return None;
         }
-        let Phase::Held(tenure) = &mut state.phase else { return };
+        let Phase::Held(tenure) = &mut state.phase else { return None };
         if !tenure.lose(cause, at) {
-            return;
+            return None;
         }
         key.hold.lose();
         self.stop_renewing(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
-        let lost = tenure.clone();
+        let tenure = tenure.clone();
         let watchers = std::mem::take(&mut state.watchers);
-        let queued = queue(self.observer.as_deref(), &key.name, &lost);
-        drop(state);
-        tell_queued(queued, &key.name, &lost, watchers);
+        // An event whose cause may change waits until it is known, and may be told behind later ones.
+        let queued = (!tenure.may_be_broken()).then(|| queue(self.observer.as_deref(), &key.name, &tenure));
+        Some(Lost { key: Arc::clone(key), tenure, watchers, queued })
+    }
+
+    /// Announces losses that are marked. First it asks whether an operator has broken the hold. As it may be the lease thread that asks, it
+    /// does so for no longer than a renewal may take; then the causes are those that were seen.
+    pub(super) fn announce_losses(&self, losses: impl IntoIterator<Item = Lost>) {
+        let begin = Instant::now();
+        let mut limit = None;
+        for Lost { key, mut tenure, watchers, queued } in losses {
+            if let Some(queued) = queued {
+                tell_queued(queued, &key.name, &tenure, watchers);
+                continue;
+            }
+            let limit = *limit.get_or_insert_with(|| self.renewal_limit(Moment::NEVER, self.clock.now(), false));
+            if let Some(cause) = self.broken(&key.name, &tenure, limit.saturating_sub(begin.elapsed())) {
+                tenure.lost_by(&cause);
+                if let Phase::Held(held) = &mut key.state().phase
+                    && held.locker == tenure.locker
+                {
+                    held.lost_by(&cause);
+                }
+            }
+            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+        }
+    }
+
+    /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
+    pub(super) fn broken(&self, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
+        let breaking = self.processor.breaking().filter(|_| limit >= timing::SHORTEST_COMMAND)?;
+        match breaking.broken(&self.claim(key, &tenure.locker, tenure.kept()), limit) {
+            Ok(broken) => broken.map(LossCause::from),
+            Err(error) => {
+                log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
+                None
+            }
+        }
     }
 
     /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what

@@ -62,6 +62,7 @@ pub(crate) fn word_for(cause: &LossCause) -> &'static str {
         LossCause::Deadline => "deadline",
         LossCause::TakenOver { .. } => "taken_over",
         LossCause::Deleted => "deleted",
+        LossCause::Broken { .. } => "broken",
         LossCause::HeldTooLong => "held_too_long",
         LossCause::ThreadEnded => "thread_ended",
     }

@@ -53,7 +53,7 @@ impl Question {
     pub(crate) fn request<'a>(&'a self, key: &'a str, client: &'a ClientId, thread: Option<&'a str>) -> Request<'a> {
         let settings = &self.about.settings;
         let note = Note::new(settings.reason(), thread, Some(client.host()));
-        let claim = Claim::new(key, client.as_str(), &self.about.locker, settings.lease()).with_note(note);
+        let claim = Claim::new(key, client.as_str(), &self.about.locker, settings.kept()).with_note(note);
         match (self.again, self.wait) {
             (true, _) => Request::Poll(claim),
             (false, true) => Request::Join(claim),

@@ -108,6 +108,13 @@ impl Core {
         let turn = Turn::of(self, key);
         let now = self.clock.now();
         let known = tenure.is_lost();
+        if waits
+            && tenure.may_be_broken()
+            && let Some(cause) = self.broken(&key.name, &tenure, self.limits.command)
+        {
+            // The thread that has noticed the loss is still asking.
+            tenure.lost_by(&cause);
+        }
         if !known && let Some((cause, at)) = tenure.overdue(now) {
             tenure.lose(cause, at);
         }
@@ -167,7 +174,7 @@ impl Core {
         mut next: Unsettled,
     ) -> (Result<(), Error>, Option<Turn<'c>>) {
         let note = Note::new(next.settings.reason(), None, Some(self.id().host()));
-        let wanted = self.claim(&key.name, &next.locker, next.settings.lease()).with_note(note);
+        let wanted = self.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
         let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
         let sent_at = next.counts_from;
         let outcome = self.run(&request, self.limits.command).and_then(|outcome| match outcome {

@@ -8,6 +8,7 @@
 //! take several round trips.
 
 use crate::client::core::Core;
+use crate::client::loss::Lost;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
@@ -26,13 +27,14 @@ struct Chore {
     key: Arc<Key>,
     locker: Arc<str>,
     lock: Arc<DLockConfig>,
+    kept: Duration,
     deadline: Moment,
     extend: bool,
 }
 
 impl Chore {
     fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
-        let claim = core.claim(&self.key.name, &self.locker, self.lock.lease());
+        let claim = core.claim(&self.key.name, &self.locker, self.kept);
         if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
     }
 }
@@ -64,13 +66,16 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
         // Note it even if no reply came in time: the limit may have been too short.
         core.note_trip(core.clock.now().since(sent_at));
     }
-    for (chore, result) in chores.iter().zip(results) {
+    let end = |(chore, result): (&Chore, Result<_, _>)| {
         if chore.extend && result.is_err() {
             core.record_unrenewed(&chore.lock);
         }
-        core.end_chore(&chore.key, &chore.locker, result, sent_at);
-    }
+        core.end_chore(&chore.key, &chore.locker, result, sent_at)
+    };
+    // All are marked before anybody is told of one: that may take time.
+    let lost: Vec<_> = chores.iter().zip(results).filter_map(end).collect();
     core.notice_server();
+    core.announce_losses(lost);
 }
 
 impl Core {
@@ -93,15 +98,16 @@ impl Core {
         fresh_numbers: bool,
         limit: Duration,
     ) -> Option<Error> {
-        let lease = key.state().live_tenure(locker)?.lease();
+        let kept = key.state().live_tenure(locker)?.kept();
         let sent_at = self.clock.now();
         let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at, false));
-        let claim = self.claim(&key.name, locker, lease);
+        let claim = self.claim(&key.name, locker, kept);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);
         let failure = result.as_ref().err().cloned();
-        self.end_chore(key, locker, result, sent_at);
+        let lost = self.end_chore(key, locker, result, sent_at);
         self.notice_server();
+        self.announce_losses(lost);
         failure
     }
 
@@ -126,23 +132,25 @@ impl Core {
             return None;
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
+        let kept = tenure.kept();
         let extend = now >= tenure.extend_at(self.trip());
         // Whatever happens in this round, the passing of the deadline is noticed.
         self.schedule_look(&key, tenure, deadline);
         drop(state);
-        Some(Chore { key, locker, lock, deadline, extend })
+        Some(Chore { key, locker, lock, kept, deadline, extend })
     }
 
     /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
-    /// lost.
-    fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
+    /// lost. Returns the tenure if it is.
+    #[must_use]
+    fn end_chore(&self, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
         let now = self.clock.now();
         let mut state = key.state();
-        let Some(tenure) = state.live_tenure(locker) else { return };
+        let tenure = state.live_tenure(locker)?;
         if let Some((cause, at)) = tenure.overdue(now) {
             // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
             // invalid, and that is final.
-            return self.notice_loss(key, state, cause, at);
+            return self.mark_lost(key, state, cause, at);
         }
         match result {
             Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
@@ -165,10 +173,10 @@ impl Core {
                 self.schedule_look(key, tenure, tenure.due(self.trip()));
             }
             Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
-                self.notice_loss(key, state, LossCause::from(other), now);
+                return self.mark_lost(key, state, LossCause::from(other), now);
             }
             Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
-                self.notice_loss(key, state, LossCause::Deleted, now);
+                return self.mark_lost(key, state, LossCause::Deleted, now);
             }
             Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => {
                 self.schedule_look(key, tenure, tenure.deadline());
@@ -190,5 +198,6 @@ impl Core {
                 log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
             }
         }
+        None
     }
 }

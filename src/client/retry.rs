@@ -76,7 +76,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     if core.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
         for (turn, tenure) in unwanted {
-            core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), Ending::GivenUp);
+            core.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), Ending::GivenUp);
         }
     } else {
         release(core, unwanted, core.limits.command);
@@ -146,6 +146,6 @@ fn release_of<'a>(core: &'a Core, turn: &'a Turn<'_>, tenure: &'a Tenure) -> Req
 fn released(core: &Core, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
     if result.is_err() {
         let ending = Ending::ReleaseUnanswered(tenure.deadline());
-        core.cleanup.add(&turn.key().name, &tenure.locker, tenure.lease(), ending);
+        core.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), ending);
     }
 }

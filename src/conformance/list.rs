@@ -66,6 +66,20 @@ macro_rules! __conformance_cases {
                 answers_all_requests_in_order [Queue Numbers]
                 answers_nothing_to_nothing []
             }
+            breaking {
+                frees_the_key_of_the_locker_that_was_seen [Breaking]
+                of_another_locker_changes_nothing [Breaking]
+                of_a_waiter_changes_nothing [Breaking Queue]
+                twice_does_no_harm [Breaking Queue]
+                gives_the_key_to_the_first_waiter_with_a_greater_number [Breaking Queue]
+                tells_the_holder [Breaking Queue]
+                passes_over_those_who_are_not_heard [Breaking Queue DeadAtOnce]
+                of_a_holder_of_any_shape [Breaking Queue]
+                is_told_until_the_lease_would_have_ended [Breaking]
+                of_a_lease_that_has_ended_changes_nothing [Breaking]
+                of_a_poller_leaves_the_gap_as_it_is [Breaking Queue Gaps]
+                that_is_refused_leaves_the_key_with_its_holder [Breaking Queue Denials]
+            }
             denied {
                 leaves_the_key_with_the_holder [Queue Denials DeadAtOnce Keeps]
                 leaves_those_who_are_passed_over [Queue Denials DeadAtOnce Keeps]

@@ -21,7 +21,8 @@ pub trait Store: Send + Sync {
     /// Returns when this much time has gone by for the store: a lease of just that length has ended.
     fn pass_time(&self, time: Duration);
 
-    /// Lists what the store keeps, without what may stay for ever (a counter). Empty when no lock is held or waited for.
+    /// Lists what the store keeps, without what may stay for ever (a counter), and what tells of broken holds and ends with their leases.
+    /// Empty when no lock is held or waited for.
     fn leftovers(&self) -> Vec<String>;
 
     /// Gives a free key to `holder`, as a polling client would. Returns whether the key was free. Nobody else asks meanwhile. Needed only
@@ -72,4 +73,6 @@ pub(super) enum Need {
     Posting,
     /// The certain end of a locker.
     Settling,
+    /// Forced breaks.
+    Breaking,
 }

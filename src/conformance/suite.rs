@@ -69,6 +69,7 @@ impl Suite {
             Need::Denials => self.store.deny(&[]),
             Need::Posting => store.posting().is_some(),
             Need::Settling => store.settling().is_some(),
+            Need::Breaking => store.breaking().is_some(),
         }
     }
 

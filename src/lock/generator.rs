@@ -24,7 +24,7 @@ use std::time::Duration;
 /// blocks as `close` does. Of the methods only `connect` and `close` block, and those that read a properties file.
 #[derive(Clone, Debug)]
 pub struct DLockGenerator {
-    client: Arc<Client>,
+    pub(super) client: Arc<Client>,
     leases: Arc<DefaultLeases>,
     short_leases: Arc<ShortLeases>,
 }

@@ -38,6 +38,15 @@ pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockC
         return Err(Error::invalid_config("poller_gap", format!("{every:?}"), hint));
     }
     let config = if whole == asked { config } else { config.with_lease(whole) };
+    // Rounded up: a delay that is cut off would let the next holder in too early.
+    let ticks = u64::try_from(config.lock_delay().as_nanos().div_ceil(tick) * tick).unwrap_or(u64::MAX);
+    let delay = Duration::from_nanos(ticks);
+    if whole + delay > longest {
+        let hint =
+            format!("this store keeps a lock for {longest:?} at most, the lease of {whole:?} included: give less");
+        return Err(Error::invalid_config("lock_delay", format!("{:?}", config.lock_delay()), hint));
+    }
+    let config = if delay == config.lock_delay() { config } else { config.with_lock_delay(delay) };
     let extends_earlier = !config.has_renew_at() && !limits.outage.is_zero();
     Ok(if extends_earlier { config.with_renew_at(timing::renew_at(whole, limits.outage)) } else { config })
 }
@@ -92,6 +101,20 @@ mod tests {
         let gap = hint(config(10).with_poller_gap(Duration::from_secs(60)));
         assert!(gap.contains("poller_gap") && gap.contains("60s"), "{gap}");
         assert_eq!(within(config(10), &limits()).expect("within").lease(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_lock_delay_is_rounded_up_to_the_units_of_the_store_and_counts_beside_the_lease() {
+        let seconds = Duration::from_secs;
+        let config = DLockConfig::new("T", "x").with_lease(seconds(10));
+        for (asked, kept) in [(0, 0), (1, 1000), (1000, 1000), (1001, 2000)] {
+            let asked = config.clone().with_lock_delay(Duration::from_millis(asked));
+            assert_eq!(within(asked, &limits()).expect("within").lock_delay(), Duration::from_millis(kept));
+        }
+        let narrow = StoreLimits { longest_lease: seconds(15), ..limits() };
+        assert!(within(config.clone().with_lock_delay(seconds(5)), &narrow).is_ok());
+        let refused = within(config.with_lock_delay(seconds(6)), &narrow).expect_err("beyond the limits").to_string();
+        assert!(refused.contains("lock_delay") && refused.contains("6s") && refused.contains("15s"), "{refused}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The types that a program uses: generators, locks, guards.
 
+mod breaking;
 mod generator;
 mod guard;
 mod handle;

@@ -43,7 +43,8 @@ pub struct DistributedReentrantLock {
 pub struct Holder {
     /// The value of the key: `{host}-{pid}-{random}-{n}` for a holder of this crate, `{ip}-{thread}` for JVM DLock.
     pub locker: String,
-    /// How long until its lease ends if it is not extended; `None` for a key that never expires (this crate writes none).
+    /// How long until its lease and its [lock-delay](crate::DLockConfig::with_lock_delay) end if it is not extended; `None` for a key that
+    /// never expires (this crate writes none).
     pub remaining: Option<Duration>,
     /// Whether the holder belongs to the generator that was asked.
     pub is_local: bool,

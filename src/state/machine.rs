@@ -63,6 +63,8 @@ pub(crate) struct About {
     /// Whether a message said that others wait for this locker's tenure. The message overtook the grant or the reply,
     /// or those were lost.
     pub(crate) contended: bool,
+    /// Whether a message said that this locker's tenure was broken.
+    pub(crate) broken: bool,
     /// Whether a message said that something has changed since the request was sent: the reply may be outdated.
     pub(crate) changed: bool,
 }
@@ -192,7 +194,13 @@ impl State {
         if let Phase::Asking { about, .. } | Phase::Releasing { about, .. } = &mut self.phase
             && about.as_ref().is_none_or(|about| about.locker != *locker)
         {
-            *about = Some(About { locker: Arc::clone(locker), heard: None, contended: false, changed: false });
+            *about = Some(About {
+                locker: Arc::clone(locker),
+                heard: None,
+                contended: false,
+                broken: false,
+                changed: false,
+            });
         }
     }
 

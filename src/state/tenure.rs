@@ -29,8 +29,8 @@ pub(crate) struct Tenure {
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
-    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
-    /// without such a doubt.
+    /// Since when the key may no longer contain our locker, because another server answers than before, or a message says so.
+    /// [`Moment::NEVER`] without such a doubt.
     doubted_at: Moment,
     /// When the current hold began, or else the last one.
     held_since: Moment,
@@ -46,7 +46,8 @@ pub(crate) struct Tenure {
     pub(crate) gap: Option<Gap>,
     /// Whether the retry thread has the key in its schedule, to notice the end of a linger.
     pub(crate) watched: bool,
-    loss: Option<(LossCause, Moment)>,
+    /// In a box, because it is long, and rare.
+    loss: Option<Box<(LossCause, Moment)>>,
 }
 
 impl Tenure {
@@ -79,8 +80,14 @@ impl Tenure {
         Self { is_answered: false, ..self }
     }
 
+    /// The lease that this client counts on: all its deadlines and pauses come of it.
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease()
+    }
+
+    /// How long the store keeps the key without an extension, which every request for this tenure says.
+    pub(crate) fn kept(&self) -> Duration {
+        self.settings.kept()
     }
 
     /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
@@ -248,19 +255,19 @@ impl Tenure {
         }
     }
 
-    /// Notes that another server answers since now. The key must be checked.
+    /// Notes that another server answers since now, or that a message says that the key is not ours any more. The key must be checked.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted_at = now;
     }
 
-    /// Returns whether another server answers than when a request was sent, and the key was not checked since.
+    /// Returns whether such a doubt has come up since a request was sent, and the key was not checked since.
     pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
         self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
     }
 
     /// Returns why and when the tenure was lost.
     pub(crate) fn loss(&self) -> Option<&(LossCause, Moment)> {
-        self.loss.as_ref()
+        self.loss.as_deref()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -274,7 +281,7 @@ impl Tenure {
 
     /// Returns the full description of the loss, if there is one.
     pub(crate) fn loss_of(&self, key: &str, now: Moment) -> Option<LeaseLoss> {
-        self.loss.as_ref().map(|(cause, at)| LeaseLoss {
+        self.loss().map(|(cause, at)| LeaseLoss {
             key: key.to_owned(),
             locker: self.locker.to_string(),
             cause: cause.clone(),
@@ -286,9 +293,24 @@ impl Tenure {
     pub(crate) fn lose(&mut self, cause: LossCause, at: Moment) -> bool {
         let first = self.loss.is_none();
         if first {
-            self.loss = Some((cause, at));
+            self.loss = Some(Box::new((cause, at)));
         }
         first
+    }
+}
+
+/// Why a tenure was lost.
+impl Tenure {
+    /// Replaces the cause of the loss by a better one, which the store has told when it was asked.
+    pub(crate) fn lost_by(&mut self, better: &LossCause) {
+        if let Some((cause, _)) = self.loss.as_deref_mut() {
+            *cause = better.clone();
+        }
+    }
+
+    /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
+    pub(crate) fn may_be_broken(&self) -> bool {
+        self.told && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
     }
 }
 
@@ -303,84 +325,4 @@ fn sure_part(lease: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
-        let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
-        Tenure::new("me-1".into(), Arc::new(settings), Grant::new(7, 0), sent_at)
-    }
-
-    /// Shows: G5.
-    #[test]
-    fn the_deadline_counts_from_the_sending() {
-        let sent = Moment::from_nanos(1_000_000_000);
-        assert_eq!(tenure(1000, sent).deadline().since(sent), Duration::from_millis(990));
-        assert_eq!(tenure(20, sent).deadline().since(sent), Duration::from_millis(18));
-    }
-
-    /// Shows: G3.
-    #[test]
-    fn an_older_renewal_never_shortens_the_lease() {
-        let sent = Moment::from_nanos(1_000_000_000);
-        let mut t = tenure(1000, sent);
-        t.renewed(sent + Duration::from_millis(500));
-        let deadline = t.deadline();
-        t.renewed(sent + Duration::from_millis(100));
-        assert_eq!(t.deadline(), deadline);
-    }
-
-    /// Shows: G3, G5.
-    #[test]
-    fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
-        let sent = Moment::from_nanos(1_000_000_000);
-        let mut t = tenure(600, sent);
-        let at = |t: &Tenure| t.due(Duration::from_millis(1)).since(sent).as_millis();
-        assert_eq!(at(&t), 100);
-        t.checked(sent + Duration::from_millis(400));
-        assert_eq!(at(&t), 450);
-        t.renewed(sent + Duration::from_millis(450));
-        assert_eq!(at(&t), 550);
-    }
-
-    /// Shows: G3.
-    #[test]
-    fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
-        let sent = Moment::from_nanos(1_000_000_000);
-        let at = |trip| tenure(1000, sent).extend_at(Duration::from_millis(trip)).since(sent).as_millis();
-        assert_eq!(at(0), 750);
-        assert_eq!(at(40), 750);
-        assert_eq!(at(80), 990 - 480);
-        assert_eq!(at(500), 166);
-    }
-
-    /// Shows: L4.
-    #[test]
-    fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
-        let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
-        let mut t = tenure(1000, at(0));
-        t.note_waiting(1, at(10));
-        t.note_waiting(1, at(30));
-        t.note_waiting_as_of(0, at(20), at(40));
-        assert!(t.is_contended(), "heard again after this was asked");
-        t.note_waiting_as_of(0, at(31), at(40));
-        assert!(!t.is_contended());
-    }
-
-    /// Shows: G8, L4.
-    #[test]
-    fn others_are_let_in_after_so_many_passes_or_so_long() {
-        let now = Moment::from_nanos(1_000_000_000);
-        let mut t = tenure(1000, now);
-        assert!((0..100).all(|_| t.may_pass(now, true)), "nobody else waits");
-        t.note_waiting(3, now);
-        assert_eq!((0..100).filter(|_| t.may_pass(now, true)).count(), 16);
-        t.note_waiting(0, now);
-        assert!(t.may_pass(now, true));
-        t.note_waiting(1, now);
-        assert!(t.may_pass(now + Duration::from_millis(9), true));
-        assert!(!t.may_pass(now + Duration::from_millis(10), true));
-        let mut deaf = tenure(1000, now);
-        assert_eq!((0..100).filter(|_| deaf.may_pass(now, false)).count(), 16);
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 mod acks;
 mod acl;
 mod bad_input;
+mod breaking;
 mod causes;
 mod cluster;
 mod conformance;
@@ -22,6 +23,7 @@ mod hand_over;
 mod hidden;
 mod jvm;
 mod lock;
+mod lock_delay;
 mod log_panics;
 mod manual_clock;
 mod network;

@@ -3,9 +3,9 @@
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
-    AcquireOutcome, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap, Grant, Inbox, InboxBreaker, Inspection,
-    KeyFilter, Message, NotOurs, Note, Numbers, Outcome, OwnedRequest, PollOutcome, Posting, ProbeOutcome, ReleaseDone,
-    ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap,
+    Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Message, NotOurs, Note, Numbers, Outcome, OwnedRequest,
+    PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock,
@@ -79,6 +79,10 @@ const _: () = {
     goes_anywhere::<ProbeOutcome>();
     goes_anywhere::<NotOurs>();
     goes_anywhere::<Inspection>();
+    goes_anywhere::<Break<'_>>();
+    goes_anywhere::<BreakOutcome>();
+    goes_anywhere::<Broken>();
+    goes_anywhere::<dyn Breaking>();
     goes_anywhere::<Request<'_>>();
     goes_anywhere::<Outcome>();
     goes_anywhere::<OwnedRequest>();

@@ -17,6 +17,8 @@ pub(crate) struct Memory {
     pub(crate) shown: Vec<(Locker, Number)>,
     /// Lockers whose acquire had no answer, and that were released until one lease after the first answered release.
     pub(crate) cleaned: Lockers,
+    /// Lockers from which the key was taken by force. They may not know it yet.
+    pub(crate) broken: Lockers,
 }
 
 impl Client {
@@ -43,6 +45,7 @@ impl Client {
                 self.carried(rules, memory, locker, next, left, reply);
             }
             Script::Set | Script::Len | Script::Count | Script::Get => unreachable!("answered together"),
+            Script::Break => unreachable!("sent by an operator"),
         }
     }
 
@@ -174,7 +177,7 @@ impl Client {
         if matches!(reply, Reply::Failed | Reply::Refused) {
             return;
         }
-        let until = *leftover.until.get_or_insert(rules.lease);
+        let until = *leftover.until.get_or_insert(rules.kept());
         if leftover.unanswered && until > 0 {
             return;
         }
@@ -259,7 +262,8 @@ impl Client {
         if rules.deletes {
             memory.shown.push((locker, number));
         }
-        memory.fell |= number <= memory.highest;
+        // One that was broken before it heard of its grant may begin late.
+        memory.fell |= number <= memory.highest && !memory.broken.contains(&locker);
         memory.highest = memory.highest.max(number);
         self.phase = Phase::Held { locker, number, left };
     }

@@ -11,6 +11,8 @@ use stateright::{Model, Property};
 pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
 /// Shows: G1, S1.
 pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
+/// Shows: G4, S1.
+pub(crate) const KEPT_FOR_LONGER: &str = "the server keeps a key for its holder's lease and the lock-delay";
 /// Shows: G7, S2.
 pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";
 /// Shows: G7, S2.
@@ -48,12 +50,20 @@ const ALWAYS: [Check; 2] = [(NUMBERS_RISE, |_, world| !world.server.fence.fell),
 const DELETED: [Check; 1] = [(NUMBERS_FOLLOW, |_, world| world.numbers_follow())];
 
 /// What holds besides where neither the key nor the fence is lost.
-const KEPT: [Check; 10] = [
+const KEPT: [Check; 11] = [
     (HOLDS_RISE, |_, world| !world.memory.fell),
-    (ONE_BELIEVER, |_, world| world.clients.iter().filter(|client| client.believes()).count() < 2),
+    (ONE_BELIEVER, |_, world| world.believers().count() < 2),
     (BELIEVER_HOLDS, |_, world| {
-        world.clients.iter().filter(|client| client.believes()).all(|client| match client.phase {
+        world.believers().all(|client| match client.phase {
             Phase::Held { locker, .. } => world.server.holder() == Some(locker),
+            _ => true,
+        })
+    }),
+    (KEPT_FOR_LONGER, |rules, world| {
+        let until =
+            |locker| world.server.key.holder.filter(|holder| holder.locker == locker).and_then(|held| held.until);
+        world.believers().all(|client| match client.phase {
+            Phase::Held { locker, left, .. } => until(locker).is_none_or(|until| until >= (left + rules.delay).into()),
             _ => true,
         })
     }),
@@ -102,6 +112,10 @@ impl Model for Rules {
         if world.server.gaps > 0 && !world.server.gap_due {
             actions.push(Action::GapDue);
         }
+        if world.breaks > 0 && world.server.holder().is_some() {
+            actions.push(Action::See);
+        }
+        actions.extend((0..world.seen.len()).map(Action::Break));
         if self.clock.is_none_or(|clock| world.server.fence.clock < clock.end) {
             actions.push(Action::Tick);
         }

@@ -148,7 +148,7 @@ impl Client {
     #[inline]
     pub(crate) fn send(&mut self, rules: &Rules, locker: Locker, script: Script) {
         let warm = rules.clock.is_some() && self.link.warm;
-        self.link.pending.push(Sent { command: Command { script, locker, warm }, left: rules.lease });
+        self.link.pending.push(Sent { command: Command { script, locker, warm }, left: rules.counted() });
     }
 
     /// Whether a command of this kind about the locker is under way on the present connection.
@@ -190,14 +190,14 @@ impl Client {
         } else {
             self.send(rules, locker, Script::Acquire { wait: wait && !(rules.hears_late && self.deaf) });
         }
-        self.phase = Phase::Asking { locker, wait, left: rules.lease, settled: false };
+        self.phase = Phase::Asking { locker, wait, left: rules.counted(), settled: false };
     }
 
     /// Asks once more with a locker that has found the key busy: if the client hears by now, to wait.
     pub(crate) fn join(&mut self, rules: &Rules) {
         if let Phase::Beside { locker } = self.phase {
             self.send(rules, locker, Script::Acquire { wait: !self.deaf });
-            self.phase = Phase::Asking { locker, wait: true, left: rules.lease, settled: false };
+            self.phase = Phase::Asking { locker, wait: true, left: rules.counted(), settled: false };
         }
     }
 
@@ -251,7 +251,7 @@ impl Client {
         if let Phase::Held { locker, .. } = self.phase {
             let next = pass_on.then(|| if rules.is(Mutant::SameLockerNext) { locker } else { self.fresh() });
             self.send(rules, locker, Script::Release { next });
-            self.phase = Phase::Releasing { locker, next, left: rules.lease };
+            self.phase = Phase::Releasing { locker, next, left: rules.counted() };
         }
     }
 

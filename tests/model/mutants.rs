@@ -1,8 +1,8 @@
 //! Mistakes, each built into the protocol: the checker must find what it breaks.
 
 use crate::checker::{
-    BELIEVER_HOLDS, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT, NUMBERS_FOLLOW,
-    NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
+    BELIEVER_HOLDS, KEPT_FOR_LONGER, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT,
+    NUMBERS_FOLLOW, NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
 };
 use crate::rules::{Mutant, Rules};
 use crate::{DELETED, FENCE, PAIR};
@@ -255,6 +255,37 @@ fn first_acquire_that_leaves_its_locker_in_the_queue() {
 #[test]
 fn second_acquire_though_the_first_had_no_answer() {
     caught(Mutant::SecondAfterNoAnswer, Rules { deafness: false, ..LATE }, NOTHING_LEFT);
+}
+
+/// An operator breaks a hold that it has seen.
+const BROKEN: Rules = Rules { breaks: 1, faults: 0, extends: false, ..BASE };
+
+#[test]
+fn break_that_does_not_compare() {
+    caught(Mutant::BreaksAnything, BROKEN, NO_THEFT);
+}
+
+#[test]
+fn break_that_does_not_compare_lets_two_hold() {
+    caught(Mutant::BreaksAnything, BROKEN, ONE_BELIEVER);
+}
+
+#[test]
+fn break_that_forgets_who_waits() {
+    caught(Mutant::BreakForgetsQueue, Rules { lockers: &[1, 1, 1], lease: 1, ..BROKEN }, NOBODY_FALLS_OUT);
+}
+
+/// A key is kept for longer than its holder counts on.
+const DELAYED: Rules = Rules { delay: 1, faults: 0, extends: false, ..BASE };
+
+#[test]
+fn hand_over_that_forgets_the_lock_delay() {
+    caught(Mutant::HandOverForgetsDelay, DELAYED, KEPT_FOR_LONGER);
+}
+
+#[test]
+fn deadline_that_counts_on_the_lock_delay() {
+    caught(Mutant::CountsOnDelay, DELAYED, KEPT_FOR_LONGER);
 }
 
 /// The inbox is closed when the client has just got ready.

@@ -37,6 +37,8 @@ impl World {
                 client.lives && matches!(client.phase, Phase::Held { locker, .. } if locker == holder);
         }
         self.memory.cleaned.sort_unstable();
+        self.memory.broken.sort_unstable();
+        self.seen.sort_unstable();
         if rules.clock.is_none() {
             self.rank_numbers();
         } else {
@@ -75,10 +77,18 @@ impl World {
                 Reply::Took { ahead } => ahead.as_mut(),
                 _ => None,
             });
-        for locker in holder.chain(queue).chain(ahead).chain(&mut self.memory.cleaned) {
+        for locker in holder
+            .chain(queue)
+            .chain(ahead)
+            .chain(&mut self.memory.cleaned)
+            .chain(&mut self.memory.broken)
+            .chain(&mut self.seen)
+        {
             locker.client = names[usize::from(locker.client)];
         }
-        self.memory.cleaned.sort_unstable();
+        for lockers in [&mut self.memory.cleaned, &mut self.memory.broken, &mut self.seen] {
+            lockers.sort_unstable();
+        }
     }
 
     /// Replaces every number by its rank.
@@ -231,7 +241,7 @@ impl Client {
                     }
                 }
                 Script::Probe => sent.left = 0,
-                Script::Acquire { .. } | Script::Poll | Script::Extend => {}
+                Script::Acquire { .. } | Script::Poll | Script::Extend | Script::Break => {}
             }
         }
     }

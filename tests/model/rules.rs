@@ -84,6 +84,14 @@ pub(crate) enum Mutant {
     SecondAfterNoAnswer,
     /// A waiter in the queue asks only when the lease of the holder has ended: it relies on the message.
     ReliesOnMessage,
+    /// A hand-over gives the winner its lease without its lock-delay.
+    HandOverForgetsDelay,
+    /// A client counts on the lock-delay as if it belonged to its lease.
+    CountsOnDelay,
+    /// A forced break does not compare the locker.
+    BreaksAnything,
+    /// A forced break forgets who waits.
+    BreakForgetsQueue,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -104,6 +112,8 @@ pub(crate) struct Rules {
     pub(crate) lockers: &'static [u8],
     /// The lease, in ticks.
     pub(crate) lease: u8,
+    /// The lock-delay, in ticks: for how much longer than that the server keeps a key.
+    pub(crate) delay: u8,
     /// For how many ticks a waiter that nobody hears keeps its place.
     pub(crate) keep: u8,
     /// How many faults may happen: a dropped connection, a crash, a lost message, a deaf inbox, a lost fence, a clock that steps back.
@@ -130,6 +140,8 @@ pub(crate) struct Rules {
     pub(crate) probes: bool,
     /// How many releases may leave the key free for pollers.
     pub(crate) gaps: u8,
+    /// How many times an operator may see who holds the key, and order a forced break.
+    pub(crate) breaks: u8,
     /// Whether the first question about a locker may be plain commands. Without the fine clock every connection may.
     pub(crate) plain: bool,
     /// Whether deleted keys are among the faults. Then two can hold, and only the order of numbers is looked at.
@@ -158,6 +170,18 @@ impl Rules {
         self.mutant == mutant
     }
 
+    /// How long the server keeps a key without an extension.
+    #[inline]
+    pub(crate) fn kept(&self) -> u8 {
+        self.lease + self.delay
+    }
+
+    /// How long a client counts on, from when it sends.
+    #[inline]
+    pub(crate) fn counted(&self) -> u8 {
+        if self.is(Mutant::CountsOnDelay) { self.kept() } else { self.lease }
+    }
+
     /// Whether a hand-over is that of version 0.1.0.
     #[inline]
     pub(crate) fn sets_before_pop(&self) -> bool {
@@ -169,6 +193,7 @@ impl Rules {
 pub(crate) const PAIR: Rules = Rules {
     lockers: &[2, 2],
     lease: 2,
+    delay: 0,
     keep: 1,
     faults: 1,
     under_way: 1,
@@ -182,6 +207,7 @@ pub(crate) const PAIR: Rules = Rules {
     extends: true,
     probes: false,
     gaps: 0,
+    breaks: 0,
     plain: false,
     deletes: false,
     refusals: false,

@@ -3,7 +3,9 @@
 use crate::around::Around;
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
-use redis_dlock::spec::{Acquire, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks};
+use redis_dlock::spec::{
+    Acquire, Break, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks,
+};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -31,6 +33,8 @@ pub(crate) enum Script {
         next: Option<Locker>,
     },
     Probe,
+    /// A forced break of this locker's hold, by an operator.
+    Break,
     /// The four commands of a plain attempt, one after another: `SET NX`, `LLEN`, `INCR`, `GET`.
     Set,
     Len,
@@ -199,6 +203,9 @@ impl Server {
         if granted.is_some() && rules.is(Mutant::GrantsWithoutKey) {
             self.key.holder = None;
         }
+        if let (Some(_), true, Some(holder)) = (granted, rules.is(Mutant::HandOverForgetsDelay), &mut self.key.holder) {
+            holder.until = Some(rules.lease.into());
+        }
         let holder = self.holder();
         if rules.deletes && holder != before {
             self.given.extend(holder);
@@ -261,6 +268,17 @@ impl Server {
             Script::Release { next } => {
                 let me = if rules.is(Mutant::ReleasesAnything) { anyone } else { me };
                 self.release(around, me, next)?
+            }
+            Script::Break => {
+                let me = if rules.is(Mutant::BreaksAnything) { anyone } else { me };
+                match self.key.break_hold(around, me.locker)? {
+                    Break::Broken { .. } if rules.is(Mutant::BreakForgetsQueue) => {
+                        self.key.queue.clear();
+                        Reply::Released
+                    }
+                    Break::Broken { .. } => Reply::Released,
+                    Break::NotHeldBy(_) => Reply::NotOurs,
+                }
             }
             Script::Probe if self.key.is_held_by(locker) => Reply::Kept,
             Script::Probe => Reply::NotOurs,
@@ -371,7 +389,7 @@ impl Server {
 
 #[inline]
 fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
-    Tenure { locker, lease: rules.lease.into() }
+    Tenure { locker, lease: rules.kept().into() }
 }
 
 #[inline]

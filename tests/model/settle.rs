@@ -68,6 +68,9 @@ pub(crate) fn settle(rules: &Rules, world: &mut World, served_only: bool) -> Res
 
 /// Everything under way arrives.
 fn arrive(rules: &Rules, world: &mut World) {
+    while !world.seen.is_empty() {
+        world.break_hold(rules, 0);
+    }
     for client in 0..world.clients.len() {
         while !world.clients[client].late.is_empty() {
             world.execute_late(rules, client, 0);

@@ -19,6 +19,9 @@ pub(crate) struct World {
     /// How many faults may still happen.
     pub(crate) faults: u8,
     pub(crate) memory: Memory,
+    /// How many more times an operator may look who holds the key; and whom it has seen, the breaks of which are under way.
+    pub(crate) breaks: u8,
+    pub(crate) seen: Lockers,
     pub(crate) places: Places,
     /// Whether a command touched a key that was another locker's.
     pub(crate) theft: bool,
@@ -100,6 +103,10 @@ pub(crate) enum Action {
     },
     /// The last gap is long ago: the next release is to leave the key free for pollers.
     GapDue,
+    /// An operator sees who holds the key, and orders to break that hold.
+    See,
+    /// The server executes such an order.
+    Break(usize),
     /// Time passes, for everybody.
     Tick,
 }
@@ -112,6 +119,8 @@ impl World {
             clients: (0..).take(rules.lockers.len()).map(|id| Client::new(id, rules.hears_late)).collect(),
             faults: rules.faults,
             memory: Memory::default(),
+            breaks: rules.breaks,
+            seen: Lockers::default(),
             places: Places::default(),
             theft: false,
             fell_out: false,
@@ -127,9 +136,11 @@ impl World {
     /// Whether nothing is under way: no command, no reply and no message.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.clients
-            .iter()
-            .all(|Client { link, late, inbox, .. }| link.pending.is_empty() && late.is_empty() && inbox.is_empty())
+        self.seen.is_empty()
+            && self
+                .clients
+                .iter()
+                .all(|Client { link, late, inbox, .. }| link.pending.is_empty() && late.is_empty() && inbox.is_empty())
     }
 
     /// For each client, whether anybody hears its inbox.
@@ -149,6 +160,21 @@ impl World {
         let command = self.clients[client].link.next();
         let done = self.server.clone().run(rules, self.hears(), Refusal::None, command);
         done.calls + u8::from(done.tells)
+    }
+
+    /// Executes an operator's order.
+    pub(crate) fn break_hold(&mut self, rules: &Rules, order: usize) {
+        let locker = self.seen.remove(order);
+        let command = Command { script: Script::Break, locker, warm: false };
+        if self.run_refusing(rules, command, Refusal::None) == Reply::Released {
+            self.memory.broken.push(locker);
+        }
+    }
+
+    /// The clients that believe to hold, without those whose hold was broken: until they are told, they go on.
+    pub(crate) fn believers(&self) -> impl Iterator<Item = &Client> {
+        let is_broken = |client: &Client| client.current().is_some_and(|locker| self.memory.broken.contains(&locker));
+        self.clients.iter().filter(move |client| client.believes() && !is_broken(client))
     }
 
     /// The same with refused calls.
@@ -339,6 +365,13 @@ impl World {
                 self.server.gap_due = true;
                 self.server.gaps -= 1;
             }
+            A::See => {
+                self.breaks -= 1;
+                if let Some(holder) = self.server.holder() {
+                    self.seen.push(holder);
+                }
+            }
+            A::Break(order) => self.break_hold(rules, order),
             A::Tick => self.tick(rules),
         }
         self.normalise(rules);

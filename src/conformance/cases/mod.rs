@@ -2,6 +2,7 @@
 
 pub(super) mod acquire;
 pub(super) mod batch;
+pub(super) mod breaking;
 pub(super) mod denied;
 pub(super) mod gap;
 pub(super) mod hand_over;

@@ -7,8 +7,8 @@ use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor,
+    Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
 };
 use parking_lot::Mutex;
 use std::fmt;
@@ -122,6 +122,10 @@ impl LockProcessor for MemoryLockProcessor {
     fn numbers(&self) -> Option<&dyn Numbers> {
         Some(self)
     }
+
+    fn breaking(&self) -> Option<&dyn Breaking> {
+        Some(self)
+    }
 }
 
 impl WaitQueue for MemoryLockProcessor {
@@ -145,6 +149,27 @@ impl WaitQueue for MemoryLockProcessor {
 impl Numbers for MemoryLockProcessor {
     fn extend_with_numbers(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
         self.serve(claim.key, |state, scene| state.extend(scene, claim, true))?
+    }
+}
+
+impl Breaking for MemoryLockProcessor {
+    fn break_hold(&self, order: &Break<'_>, _limit: Duration) -> Result<BreakOutcome, Error> {
+        let mut store = self.shared.store.lock();
+        self.link.check()?;
+        let now = self.shared.clock.now();
+        let (outcome, until) = store.on_key(now, order.key, |state, scene| state.break_hold(scene, order.locker))?;
+        store.broken.retain(|_, (_, until)| *until > now);
+        if let Some(until) = until {
+            store.broken.insert(order.locker.to_owned(), (Broken::new(order.by, order.reason), until));
+        }
+        Ok(outcome)
+    }
+
+    fn broken(&self, claim: &Claim<'_>, _limit: Duration) -> Result<Option<Broken>, Error> {
+        let store = self.shared.store.lock();
+        self.link.check()?;
+        let now = self.shared.clock.now();
+        Ok(store.broken.get(claim.locker).filter(|(_, until)| *until > now).map(|(broken, _)| broken.clone()))
     }
 }
 

@@ -6,13 +6,16 @@ use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Ten
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    self, AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, PollOutcome,
-    ProbeOutcome, ReleaseOutcome,
+    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs,
+    PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::time::Duration;
 
 /// How long a waiter that nobody hears keeps its place, as in `scripts/hand_over.lua`.
 pub(super) const KEEP: Duration = Duration::from_secs(1);
+
+/// How long a locker is told that its hold was broken if that had no lease, as in `scripts/break.lua`.
+const TOLD_WITHOUT_LEASE: Duration = Duration::from_secs(60);
 
 /// What an operation needs to know in addition to the key's state.
 pub(super) struct Scene<'a> {
@@ -57,6 +60,9 @@ impl Context<String> for Scene<'_> {
             }
             spec::Message::Contended { locker } => {
                 self.inboxes.tell(&locker, || Message::Contended { key: key(), locker: locker.clone() });
+            }
+            spec::Message::Broken { locker } => {
+                self.inboxes.tell(&locker, || Message::Broken { key: key(), locker: locker.clone() });
             }
         }
     }
@@ -128,6 +134,22 @@ impl KeyState {
             Release::Passed(grant) => ReleaseOutcome::Passed(granted(grant)),
             Release::Queued(other) => ReleaseOutcome::Queued(busy(other)),
             Release::NotOurs(holder) => ReleaseOutcome::NotOurs(NotOurs::new(holder)),
+        })
+    }
+
+    /// Returns the outcome, and when the lease that was broken would have ended, if one was.
+    pub(super) fn break_hold(
+        &mut self,
+        scene: &mut Scene<'_>,
+        locker: &str,
+    ) -> Result<(BreakOutcome, Option<Moment>), Error> {
+        let until = self.0.holder.as_ref().and_then(|holder| holder.until).map(Moment::from_nanos);
+        let outcome = self.0.break_hold(scene, locker).map_err(error)?;
+        Ok(match outcome {
+            spec::Break::Broken { next, waiting } => {
+                (BreakOutcome::Broken { next, waiting }, Some(until.unwrap_or(scene.now + TOLD_WITHOUT_LEASE)))
+            }
+            spec::Break::NotHeldBy(holder) => (BreakOutcome::NotHeldBy { holder }, None),
         })
     }
 

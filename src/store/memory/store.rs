@@ -3,6 +3,7 @@
 use super::inboxes::Inboxes;
 use super::state::{KeyState, Scene};
 use crate::clock::{Clock, Moment};
+use crate::store::processor::Broken;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,13 +25,21 @@ pub(super) struct Store {
     /// key, and the ended leases of dead clients at most double the memory.
     pub(super) sweep_at: usize,
     pub(super) inboxes: Inboxes,
+    /// The lockers whose holds were broken, until their leases would have ended.
+    pub(super) broken: HashMap<String, (Broken, Moment)>,
     /// The operations that are denied, by their Redis commands.
     pub(super) denied: Vec<&'static str>,
 }
 
 impl Store {
     pub(super) fn new() -> Self {
-        Self { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() }
+        Self {
+            keys: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            inboxes: Inboxes::default(),
+            broken: HashMap::new(),
+            denied: Vec::new(),
+        }
     }
 
     /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.

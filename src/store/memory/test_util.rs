@@ -66,6 +66,7 @@ impl MemoryLockProcessor {
         let mut store = self.shared.store.lock();
         store.keys = HashMap::new();
         store.sweep_at = SWEEP_FROM;
+        store.broken = HashMap::new();
     }
 
     /// Lists the keys that are held, waited for, or remembered for a [gap for pollers](crate::store::processor::Gap), in no particular order, as an

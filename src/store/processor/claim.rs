@@ -12,7 +12,8 @@ pub struct Claim<'a> {
     pub client: &'a str,
     /// The locker of the tenure. No two tenures have the same one, whatever their keys. It begins with the client's id and a `-`.
     pub locker: &'a str,
-    /// How long the store keeps the key without an extension. Every request for one tenure has the same lease, except the release of a
+    /// How long the store keeps the key without an extension: the lease, and the [lock-delay](crate::DLockConfig::with_lock_delay) after it.
+    /// Every request for one tenure has the same lease, except the release of a
     /// grant that nobody wants, which may have a shorter one.
     pub lease: Duration,
     /// If set, clients that only poll must be given a chance: the release leaves the key free for this gap, even though others wait,

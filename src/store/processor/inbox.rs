@@ -26,6 +26,13 @@ pub enum Message {
         /// The holding locker.
         locker: String,
     },
+    /// A tenure of this client has lost its key to a [forced break](super::Breaking). The client asks the store at once whether that is so.
+    Broken {
+        /// The lock's unique key.
+        key: String,
+        /// The locker that held it.
+        locker: String,
+    },
     /// Something happened to a key, or to any key, that the store cannot say: messages were merged or lost, or this key can be heard of
     /// only from now on. The client asks at once about what it waits for, and assumes that others wait for what it holds.
     Changed {

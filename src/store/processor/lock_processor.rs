@@ -1,8 +1,8 @@
 //! The contract of a store.
 
 use super::{
-    AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome, PollOutcome, Posting,
-    ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Breaking, Claim, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome, PollOutcome,
+    Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
 use std::fmt;
@@ -139,6 +139,11 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the way to end a locker for certain, if the store has one.
     fn settling(&self) -> Option<&dyn Settling> {
+        None
+    }
+
+    /// Returns the way to take a key from its holder by force, if the store has one.
+    fn breaking(&self) -> Option<&dyn Breaking> {
         None
     }
 

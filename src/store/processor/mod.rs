@@ -17,6 +17,7 @@
 //! | issue ranges of numbers | [`numbers`](LockProcessor::numbers) | tenures that are passed on more than 1,024 times |
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`settling`](LockProcessor::settling) | a clean-up after lost replies that ends with one answer |
+//! | take a key from its holder by force | [`breaking`](LockProcessor::breaking) | [`break_lock`](crate::DLockGenerator::break_lock) |
 //! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
 //! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
 //!
@@ -26,6 +27,7 @@
 //! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
 //! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
 
+mod breaking;
 mod capabilities;
 mod claim;
 mod inbox;
@@ -37,6 +39,7 @@ mod owned;
 mod pointers;
 mod request;
 
+pub use breaking::{Break, BreakOutcome, Breaking, Broken};
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
 pub use claim::{Claim, Gap, Note};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};

@@ -1,5 +1,6 @@
 //! What a store answers.
 
+use super::Broken;
 use crate::error::{Error, LossCause};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -177,6 +178,12 @@ impl NotOurs {
 impl From<NotOurs> for LossCause {
     fn from(other: NotOurs) -> Self {
         other.holder.map_or(Self::Deleted, |by| Self::TakenOver { by })
+    }
+}
+
+impl From<Broken> for LossCause {
+    fn from(Broken { by, reason }: Broken) -> Self {
+        Self::Broken { by, reason }
     }
 }
 

@@ -1,8 +1,10 @@
-//! What the Redis store can do beyond the required methods: the queue with its inbox, ranges of numbers, posted releases.
+//! What the Redis store can do beyond the required methods: the queue with its inbox, ranges of numbers, posted releases, forced
+//! breaks.
 
 use super::inbox::RedisInbox;
 use super::net::classify::{classify, is_no_master};
 use super::processor::RedisLockProcessor;
+use super::script::breaking::{self, Texts as BreakTexts};
 use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{self, mismatch};
 use super::script::request::Texts;
@@ -13,8 +15,8 @@ use super::transport::{Answer, KeyHash};
 use super::ways::Ways;
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, LockProcessor, Numbers, Outcome, Posting, ReleaseDone, ReleaseOutcome,
-    Request, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, LockProcessor, Numbers,
+    Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue,
 };
 use ::redis::Value;
 use std::sync::Arc;
@@ -85,6 +87,20 @@ impl WaitQueue for RedisLockProcessor {
             Ways::One(_) => Ok(()),
             Ways::Cluster(cluster) => cluster.get_ready_to_hear(client, key, limit),
         }
+    }
+}
+
+impl Breaking for RedisLockProcessor {
+    fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error> {
+        let texts = BreakTexts::of(order, self.ways.form());
+        let replied = self.ways.call(&texts.call(order), limit)?;
+        breaking::outcome(order.key, &replied.value).map_err(|e| self.address.hide(e))
+    }
+
+    fn broken(&self, claim: &Claim<'_>, limit: Duration) -> Result<Option<Broken>, Error> {
+        let key = breaking::key_of(claim);
+        let replied = self.ways.call(&breaking::look(&key), limit)?;
+        breaking::broken(&key, &replied.value).map_err(|e| self.address.hide(e))
     }
 }
 

@@ -147,6 +147,10 @@ fn published(data: &[u8]) {
             assert!(!locker.is_empty() && !locker.contains(' '));
             format!("contended {locker} {key}")
         }
+        Message::Broken { key, locker } => {
+            assert!(!locker.is_empty() && !locker.contains(' '));
+            format!("broken {locker} {key}")
+        }
         Message::Changed { .. } | Message::ChangedAmong { .. } => panic!("no message of this store: {message:?}"),
     };
     assert_eq!(message::parse(written.as_bytes()).as_ref(), Some(&message));

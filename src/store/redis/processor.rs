@@ -16,7 +16,7 @@ use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
+    AcquireOutcome, Breaking, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
     ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use ::redis::Value;
@@ -304,6 +304,10 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn posting(&self) -> Option<&dyn Posting> {
+        Some(self)
+    }
+
+    fn breaking(&self) -> Option<&dyn Breaking> {
         Some(self)
     }
 

@@ -7,7 +7,8 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use redis_dlock::Error;
 use redis_dlock::processor::{
-    AcquireOutcome, ExtendOutcome, Gap, Grant, Message, Outcome, PollOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Gap, Grant, Message, Outcome, PollOutcome, ReleaseOutcome,
+    Request,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,6 +42,8 @@ enum Step {
         next: bool,
         gap: bool,
     },
+    /// An operator takes the key from this locker.
+    Break(Index),
     /// What a JVM does that finds the key free.
     Take,
     /// A gap's length goes by.
@@ -70,6 +73,7 @@ fn step(gaps: bool) -> impl Strategy<Value = Step> {
         1 => any::<Index>().prop_map(Step::Probe),
         4 => (any::<Index>(), any::<bool>(), any::<bool>())
             .prop_map(move |(tenure, next, gap)| Step::Release { tenure, next, gap: gap && gaps }),
+        1 => any::<Index>().prop_map(Step::Break),
         1 => Just(Step::Take),
         1 => Just(Step::Pass),
         1 => Just(Step::Delete),
@@ -81,7 +85,7 @@ fn may_be_denied(step: &Step, command: &str, is_held: bool) -> bool {
     match step {
         Step::Acquire { .. } if !is_held => QUEUEING_BEHIND.contains(&command),
         Step::Acquire { .. } => QUEUEING.contains(&command),
-        Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } => true,
+        Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } | Step::Break(_) => true,
         Step::Take | Step::Pass | Step::Delete => false,
     }
 }
@@ -90,6 +94,7 @@ fn may_be_denied(step: &Step, command: &str, is_held: bool) -> bool {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Answered(Outcome),
+    Broken(BreakOutcome),
     Denied,
     /// Of a poller and an administrator: whether there was what they wanted.
     Found(bool),
@@ -125,8 +130,12 @@ impl<'s> Side<'s> {
         let holder = self.suite.holder(&self.key);
         let held = || self.tenures.iter().position(|(_, tenure)| Some(&tenure.locker) == holder.as_ref());
         match step {
-            Step::Release { tenure, .. } if tenure.index(2) == 0 && held().is_some() => held(),
-            Step::Poll(index) | Step::Extend(index) | Step::Probe(index) | Step::Release { tenure: index, .. } => {
+            Step::Release { tenure, .. } | Step::Break(tenure) if tenure.index(2) == 0 && held().is_some() => held(),
+            Step::Break(index)
+            | Step::Poll(index)
+            | Step::Extend(index)
+            | Step::Probe(index)
+            | Step::Release { tenure: index, .. } => {
                 (!self.tenures.is_empty()).then(|| index.index(self.tenures.len()))
             }
             Step::Acquire { .. } | Step::Take | Step::Pass | Step::Delete => None,
@@ -160,6 +169,14 @@ impl<'s> Side<'s> {
             _ => None,
         };
         let tenure = &self.tenures[me].1;
+        if let Step::Break(_) = step {
+            let order = Break::new(&self.key, &tenure.locker, "operator-1", "why");
+            return match tenure.processor().breaking().expect("both can").break_hold(&order, LEASE) {
+                Ok(outcome) => Seen::Broken(outcome),
+                Err(Error::Denied { .. }) => Seen::Denied,
+                Err(error) => panic!("{step:?}: {error}"),
+            };
+        }
         let (claim, next) = (tenure.claim(), next.map(|next| &self.tenures[next].1));
         let request = match step {
             Step::Acquire { wait: true, .. } => Request::Join(claim),
@@ -171,7 +188,7 @@ impl<'s> Side<'s> {
                 let ends = claim.with_poller_gap(gap.then_some(GAP));
                 next.map_or(Request::Release(ends), |next| Request::HandOver(ends, next.claim()))
             }
-            Step::Take | Step::Pass | Step::Delete => unreachable!("no request"),
+            Step::Break(_) | Step::Take | Step::Pass | Step::Delete => unreachable!("no request"),
         };
         let outcome = request.send(tenure.processor(), LEASE);
         match outcome {

@@ -190,6 +190,9 @@ impl Store for RedisStore {
     fn leftovers(&self) -> Vec<String> {
         let mut keys = self.everywhere::<Vec<String>>(redis::cmd("KEYS").arg("*")).concat();
         keys.retain(|key| !is_fence(key));
+        // What tells of a broken hold ends by itself, with the lease.
+        let ends = |key: &str| self.admin::<i64>(redis::cmd("PTTL").arg(key)) != -1;
+        keys.retain(|key| !(key.contains("}:broken:") && ends(key)));
         keys
     }
 

@@ -52,7 +52,7 @@ fn judge(scene: &mut Scene, step: &Step, denied: &[&str]) -> Vec<String> {
             }
         }
         Err(Error::Denied { .. } | Error::Conflict { .. }) => {
-            let of_a_release = matches!(step.what, What::Release { .. });
+            let of_a_release = matches!(step.what, What::Release { .. } | What::Break);
             assert_eq!(before.holder == Some(locker.clone()), after.holder == Some(locker.clone()), "{what}");
             // A release may drop what an ended locker has in the queue.
             assert!(of_a_release || before.queue.contains(&locker) == after.queue.contains(&locker), "{what}");

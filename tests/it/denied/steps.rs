@@ -3,7 +3,7 @@
 use super::scene::{KEY, LEASE};
 use crate::support::LONG;
 use crate::support::{Asking, claim};
-use redis_dlock::processor::Gap;
+use redis_dlock::processor::{Break, BreakOutcome, Breaking, Gap};
 use redis_dlock::{
     AcquireOutcome, Error, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
@@ -23,12 +23,22 @@ use Queue::{GapThatIsOver, Keep, KeepThatIsOver, Of};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    Acquire { wait: bool },
+    Acquire {
+        wait: bool,
+    },
     Poll,
-    Extend { fresh: bool },
-    Release { next: bool, gap: bool },
+    Extend {
+        fresh: bool,
+    },
+    Release {
+        next: bool,
+        gap: bool,
+    },
     Probe,
     Inspect,
+    Break,
+    /// Looks for who has broken a hold.
+    LookForBreak,
 }
 
 /// One operation about one locker.
@@ -118,6 +128,11 @@ impl Step {
                 add(What::Release { next, gap }, "a", true, queue);
             }
         }
+        for queue in [&[], B, BOTH, KEPT_ALONE, GAP_FIRST, OWN, OWN_FIRST, OWN_KEPT].into_iter().chain(dead) {
+            add(What::Break, "a", true, queue);
+        }
+        [("a", false), ("b", true), ("b", false)].into_iter().for_each(|(by, held)| add(What::Break, by, held, B));
+        add(What::LookForBreak, "a", false, &[]);
         add(What::Probe, "a", true, &[]);
         add(What::Extend { fresh: true }, "a", false, &[]);
         let broken = [
@@ -125,6 +140,7 @@ impl Step {
             (What::Poll, "b", false, &[Of("b")]),
             (What::Release { next: true, gap: false }, "a", true, &[]),
             (What::Release { next: true, gap: false }, "a", true, &[Of("b")]),
+            (What::Break, "a", true, &[Of("b")]),
         ];
         let broken = broken.into_iter().map(|(what, by, held, queue)| Self {
             what,
@@ -196,6 +212,12 @@ impl Step {
                 other => panic!("{other:?}"),
             },
             What::Inspect => store.inspect(key, LONG).map(|_| Came::Seen)?,
+            What::Break => match store.break_hold(&Break::new(key, locker, "operator-1", "why"), LONG)? {
+                BreakOutcome::Broken { .. } => Came::Nowhere,
+                BreakOutcome::NotHeldBy { .. } => Came::Seen,
+                other => panic!("{other:?}"),
+            },
+            What::LookForBreak => store.broken(&claim(key, locker, LEASE), LONG).map(|_| Came::Seen)?,
         })
     }
 }

@@ -4,8 +4,8 @@ use super::crew::{HANG, eventually};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers, Outcome,
-    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Breaking, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
+    Outcome, PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Clock, Error, Moment, SystemClock};
 use std::sync::Arc;
@@ -397,6 +397,10 @@ impl LockProcessor for Watched {
 
     fn settling(&self) -> Option<&dyn Settling> {
         self.inner.settling()
+    }
+
+    fn breaking(&self) -> Option<&dyn Breaking> {
+        self.inner.breaking()
     }
 
     fn close(&self) {

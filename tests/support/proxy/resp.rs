@@ -15,6 +15,7 @@ pub(crate) enum Sent {
     Release,
     Probe,
     Inspect,
+    Break,
     Subscribe,
     /// By a replica. From then on, its master sends what is no frame.
     Replicate,
@@ -55,6 +56,7 @@ fn script(text: &str) -> Sent {
         (include_str!("../../../scripts/release.lua"), Sent::Release),
         (include_str!("../../../scripts/probe.lua"), Sent::Probe),
         (include_str!("../../../scripts/inspect.lua"), Sent::Inspect),
+        (include_str!("../../../scripts/break.lua"), Sent::Break),
     ];
     let title = text.lines().nth(1);
     scripts.into_iter().find(|(script, _)| script.lines().nth(1) == title).map_or(Sent::Other, |(_, sent)| sent)

@@ -8,11 +8,13 @@
 //! | `mod.rs` | what an operation needs, what it tells, and its outcomes |
 //! | `key.rs` | [`KeyState`]: the state of one key, and the operations |
 //! | `hand_over.rs` | who is given a key that is free |
+//! | `breaking.rs` | the forced break |
 //!
 //! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
 //! the same order, and each may be refused. Everything else comes from the caller, through a [`Context`]: the time, which clients
 //! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
 
+mod breaking;
 mod hand_over;
 mod key;
 
@@ -44,7 +46,7 @@ pub trait Context<L> {
     /// Issues a fence number, greater than every number before it. The call for it is already allowed.
     fn issue(&mut self) -> u64;
 
-    /// Sends a message. This is the last thing that an operation does.
+    /// Sends a message. Nothing that an operation does after it is refused.
     fn tell(&mut self, message: Message<L>);
 }
 
@@ -130,6 +132,11 @@ pub enum Message<L> {
         /// The locker.
         locker: L,
     },
+    /// The key was taken from the locker by force.
+    Broken {
+        /// The locker.
+        locker: L,
+    },
 }
 
 /// The outcome of [`KeyState::acquire`].
@@ -178,4 +185,18 @@ pub enum Release<L> {
     Queued(Busy<L>),
     /// The key belonged to this locker, or to nobody. The released locker is not in the queue any more.
     NotOurs(Option<L>),
+}
+
+/// The outcome of [`KeyState::break_hold`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Break<L> {
+    /// The key was the locker's.
+    Broken {
+        /// Who holds it now.
+        next: Option<L>,
+        /// How many wait in the queue.
+        waiting: u64,
+    },
+    /// The key belonged to this locker, or to nobody; nothing was changed.
+    NotHeldBy(Option<L>),
 }

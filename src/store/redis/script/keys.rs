@@ -17,6 +17,11 @@ pub(crate) fn gapped_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:gapped:{key}", tag_for(key))
 }
 
+/// The key that tells a locker by whom its hold was broken, in the lock key's slot. No two lockers are equal, whatever their keys.
+pub(crate) fn broken_key(key: &str, locker: &str) -> String {
+    format!("DLOCK:1:{{{}}}:broken:{locker}", tag_for(key))
+}
+
 /// The fence of a lock key's slot, for Redis Cluster, where one script may not touch two slots.
 pub(crate) fn slot_fence_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:fence", tag_for(key))
@@ -45,6 +50,7 @@ mod tests {
             let slot = slot_of(key.as_bytes());
             prop_assert_eq!(slot_of(queue_key(&key).as_bytes()), slot);
             prop_assert_eq!(slot_of(gapped_key(&key).as_bytes()), slot);
+            prop_assert_eq!(slot_of(broken_key(&key, &key).as_bytes()), slot);
             prop_assert_eq!(slot_of(slot_fence_key(&key).as_bytes()), slot);
             let channel = slot_inbox_channel(slot, "host-1-ff");
             prop_assert_eq!(slot_of(channel.as_bytes()), slot);

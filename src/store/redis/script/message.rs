@@ -1,5 +1,5 @@
-//! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}` and `contended {locker} {key}`. One space
-//! separates the fields; the key is everything after the last of them.
+//! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}`, `contended {locker} {key}` and `broken {locker} {key}`.
+//! One space separates the fields; the key is everything after the last of them.
 
 use super::reply::HIGHEST_NUMBER;
 use crate::store::processor::{Grant, Message};
@@ -21,6 +21,10 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
         "contended" => {
             let (locker, key) = locker_and_key(rest)?;
             Some(Message::Contended { key, locker })
+        }
+        "broken" => {
+            let (locker, key) = locker_and_key(rest)?;
+            Some(Message::Broken { key, locker })
         }
         _ => None,
     }
@@ -69,6 +73,9 @@ mod tests {
             "granted 1.0 0 l-1 k",
             "contended l-1",
             "contended  k",
+            "broken",
+            "broken l-1",
+            "broken  k",
             "revoked l-1 k",
             "Granted 1 2 l-1 k",
         ] {
@@ -84,7 +91,9 @@ mod tests {
             let grant = Grant { number, waiting };
             prop_assert_eq!(parsed, Some(Message::Granted { key: key.clone(), locker: locker.clone(), grant }));
             let parsed = parse(format!("contended {locker} {key}").as_bytes());
-            prop_assert_eq!(parsed, Some(Message::Contended { key, locker }));
+            prop_assert_eq!(parsed, Some(Message::Contended { key: key.clone(), locker: locker.clone() }));
+            let parsed = parse(format!("broken {locker} {key}").as_bytes());
+            prop_assert_eq!(parsed, Some(Message::Broken { key, locker }));
         }
     }
 }

@@ -128,14 +128,14 @@ fn probe(reply: &Value) -> Option<ProbeOutcome> {
     }
 }
 
-fn items(reply: &Value) -> Option<&[Value]> {
+pub(super) fn items(reply: &Value) -> Option<&[Value]> {
     match reply {
         Value::Array(items) => Some(items),
         _ => None,
     }
 }
 
-fn natural(value: &Value) -> Option<u64> {
+pub(super) fn natural(value: &Value) -> Option<u64> {
     match value {
         Value::Int(n) => u64::try_from(*n).ok(),
         _ => None,
@@ -174,14 +174,14 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
 }
 
 /// A holder may be any bytes, because another program may have written the key.
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     }
 }
 
-fn unexpected(reply: &Value) -> Error {
+pub(super) fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
 }

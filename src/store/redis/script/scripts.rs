@@ -80,6 +80,9 @@ pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
     Script::new(source)
 });
 pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/probe.lua")));
+/// A forced break, and what tells of it.
+pub(crate) static BREAK: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/break.lua")));
+pub(crate) static BROKEN: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/broken.lua")));
 /// The extension of a lease in a slot that is moving to another node: it needs no key but the lock's.
 pub(crate) static EXTEND_ALONE: Lazy<Script> =
     Lazy::new(|| Script::new(include_str!("../../../../scripts/extend_alone.lua")));
@@ -221,6 +224,8 @@ mod tests {
             (&EXTEND, "#!lua flags=allow-oom"),
             (&RELEASE, "#!lua flags=allow-oom"),
             (&INSPECT, "#!lua flags=no-writes"),
+            (&BREAK, "#!lua flags=allow-oom"),
+            (&BROKEN, "#!lua flags=no-writes"),
         ] {
             for form in [Form::Server, Form::Cluster] {
                 let Text { text, sha } = script.text(form);
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn the_two_forms_differ_by_the_three_replacements_alone() {
         let mut applied = [0; 3];
-        for script in [&ACQUIRE, &POLL, &PROBE, &EXTEND, &EXTEND_ALONE, &RELEASE, &INSPECT] {
+        for script in [&ACQUIRE, &POLL, &PROBE, &EXTEND, &EXTEND_ALONE, &RELEASE, &BREAK, &BROKEN, &INSPECT] {
             let (server, cluster) = (&script.server.text, &script.cluster.text);
             let back = REPLACEMENTS.iter().fold(cluster.clone(), |text, (here, there)| text.replace(there, here));
             assert_eq!(back, *server);
@@ -254,8 +259,8 @@ mod tests {
             }
             assert_eq!(server == cluster, script.server.sha == script.cluster.sha);
         }
-        // hand_over.lua is in three scripts, and each script that hands over sends its message.
-        assert_eq!(applied, [4, 4, 6]);
+        // hand_over.lua is in four scripts, and each script that hands over sends its message.
+        assert_eq!(applied, [6, 5, 8]);
     }
 
     #[test]

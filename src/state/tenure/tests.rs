@@ -1,0 +1,91 @@
+//! Tests of a tenure.
+
+use super::*;
+
+fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
+    let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(lease_ms));
+    Tenure::new("me-1".into(), Arc::new(settings), Grant::new(7, 0), sent_at)
+}
+
+/// Shows: G5.
+#[test]
+fn the_deadline_counts_from_the_sending() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    assert_eq!(tenure(1000, sent).deadline().since(sent), Duration::from_millis(990));
+    assert_eq!(tenure(20, sent).deadline().since(sent), Duration::from_millis(18));
+}
+
+/// Shows: G5.
+#[test]
+fn a_lock_delay_is_for_the_store_alone() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(1000));
+    let delayed = Arc::new(settings.with_lock_delay(Duration::from_millis(700)));
+    let t = Tenure::new("me-1".into(), delayed, Grant::new(7, 0), sent);
+    assert_eq!((t.deadline().since(sent).as_millis(), t.kept().as_millis()), (990, 1700));
+}
+
+/// Shows: G3.
+#[test]
+fn an_older_renewal_never_shortens_the_lease() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let mut t = tenure(1000, sent);
+    t.renewed(sent + Duration::from_millis(500));
+    let deadline = t.deadline();
+    t.renewed(sent + Duration::from_millis(100));
+    assert_eq!(t.deadline(), deadline);
+}
+
+/// Shows: G3, G5.
+#[test]
+fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let mut t = tenure(600, sent);
+    let at = |t: &Tenure| t.due(Duration::from_millis(1)).since(sent).as_millis();
+    assert_eq!(at(&t), 100);
+    t.checked(sent + Duration::from_millis(400));
+    assert_eq!(at(&t), 450);
+    t.renewed(sent + Duration::from_millis(450));
+    assert_eq!(at(&t), 550);
+}
+
+/// Shows: G3.
+#[test]
+fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let at = |trip| tenure(1000, sent).extend_at(Duration::from_millis(trip)).since(sent).as_millis();
+    assert_eq!(at(0), 750);
+    assert_eq!(at(40), 750);
+    assert_eq!(at(80), 990 - 480);
+    assert_eq!(at(500), 166);
+}
+
+/// Shows: L4.
+#[test]
+fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
+    let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
+    let mut t = tenure(1000, at(0));
+    t.note_waiting(1, at(10));
+    t.note_waiting(1, at(30));
+    t.note_waiting_as_of(0, at(20), at(40));
+    assert!(t.is_contended(), "heard again after this was asked");
+    t.note_waiting_as_of(0, at(31), at(40));
+    assert!(!t.is_contended());
+}
+
+/// Shows: G8, L4.
+#[test]
+fn others_are_let_in_after_so_many_passes_or_so_long() {
+    let now = Moment::from_nanos(1_000_000_000);
+    let mut t = tenure(1000, now);
+    assert!((0..100).all(|_| t.may_pass(now, true)), "nobody else waits");
+    t.note_waiting(3, now);
+    assert_eq!((0..100).filter(|_| t.may_pass(now, true)).count(), 16);
+    t.note_waiting(0, now);
+    assert!(t.may_pass(now, true));
+    t.note_waiting(1, now);
+    assert!(t.may_pass(now + Duration::from_millis(9), true));
+    assert!(!t.may_pass(now + Duration::from_millis(10), true));
+    let mut deaf = tenure(1000, now);
+    assert_eq!((0..100).filter(|_| deaf.may_pass(now, false)).count(), 16);
+}

@@ -1,0 +1,323 @@
+//! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
+
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
+use crate::support::monitor::{Executed, Monitor};
+use crate::support::watched::Watched;
+use crate::support::worker::{self, Worker};
+use crate::support::{Jvm, RedisServer, cause};
+use redis_dlock::{DLockConfig, DLockGenerator, LockProcessor, LossCause, ManualClock, MemoryLockProcessor};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer than any test: whoever gets the lock did not wait for it.
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+fn config(lease: Duration, delay: Duration) -> DLockConfig {
+    DLockConfig::new("TEST", "x").with_lease(lease).with_lock_delay(delay)
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+on_both_stores!(
+    the_store_keeps_a_hold_for_its_lease_and_the_delay,
+    an_orderly_release_gives_the_lock_away_at_once,
+    a_hand_over_gives_a_waiter_its_own_lease_and_delay,
+    an_extension_is_for_the_lease_and_the_delay,
+    a_holder_that_has_lost_its_lease_gives_the_lock_away_when_it_unlocks,
+    a_waiter_that_gives_up_leaves_nothing_behind,
+    a_lock_that_lingers_is_given_away_at_once,
+);
+
+/// What is left of the key in the store.
+fn left(lab: &Lab) -> Duration {
+    lab.holder(config(ms(1000), ms(0)).unique_key()).and_then(|held| held.remaining).unwrap_or_default()
+}
+
+/// Shows: G5.
+fn the_store_keeps_a_hold_for_its_lease_and_the_delay(lab: &Lab) {
+    let lock = lab.generator().generate_with(config(ms(20_000), ms(30_000))).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!((ms(40_000)..=ms(50_000)).contains(&left(lab)), "{:?}", left(lab));
+    assert!(guard.remaining() < ms(20_000), "the holder counts on the lease alone");
+    guard.unlock().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+/// Shows: G10.
+fn an_orderly_release_gives_the_lock_away_at_once(lab: &Lab) {
+    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap());
+    for dropped in [false, true] {
+        let guard = here.lock().unwrap();
+        let other = there.clone();
+        let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
+        eventually("it waits", || there.queue_length() == 1);
+        if dropped {
+            drop(guard);
+        } else {
+            guard.unlock().unwrap();
+        }
+        waiter.join();
+        // So it does where nobody waits.
+        drop(here.lock().unwrap());
+        eventually("it is free", || lab.leftovers().is_empty());
+        assert!(there.try_lock().unwrap().is_some());
+        eventually("it is free", || lab.leftovers().is_empty());
+    }
+}
+
+fn a_hand_over_gives_a_waiter_its_own_lease_and_delay(lab: &Lab) {
+    let here = lab.generator().generate_with(config(ms(600), ms(0))).unwrap();
+    let there = lab.generator().generate_with(config(ms(20_000), ms(30_000))).unwrap();
+    let guard = here.lock().unwrap();
+    let other = there.clone();
+    let waiter = spawn(move || {
+        let guard = other.lock().unwrap();
+        let left = (guard.remaining(), other.holder().unwrap().unwrap().remaining.unwrap());
+        guard.unlock().unwrap();
+        left
+    });
+    eventually("it waits", || there.queue_length() == 1);
+    if is_listener_on() {
+        eventually("in the queue", || lab.waiting(here.key()) == 1);
+    }
+    guard.unlock().unwrap();
+    let (counted, kept) = waiter.join();
+    assert!(counted < ms(20_000), "{counted:?}");
+    assert!((ms(40_000)..=ms(50_000)).contains(&kept), "{kept:?}");
+    // And the other way round: the delay of the one before is not that of the next.
+    let guard = there.lock().unwrap();
+    let other = here.clone();
+    let waiter = spawn(move || drop(other.lock().unwrap()));
+    eventually("it waits", || here.queue_length() == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    eventually("it is free", || lab.leftovers().is_empty());
+}
+
+/// Shows: G3.
+fn an_extension_is_for_the_lease_and_the_delay(lab: &Lab) {
+    let lock = lab.generator().generate_with(config(ms(900), ms(30_000)).with_renew_at(0.2)).unwrap();
+    let guard = lock.lock().unwrap();
+    // It does not fall below what the delay and the rest of a lease are, and it falls only between extensions.
+    let mut before = left(lab);
+    let mut rose = 0;
+    eventually("some extensions", || {
+        let now = left(lab);
+        assert!(now > ms(30_000), "{now:?}");
+        rose += u32::from(now > before);
+        before = now;
+        rose == 3
+    });
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+/// Shows: G6.
+fn a_holder_that_has_lost_its_lease_gives_the_lock_away_when_it_unlocks(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
+    let guard = lock.lock().unwrap();
+    watch.silence();
+    eventually("the deadline", || !guard.is_valid());
+    watch.heal();
+    assert!(left(lab) > ms(1000), "the key is still taken");
+    assert_eq!(cause(guard.unlock()), LossCause::Deadline);
+    assert!(lab.generator().generate_with(config(ms(300), ms(0))).unwrap().try_lock().unwrap().is_some());
+}
+
+fn a_waiter_that_gives_up_leaves_nothing_behind(lab: &Lab) {
+    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap());
+    let guard = here.lock().unwrap();
+    for _ in 0..3 {
+        assert!(there.try_lock_for(ms(30)).unwrap().is_none());
+    }
+    eventually("nobody waits", || lab.waiting(here.key()) == 0);
+    guard.unlock().unwrap();
+    eventually("it is free", || lab.leftovers().is_empty());
+}
+
+fn a_lock_that_lingers_is_given_away_at_once(lab: &Lab) {
+    if !is_listener_on() {
+        return;
+    }
+    let (generator, _) = lab.listening_generator();
+    let here = generator.generate_with(config(FOR_EVER, FOR_EVER).with_linger(FOR_EVER)).unwrap();
+    here.lock().unwrap().unlock().unwrap();
+    assert!(here.is_locked().unwrap(), "it lingers");
+    let there = lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap();
+    drop(there.try_lock_for(HANG).unwrap().expect("the lock"));
+}
+
+/// What a thread left half done may still go on.
+/// Shows: G4.
+#[test]
+fn a_thread_that_ends_without_unlocking_leaves_the_delay_to_its_end() {
+    let store = MemoryLockProcessor::new();
+    let generator = DLockGenerator::new(store.clone()).unwrap();
+    let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
+    let other = lock.clone();
+    spawn(move || std::mem::forget(other.lock().unwrap())).join();
+    let left = || store.inspect(lock.key(), HANG).unwrap().remaining.unwrap();
+    // It is extended until the client notices that its thread has ended.
+    eventually("its lease is over", || left() < FOR_EVER);
+    assert!(lock.try_lock().unwrap().is_none());
+    assert!(left() > ms(1000));
+}
+
+/// On a clock that is moved by hand, to the nanosecond.
+/// Shows: G4.
+#[test]
+fn a_waiter_gets_the_lock_of_a_dead_holder_when_the_delay_is_over() {
+    const LEASE: Duration = Duration::from_secs(1000);
+    const DELAY: Duration = Duration::from_secs(50);
+    for _ in 0..100 {
+        let clock = Arc::new(ManualClock::new());
+        let store = MemoryLockProcessor::with_clock(clock.clone());
+        let lock = || {
+            let (processor, watch) = Watched::new(Arc::new(store.clone()));
+            let generator = DLockGenerator::builder().clock(clock.clone()).build(processor).unwrap();
+            (generator.generate_with(config(LEASE, DELAY)).unwrap(), watch)
+        };
+        let ((here, silenced), (there, _watch)) = (lock(), lock());
+        let guard = here.lock().unwrap();
+        silenced.fail(redis_dlock::BackendFailure::NotExecuted);
+        let other = there.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        eventually("it waits", || there.queue_length() == 1);
+        clock.advance(LEASE);
+        assert!(!guard.is_valid());
+        let found = || store.inspect(there.key(), HANG).unwrap();
+        let holder = found().holder;
+        assert_eq!(found().remaining, Some(DELAY));
+        clock.advance(DELAY - Duration::from_nanos(1));
+        assert!(holder.is_some() && found().holder == holder && !waiter.is_finished());
+        clock.advance(Duration::from_nanos(1));
+        waiter.join();
+        drop(guard);
+    }
+}
+
+const LEASE: Duration = ms(900);
+const DELAY: Duration = ms(1500);
+
+#[test]
+#[ignore = "the worker process of the tests beside it: it takes the lock at once, and then does what it is told"]
+fn holder() {
+    let Some(settings) = worker::settings() else { return };
+    let (url, delay) = settings.split_once(' ').unwrap();
+    let lock = connect(url).generate_with(config(LEASE, ms(delay.parse().unwrap()))).unwrap();
+    let mut guard = Some(lock.lock().unwrap());
+    worker::answer("held");
+    for order in worker::orders() {
+        match order.as_str() {
+            "unlock" => drop(guard.take()),
+            other => panic!("{other}"),
+        }
+        worker::answer("done");
+    }
+}
+
+fn holding(server: &RedisServer, delay: Duration) -> Worker {
+    let mut worker = Worker::start("lock_delay::holder", &format!("{} {}", server.url(), delay.as_millis()));
+    worker.answer_about("held");
+    worker
+}
+
+/// Who holds the key, and what is left of it.
+fn key(server: &RedisServer) -> (Option<String>, Duration) {
+    let key = config(LEASE, DELAY).unique_key().to_owned();
+    let (value, ttl): (_, i64) = ::redis::pipe().get(&key).pttl(&key).query(&mut server.connection()).unwrap();
+    (value, ms(u64::try_from(ttl).unwrap_or(0)))
+}
+
+/// When the server's clock began to count a lease of this locker for the last time, in microseconds, and for how long it was.
+fn last_lease(executed: &[Executed], of: &str) -> (u64, Duration) {
+    let key = config(LEASE, DELAY).unique_key().to_owned();
+    let of_key = executed.iter().filter(|one| one.words.get(1) == Some(&key));
+    let (mut holder, mut found) = (false, None);
+    for one in of_key {
+        let words: Vec<&str> = one.words.iter().map(String::as_str).collect();
+        // An attempt to take the key while it is held does nothing.
+        let (sets, length) = match words[..] {
+            ["set", _, locker, "PX", length] => (Some(locker == of), length),
+            ["set", _, locker, "NX", "PX", length, ..] if locker == of => (Some(true), length),
+            ["pexpire", _, length] => (None, length),
+            _ => continue,
+        };
+        holder = sets.unwrap_or(holder);
+        if holder {
+            found = Some((one.at, ms(length.parse().unwrap())));
+        }
+    }
+    found.expect("its lease")
+}
+
+/// Shows: G4.
+#[test]
+fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
+    let server = RedisServer::start();
+    for polls in [false, true] {
+        let monitor = Monitor::start(&server);
+        let mut dead = holding(&server, DELAY);
+        let generator = DLockGenerator::builder().listener(is_listener_on() && !polls);
+        let generator = generator.build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
+        let lock = generator.generate_with(config(LEASE, ms(0))).unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || {
+            let guard = other.lock().unwrap();
+            let locker = other.holder().unwrap().unwrap().locker;
+            guard.unlock().unwrap();
+            locker
+        });
+        eventually("it waits", || lock.queue_length() == 1);
+        let holder = key(&server).0.unwrap();
+        dead.kill();
+        assert!(key(&server).1 > DELAY, "its lease has just been extended, or had a while to go");
+        let next = waiter.join();
+        let executed = monitor.stop(&server);
+        let (began, length) = last_lease(&executed, &holder);
+        let (granted, _) = last_lease(&executed, &next);
+        assert_eq!(length, LEASE + DELAY);
+        // Redis counts in whole milliseconds.
+        let waited = Duration::from_micros(granted - began) + ms(1);
+        assert!(waited >= length, "{waited:?}, polls: {polls}");
+    }
+}
+
+/// Shows: G4.
+#[test]
+fn a_jvm_waits_for_the_delay_too() {
+    let server = RedisServer::start();
+    let (mut jvm, mut dead) = (Jvm::new(&server), holding(&server, DELAY));
+    dead.kill();
+    let name = config(LEASE, DELAY).unique_key().to_owned();
+    let holder = key(&server).0;
+    let mut least = key(&server).1;
+    assert!(least > DELAY);
+    while !jvm.update_for_lock(&name, LEASE) {
+        let (now, left) = key(&server);
+        // Between the two it may have ended.
+        least = if now == holder { left } else { ms(0) };
+        std::thread::sleep(ms(1));
+    }
+    assert!(least <= ms(200), "it had the key when hardly anything was left: {least:?}");
+    assert!(jvm.update_for_unlock(&name));
+}
+
+/// Shows: G2, G6.
+#[test]
+fn a_stopped_holder_that_unlocks_late_ends_the_delay() {
+    let server = RedisServer::start();
+    let mut stopped = holding(&server, FOR_EVER);
+    let holder = key(&server).0;
+    stopped.signal(Signal::STOP);
+    eventually("its lease is over", || key(&server).1 < FOR_EVER);
+    assert_eq!(key(&server).0, holder, "the delay is not");
+    stopped.signal(Signal::CONT);
+    assert_eq!(stopped.ask("unlock"), "done");
+    eventually("the key is free", || key(&server).0.is_none());
+}
