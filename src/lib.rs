@@ -68,7 +68,10 @@ mod clock;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod description;
 mod error;
+mod fields;
+mod glob;
 mod lock;
 mod log;
 #[cfg(doc)]
@@ -93,10 +96,11 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 /// `crossbeam-channel` 0.5.
 #[doc(no_inline)]
 pub use crossbeam_channel::Receiver;
+pub use description::{ClientRecord, Description, ListedLock, Party, Told};
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use lock::{
-    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
-    UnguardedLock,
+    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, ListedLocks, LockState,
+    OwnedDLockGuard, UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;
 // The model of the protocol runs it. No program needs it.

@@ -9,8 +9,10 @@ use super::apart::Apart;
 use super::cleanup::Cleanup;
 use super::hook::{Hooks, LossHook};
 use super::listener::{Listen, Listener};
+use super::record::Record;
 use super::renewals::Renewals;
 use super::schedule::Schedule;
+use super::talk::Talk;
 use super::ticket::Unanswered;
 use super::worker::{Round, Worker};
 use crate::clock::Clock;
@@ -74,6 +76,10 @@ pub(crate) struct Core {
     pub(super) lease_thread: Worker,
     pub(super) apart: Apart,
     pub(super) listener: Listener,
+    /// What the client says of itself in the store.
+    pub(super) record: Record,
+    /// What clients say to one another about keys.
+    pub(super) talk: Talk,
     /// The callbacks of the program.
     pub(super) hooks: Hooks,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
@@ -98,6 +104,7 @@ impl Core {
         clock: Arc<dyn Clock>,
         listen: bool,
         hooks: Hooks,
+        record: bool,
         rounds: Rounds,
     ) -> Result<Arc<Self>, Error> {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
@@ -122,6 +129,8 @@ impl Core {
             apart: Apart::new(&clock),
             listener: Listener::new(listen, clock.clone()),
             clock,
+            record: Record::new(record),
+            talk: Talk::default(),
             hooks,
             is_checked: AtomicBool::new(false),
             check_at: AtomicU64::new(0),

@@ -36,6 +36,7 @@ impl Core {
                     self.on_contended(&key, locker);
                 }
             }
+            Message::Said { text } => self.on_said(text),
             Message::Changed { key: Some(key) } => {
                 if let Some(key) = self.keys.known(key) {
                     self.ask_again_now(&key);

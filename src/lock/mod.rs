@@ -1,5 +1,6 @@
 //! The types that a program uses: generators, locks, guards.
 
+mod describe;
 mod generator;
 mod guard;
 mod handle;
@@ -10,6 +11,7 @@ mod reentrant;
 mod scoped;
 mod unguarded;
 
+pub use describe::ListedLocks;
 pub use generator::{DLockGenerator, GeneratorBuilder};
 pub use guard::DLockGuard;
 pub use owned_guard::OwnedDLockGuard;

@@ -29,6 +29,8 @@ pub(crate) struct Tenure {
     /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
     /// without such a doubt.
     doubted_at: Moment,
+    /// When the current hold began.
+    held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
@@ -57,6 +59,7 @@ impl Tenure {
             heard_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
+            held_since: counts_from,
             hold_ends: Moment::NEVER,
             is_answered: true,
             told: false,
@@ -78,7 +81,13 @@ impl Tenure {
 
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
+        self.held_since = now;
         self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
+    }
+
+    /// Returns when the current hold began.
+    pub(crate) fn held_since(&self) -> Moment {
+        self.held_since
     }
 
     /// Notes that the hold has ended and that the tenure is kept.

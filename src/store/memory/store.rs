@@ -24,13 +24,21 @@ pub(super) struct Store {
     /// key, and the ended leases of dead clients at most double the memory.
     pub(super) sweep_at: usize,
     pub(super) inboxes: Inboxes,
+    /// What each client says of itself, and until when it is kept.
+    pub(super) records: HashMap<String, (String, Moment)>,
     /// The operations that are denied, by their Redis commands.
     pub(super) denied: Vec<&'static str>,
 }
 
 impl Store {
     pub(super) fn new() -> Self {
-        Self { keys: HashMap::new(), sweep_at: SWEEP_FROM, inboxes: Inboxes::default(), denied: Vec::new() }
+        Self {
+            keys: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+            inboxes: Inboxes::default(),
+            records: HashMap::new(),
+            denied: Vec::new(),
+        }
     }
 
     /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.

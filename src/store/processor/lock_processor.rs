@@ -1,8 +1,8 @@
 //! The contract of a store.
 
 use super::{
-    AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome, PollOutcome, Posting,
-    ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Claim, Directory, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome, PollOutcome,
+    Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
 use std::fmt;
@@ -138,6 +138,11 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the way to end a locker for certain, if the store has one.
     fn settling(&self) -> Option<&dyn Settling> {
+        None
+    }
+
+    /// Returns what the store can tell people of its locks and clients, if it can.
+    fn directory(&self) -> Option<&dyn Directory> {
         None
     }
 

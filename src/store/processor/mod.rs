@@ -17,6 +17,7 @@
 //! | issue ranges of numbers | [`numbers`](LockProcessor::numbers) | tenures that are passed on more than 1,024 times |
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`settling`](LockProcessor::settling) | a clean-up after lost replies that ends with one answer |
+//! | tell people what it keeps | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
 //! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
 //!
@@ -28,6 +29,7 @@
 
 mod capabilities;
 mod claim;
+mod directory;
 mod inbox;
 mod limits;
 mod lock_processor;
@@ -39,6 +41,7 @@ mod request;
 
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
 pub use claim::{Claim, Gap, Note};
+pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
 pub use limits::{DeadWaiters, Status, StoreLimits};
 pub use lock_processor::LockProcessor;

@@ -1,7 +1,7 @@
 //! Implements [`LockProcessor`] for pointers to a store.
 
 use super::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
+    AcquireOutcome, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
     ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
@@ -71,6 +71,10 @@ macro_rules! forward_to_target {
 
             fn settling(&self) -> Option<&dyn Settling> {
                 (**self).settling()
+            }
+
+            fn directory(&self) -> Option<&dyn Directory> {
+                (**self).directory()
             }
 
             fn close(&self) {

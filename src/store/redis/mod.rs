@@ -28,6 +28,7 @@
 mod builder;
 mod capabilities;
 mod cluster;
+mod directory;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;

@@ -16,7 +16,7 @@ use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
+    AcquireOutcome, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
     ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use ::redis::Value;
@@ -299,6 +299,10 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn posting(&self) -> Option<&dyn Posting> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
         Some(self)
     }
 

@@ -5,11 +5,13 @@
 //! | `scripts.rs` | the Lua scripts, and one call of a script as a command |
 //! | `request.rs` | requests as calls |
 //! | `reply.rs` | replies as outcomes |
+//! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
 //! | `sight.rs` | whether scripts see a subscription |
 //! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
+pub(super) mod directory;
 pub(super) mod keys;
 pub(super) mod message;
 pub(super) mod reply;

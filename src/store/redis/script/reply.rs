@@ -128,14 +128,14 @@ fn probe(reply: &Value) -> Option<ProbeOutcome> {
     }
 }
 
-fn items(reply: &Value) -> Option<&[Value]> {
+pub(super) fn items(reply: &Value) -> Option<&[Value]> {
     match reply {
         Value::Array(items) => Some(items),
         _ => None,
     }
 }
 
-fn natural(value: &Value) -> Option<u64> {
+pub(super) fn natural(value: &Value) -> Option<u64> {
     match value {
         Value::Int(n) => u64::try_from(*n).ok(),
         _ => None,
@@ -158,7 +158,7 @@ fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
 
 /// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
 #[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
-fn remaining(pttl: &Value) -> Option<Option<Duration>> {
+pub(super) fn remaining(pttl: &Value) -> Option<Option<Duration>> {
     match pttl {
         Value::Int(-1) => Some(None),
         Value::Int(ms) => Some(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),
@@ -174,14 +174,14 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
 }
 
 /// A holder may be any bytes, because another program may have written the key.
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     }
 }
 
-fn unexpected(reply: &Value) -> Error {
+pub(super) fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
 }
