@@ -96,7 +96,7 @@ impl Core {
             match directory.say(clients[*at], name, &words, left().min(self.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
-                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at])
+                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at]);
                 }
             }
         }
@@ -132,7 +132,8 @@ impl Core {
     pub(super) fn on_said(&self, text: &str) {
         match talk::read(text) {
             Some(Words::Question(question)) => {
-                if self.talk.note(question) && self.start_retry_thread().is_ok() {
+                let is_answered = self.talk.note(question) && self.start_retry_thread().is_ok();
+                if is_answered {
                     self.retry_thread.wake_by(self.clock.now());
                 }
             }

@@ -62,7 +62,6 @@ impl DLockGenerator {
     /// # drop(guard);
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
-    #[must_use]
     pub fn list(&self, pattern: &str) -> ListedLocks {
         let pattern: Vec<char> = pattern.chars().collect();
         let is_like = move |key: &str| key.strip_prefix(PREFIX).is_some_and(|name| glob::matches(&pattern, name));

@@ -29,10 +29,8 @@ pub(crate) struct Tenure {
     /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`]
     /// without such a doubt.
     doubted_at: Moment,
-    /// When the current hold began.
+    /// When the current hold began; [`Moment::NEVER`] without one.
     held_since: Moment,
-    /// When the current hold reaches the longest time that it may last.
-    hold_ends: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
     is_answered: bool,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
@@ -59,8 +57,7 @@ impl Tenure {
             heard_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
-            held_since: counts_from,
-            hold_ends: Moment::NEVER,
+            held_since: Moment::NEVER,
             is_answered: true,
             told: false,
             kept_on: false,
@@ -82,7 +79,6 @@ impl Tenure {
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.held_since = now;
-        self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
     }
 
     /// Returns when the current hold began.
@@ -92,18 +88,24 @@ impl Tenure {
 
     /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
-        self.hold_ends = Moment::NEVER;
+        self.held_since = Moment::NEVER;
+    }
+
+    /// Returns when the current hold reaches the longest time that it may last.
+    fn hold_ends(&self) -> Moment {
+        self.settings.max_hold().map_or(Moment::NEVER, |limit| self.held_since + limit)
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.
     pub(crate) fn valid_until(&self) -> Moment {
-        self.deadline().min(self.hold_ends)
+        self.deadline().min(self.hold_ends())
     }
 
     /// Returns why and when the hold has ended by itself, if it has by now.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
-        let over = if self.hold_ends < self.deadline() {
-            (LossCause::HeldTooLong, self.hold_ends)
+        let hold_ends = self.hold_ends();
+        let over = if hold_ends < self.deadline() {
+            (LossCause::HeldTooLong, hold_ends)
         } else {
             (LossCause::Deadline, self.deadline())
         };

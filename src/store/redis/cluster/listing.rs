@@ -7,6 +7,9 @@ use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A master, and its address.
+type Master = (Arc<Node>, String);
+
 impl Cluster {
     /// Returns the first of the masters whose address is not before this one, and the address of the master behind it. Masters are in the
     /// order of their addresses, so that a change of the map meanwhile repeats none and leaves out none that stays.
@@ -18,7 +21,7 @@ impl Cluster {
         &self,
         address: &str,
         limit: Duration,
-    ) -> Result<(Option<(Arc<Node>, String)>, Option<String>), Error> {
+    ) -> Result<(Option<Master>, Option<String>), Error> {
         self.first_map(end_of(limit, Instant::now()))?;
         let view = self.view();
         let of = |node: &Arc<Node>| (node.transport.endpoint().address.to_string(), Arc::clone(node));
