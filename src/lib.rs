@@ -35,7 +35,7 @@
 //! # Where to find what
 //!
 //! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
-//!   [fencing tokens](manual::fencing_tokens), [failure](manual::failure) (with
+//!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [async code](manual::async_code),
 //!   [storing a guard](manual::storing_a_guard), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   and [operations](manual::operations).

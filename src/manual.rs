@@ -22,6 +22,9 @@ pub mod failover {}
 #[doc = include_str!("manual/cluster.md")]
 pub mod cluster {}
 
+#[doc = include_str!("manual/who_holds_it.md")]
+pub mod who_holds_it {}
+
 #[doc = include_str!("manual/async_code.md")]
 pub mod async_code {}
 
