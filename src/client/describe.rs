@@ -14,7 +14,7 @@ use crate::state::machine::Phase;
 use crate::state::names;
 use crate::store::processor::{Directory, Parties};
 use crate::sync::thread;
-use crate::timing::{ANSWER_LIMIT, ANSWERS_LIMIT, DESCRIBE_LIMIT, SUBSCRIBE_LOOK};
+use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SUBSCRIBE_LOOK};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -142,12 +142,25 @@ impl Core {
         }
     }
 
+    /// Gets ready to hear questions about the locks that are held with a reason. Called by the listener when the inbox is open.
+    pub(super) fn hear_questions(&self) {
+        if !self.record.is_on() {
+            return;
+        }
+        for key in self.keys.all() {
+            let says_why = key.state().kept().is_some_and(|tenure| tenure.settings.reason().is_some());
+            if says_why {
+                self.gets_ready_to_hear(&key, || Duration::ZERO);
+            }
+        }
+    }
+
     /// Answers what other clients have asked. Called by the retry thread. What cannot be said in a moment is dropped.
     pub(super) fn answer_questions(&self) {
         let begun = Instant::now();
         let Some(directory) = self.processor.directory() else { return };
         for Question { nonce, asker, key } in self.talk.take() {
-            let limit = ANSWER_LIMIT.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()));
+            let limit = self.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()));
             if limit.is_zero() {
                 return;
             }

@@ -137,6 +137,7 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 strong.notice_server();
                 // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
+                strong.hear_questions();
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);

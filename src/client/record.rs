@@ -9,8 +9,8 @@ use crate::description::ClientRecord;
 use crate::error::Error;
 use crate::log;
 use crate::sync::Mutex;
-use crate::timing::{RECORD_DELAY, RECORD_LIFE, RECORD_LIMIT, RECORD_PAUSE, RECORD_RETRY, SHORTEST_COMMAND};
-use std::time::{Duration, SystemTime};
+use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY, SHORTEST_COMMAND};
+use std::time::SystemTime;
 
 /// What a client knows of its record.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Record {
 struct State {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,
+    /// How often the first write was put off, because the client has not got its first lock yet.
+    put_off: u32,
     line: Option<String>,
     is_written: bool,
     has_warned: bool,
@@ -31,7 +33,7 @@ struct State {
 
 impl Record {
     pub(crate) fn new(is_on: bool) -> Self {
-        let state = State { due: None, line: None, is_written: false, has_warned: false };
+        let state = State { due: None, put_off: 0, line: None, is_written: false, has_warned: false };
         Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
     }
 
@@ -60,15 +62,18 @@ impl Core {
         }
     }
 
-    /// Writes the record if it is due. Called by the lease thread. It takes little of the time that renewals have.
+    /// Writes the record if it is due. Called by the lease thread. It takes a quarter at most of the time that renewals have.
     pub(super) fn keep_record(&self) {
         let begun = self.clock.now();
         if begun < self.record.next() || self.is_closed() {
             return;
         }
         let Some(directory) = self.processor.directory() else { return };
+        if self.puts_off_record(begun) {
+            return;
+        }
         let urgent = self.renewals.lock().deadlines.next().since(begun);
-        let limit = self.limits.command.min(RECORD_LIMIT).min(urgent / 8).max(SHORTEST_COMMAND);
+        let limit = self.limits.command.min(urgent / 4).max(SHORTEST_COMMAND);
         let line = self.record.state.lock().line.take().unwrap_or_else(|| self.record_line());
         let written = directory.put_record(self.id().as_str(), &line, RECORD_LIFE, limit);
         let is_tried_soon = matches!(written, Err(Error::Backend { .. }));
@@ -90,6 +95,19 @@ impl Core {
         }
     }
 
+    /// Puts the first write off while the client holds nothing, a few times. The first lock of a program does not share its connection then, and
+    /// needs no second one.
+    fn puts_off_record(&self, now: Moment) -> bool {
+        let holds = self.renewals.lock().deadlines.next() != Moment::NEVER;
+        let mut state = self.record.state.lock();
+        let puts_off = !holds && state.line.is_none() && state.put_off < RECORD_DELAYS;
+        if puts_off {
+            state.put_off += 1;
+            state.due = Some(now + RECORD_DELAY);
+        }
+        puts_off
+    }
+
     fn record_line(&self) -> String {
         let host = self.id().host();
         ClientRecord::of_this_process(host, self.record.started).with_describes(self.hands_over()).to_line()
@@ -98,9 +116,8 @@ impl Core {
     /// Removes the record. Called when the lease thread has ended.
     pub(super) fn remove_record(&self) {
         let is_written = std::mem::take(&mut self.record.state.lock().is_written);
-        let limit: Duration = self.limits.command.min(RECORD_LIMIT);
         if let Some(directory) = self.processor.directory().filter(|_| is_written)
-            && let Err(error) = directory.remove_record(self.id().as_str(), limit)
+            && let Err(error) = directory.remove_record(self.id().as_str(), self.limits.command)
         {
             log::debug!(CLIENT, "the client record was not removed, and ends by itself: {error}");
         }
