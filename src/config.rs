@@ -20,7 +20,7 @@ pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// The prefix of all lock keys.
-const PREFIX: &str = "DLOCK_";
+pub(crate) const PREFIX: &str = "DLOCK_";
 
 const DEFAULT_LOCAL_PASSES: u32 = 16;
 const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;

@@ -35,7 +35,7 @@
 //! # Where to find what
 //!
 //! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
-//!   [fencing tokens](manual::fencing_tokens), [failure](manual::failure) (with
+//!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [async code](manual::async_code),
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   and [operations](manual::operations).
@@ -70,8 +70,11 @@ mod clock;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod description;
 mod error;
 pub mod event;
+mod fields;
+mod glob;
 mod lock;
 mod log;
 #[cfg(doc)]
@@ -95,11 +98,12 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 /// `crossbeam-channel` 0.5.
 #[doc(no_inline)]
 pub use crossbeam_channel::Receiver;
+pub use description::{ClientRecord, Description, ListedLock, Party, Told};
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use event::{Event, SlowWait};
 pub use lock::{
-    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, LockState, OwnedDLockGuard,
-    UnguardedLock,
+    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, ListedLocks, LockState,
+    OwnedDLockGuard, UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;
 // The model of the protocol runs it. No program needs it.

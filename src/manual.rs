@@ -24,6 +24,8 @@ pub mod cluster {}
 
 #[doc = include_str!("manual/events.md")]
 pub mod events {}
+#[doc = include_str!("manual/who_holds_it.md")]
+pub mod who_holds_it {}
 
 #[doc = include_str!("manual/async_code.md")]
 pub mod async_code {}

@@ -252,3 +252,30 @@ mod tests {
         assert_eq!(attempt_limit(millis(900), millis(100)), millis(400));
     }
 }
+
+// What people are told.
+
+/// How long after the beginning of its first lock a client says in the store what it is, if it holds something by then: the locks of a
+/// program that has just started come first.
+pub(crate) const RECORD_DELAY: Duration = Duration::from_millis(100);
+
+/// How often it waits so long again while it holds nothing. A process that waits says what it is after about a second.
+pub(crate) const RECORD_DELAYS: u32 = 10;
+
+/// The pause between two writes of that record.
+pub(crate) const RECORD_PAUSE: Duration = Duration::from_secs(30);
+
+/// The pause after a write without an answer.
+pub(crate) const RECORD_RETRY: Duration = Duration::from_secs(5);
+
+/// How long the store keeps it: two writes may fail.
+pub(crate) const RECORD_LIFE: Duration = Duration::from_secs(90);
+
+/// How long somebody who asks for a description waits for answers.
+pub(crate) const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the answers that wait may take to be sent, together. The thread that asks for waiting threads waits for it.
+pub(crate) const ANSWERS_LIMIT: Duration = Duration::from_millis(500);
+
+/// The pause between two looks whether the inbox is open.
+pub(crate) const SUBSCRIBE_LOOK: Duration = Duration::from_millis(1);

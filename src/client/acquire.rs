@@ -101,6 +101,10 @@ impl Core {
         let called_at = self.observed_now();
         self.prepare(&key.name, || wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
+        if settings.reason().is_some() && self.record.is_on() {
+            // A client that says what its locks are for can be asked.
+            self.listen_for(key);
+        }
         if lingers {
             // A client whose tenures may linger must hear when others wait.
             self.listen();
@@ -139,7 +143,7 @@ impl Core {
             // Threads of this process hold the key, ask for it or wait for it.
             return wait_limit.outcome(state.failure.clone()).map(|()| None);
         } else {
-            let waiter = Waiter::new(current_thread(), Arc::clone(settings));
+            let waiter = Waiter::new(current_thread(), Arc::clone(settings), self.clock.now());
             state.queue.push(Arc::clone(&waiter));
             drop(state);
             // The holder in this process must hear when others wait.

@@ -107,10 +107,13 @@ impl Core {
 /// The lease thread's schedule.
 impl Core {
     pub(super) fn start_lease_thread(&self) -> Result<(), Error> {
-        if !self.lease_thread.is_started() {
-            self.check_process()?;
+        if self.lease_thread.is_started() {
+            return Ok(());
         }
-        self.lease_thread.start(&self.this, self.rounds.renew)
+        self.check_process()?;
+        self.lease_thread.start(&self.this, self.rounds.renew)?;
+        self.begin_record();
+        Ok(())
     }
 
     /// Adds a new tenure to the lease thread's schedule.

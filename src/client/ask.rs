@@ -186,7 +186,7 @@ impl Core {
             self.abandon(&key.name, answer.into_unsettled());
             return Err(error);
         }
-        let waiter = Waiter::new(current_thread(), Arc::clone(settings));
+        let waiter = Waiter::new(current_thread(), Arc::clone(settings), self.clock.now());
         let mut state = key.state();
         state.queue.push_back_to_head(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others

@@ -61,6 +61,7 @@ impl Core {
         self.release_leftovers();
         self.lease_thread.stop();
         self.apart.stop_renewing();
+        self.remove_record();
         if let Some(observer) = &self.observer {
             observer.end();
         }

@@ -10,8 +10,10 @@ use super::cleanup::Cleanup;
 use super::listener::{Listen, Listener};
 use super::meter::name_of;
 use super::observer::{Hooks, Observer};
+use super::record::Record;
 use super::renewals::Renewals;
 use super::schedule::Schedule;
+use super::talk::Talk;
 use super::ticket::Unanswered;
 use super::worker::{Round, Worker};
 use crate::clock::Clock;
@@ -75,6 +77,10 @@ pub(crate) struct Core {
     pub(super) lease_thread: Worker,
     pub(super) apart: Apart,
     pub(super) listener: Listener,
+    /// What the client says of itself in the store.
+    pub(super) record: Record,
+    /// What clients say to one another about keys.
+    pub(super) talk: Talk,
     /// Who is told what happens, if anybody is.
     pub(super) observer: Option<Arc<Observer>>,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
@@ -99,6 +105,7 @@ impl Core {
         clock: Arc<dyn Clock>,
         listen: bool,
         hooks: Hooks,
+        record: bool,
         rounds: Rounds,
     ) -> Result<Arc<Self>, Error> {
         let (id, clock) = (ClientId::draw()?, Timer::new(clock));
@@ -123,6 +130,8 @@ impl Core {
             apart: Apart::new(&clock),
             listener: Listener::new(listen, clock.clone()),
             clock,
+            record: Record::new(record),
+            talk: Talk::default(),
             observer: hooks.into_observer(),
             is_checked: AtomicBool::new(false),
             check_at: AtomicU64::new(0),

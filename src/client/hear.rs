@@ -41,6 +41,7 @@ impl Core {
                     self.on_broken(&key, locker);
                 }
             }
+            Message::Said { text } => self.on_said(text),
             Message::Changed { key: Some(key) } => {
                 if let Some(key) = self.keys.known(key) {
                     self.ask_again_now(&key);
@@ -159,6 +160,7 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 strong.notice_server();
                 // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
+                strong.hear_questions();
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);

@@ -12,13 +12,14 @@
 //! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
+//! | `describe.rs`, `record.rs` | who holds and who waits, for people; what the client says of itself |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `observe.rs` | what the program is told, and when |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `meter.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `talk.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `meter.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -32,6 +33,7 @@ mod backoff;
 mod cleanup;
 mod closing;
 pub(crate) mod core;
+mod describe;
 mod give_back;
 mod hear;
 mod holding;
@@ -44,11 +46,13 @@ mod observe;
 mod observer;
 mod question;
 mod recall;
+mod record;
 mod release;
 mod renew;
 mod renewals;
 mod retry;
 mod schedule;
+mod talk;
 mod ticket;
 mod turn;
 pub(crate) mod wait_limit;
@@ -86,8 +90,9 @@ impl Client {
         clock: Arc<dyn Clock>,
         listen: bool,
         hooks: Hooks,
+        record: bool,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(processor, clock, listen, hooks, ROUNDS)?;
+        let core = Core::new(processor, clock, listen, hooks, record, ROUNDS)?;
         core.note_use();
         Ok(Arc::new(Self { core }))
     }

@@ -45,7 +45,8 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.notice_server();
     let due = core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now));
     renew(core, due.filter(|chore| !core.renews_apart(&chore.key)).collect(), false);
-    core.next_lease()
+    core.keep_record();
+    core.next_lease().min(core.record.next())
 }
 
 /// The same for keys whose servers keep others waiting.

@@ -23,6 +23,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     let (mut keys, mut leftovers) = (core.take_due_retries(now), core.cleanup.take_due(now));
     core.retry_apart(&mut keys, &mut leftovers);
     ask(core, keys, leftovers);
+    core.answer_questions();
     core.next_retry()
 }
 

@@ -89,6 +89,12 @@ macro_rules! __conformance_cases {
                 leaves_open_what_it_cannot_undo [Queue Denials]
                 gives_no_key_to_the_locker_that_is_released [Queue]
             }
+            directory {
+                names_the_holder_and_who_waits_in_order [Directory Queue]
+                lists_each_lock_that_is_held [Directory]
+                keeps_a_record_for_its_time [Directory]
+                delivers_what_clients_say [Directory Queue]
+            }
             gap {
                 leaves_the_key_free_for_pollers_alone [Queue Gaps]
                 is_waited_for_by_all_of_ours [Queue Gaps]

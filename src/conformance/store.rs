@@ -69,6 +69,8 @@ pub(super) enum Need {
     Keeps,
     /// Commands of the Redis scripts can be denied.
     Denials,
+    /// Knowledge for people.
+    Directory,
     /// Posted releases.
     Posting,
     /// The certain end of a locker.

@@ -67,6 +67,7 @@ impl Suite {
             Need::DeadAtOnce => self.limits.dead_waiters == DeadWaiters::AtOnce,
             Need::Keeps => !self.limits.keeps_unheard.is_zero(),
             Need::Denials => self.store.deny(&[]),
+            Need::Directory => store.directory().is_some(),
             Need::Posting => store.posting().is_some(),
             Need::Settling => store.settling().is_some(),
             Need::Breaking => store.breaking().is_some(),

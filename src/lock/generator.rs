@@ -206,11 +206,13 @@ pub struct GeneratorBuilder {
     leases: DefaultLeases,
     listener: bool,
     pub(super) hooks: Hooks,
+    record: bool,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), listener: true, hooks: Hooks::default() }
+        let (leases, hooks) = (DefaultLeases::default(), Hooks::default());
+        Self { clock: Arc::new(SystemClock), leases, listener: true, hooks, record: true }
     }
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and
@@ -223,6 +225,15 @@ impl GeneratorBuilder {
     /// starve beside those that hand over, as JVM processes may.
     pub fn listener(mut self, on: bool) -> Self {
         self.listener = on;
+        self
+    }
+
+    /// Sets whether the client says in the store what it is, for [`describe`](DLockGenerator::describe): its program, host, process number, user
+    /// and version. Defaults to `true`. The lease thread writes this [record](crate::ClientRecord) a moment after the first lock, and again
+    /// every 30 s. It goes when the generator is closed, and 90 s after the last refresh. With `false`, a lock with a reason does not make the
+    /// client listen either.
+    pub fn client_record(mut self, on: bool) -> Self {
+        self.record = on;
         self
     }
 
@@ -263,7 +274,7 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        let client = Client::new(Box::new(processor), self.clock, self.listener, self.hooks)?;
+        let client = Client::new(Box::new(processor), self.clock, self.listener, self.hooks, self.record)?;
         Ok(DLockGenerator { client, leases: Arc::new(self.leases), short_leases: Arc::default() })
     }
 }

@@ -1,6 +1,7 @@
 //! The types that a program uses: generators, locks, guards.
 
 mod breaking;
+mod describe;
 mod generator;
 mod guard;
 mod handle;
@@ -12,6 +13,7 @@ mod reentrant;
 mod scoped;
 mod unguarded;
 
+pub use describe::ListedLocks;
 pub use generator::{DLockGenerator, GeneratorBuilder};
 pub use guard::DLockGuard;
 pub use owned_guard::OwnedDLockGuard;

@@ -7,7 +7,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `owner` | the thread that begins or ends a hold, under the key's mutex | all threads |
-//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner |
+//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner; whoever describes the hold to people |
 //! | `token` | the thread that begins a hold, before it publishes `owner` | all threads |
 //! | `lost` | the thread that notices the loss, under the key's mutex; cleared when a hold begins | all threads |
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
@@ -35,7 +35,8 @@ pub(crate) struct Hold {
     // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
     // token, the count and the deadline of its hold, even if another thread granted it.
     owner: AtomicU64,
-    // ORDERING: Relaxed: only the owner loads it. The value that `begin` stores is published with `owner`.
+    // ORDERING: Relaxed: only the owner loads it, and whoever describes the hold to people. The value that `begin` stores is published with
+    // `owner`.
     count: AtomicU32,
     // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `lost`,
     // `deadline`, with Acquire) was stored with Release after the token of the same hold. So if any of it belongs to a
@@ -96,9 +97,9 @@ impl Hold {
         count > 1
     }
 
-    /// Returns the hold count. Only the owner may call this.
+    /// Returns the hold count. To others than the owner it may be out of date.
     pub(crate) fn count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed) // ORDERING: Relaxed: the owner's own count.
+        self.count.load(Ordering::Relaxed) // ORDERING: Relaxed: the owner's own count, or one to be shown.
     }
 
     /// Returns the token of the current hold, or else of the last one.

@@ -5,6 +5,7 @@
 //! only by [`mem::forget`](std::mem::forget); a pair of [`UnguardedLock`](crate::UnguardedLock) can simply lack its
 //! unlock.) When a client is dropped, its remaining holds are removed from their threads' counts.
 
+use crate::state::names;
 use crate::sync::thread_local;
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -75,7 +76,9 @@ pub(crate) fn current_thread() -> u64 {
 fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(NOBODY);
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    names::enter(number);
+    number
 }
 
 /// Counts a hold of the calling thread.

@@ -3,6 +3,7 @@
 //! Only the client as a whole asks Redis for the key. Its threads wait parked in this queue, and one of them at a
 //! time is given the hold or the turn to ask. All of this happens under the key's mutex.
 
+use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::sync::Condvar;
 use std::collections::VecDeque;
@@ -16,13 +17,15 @@ pub(crate) struct Waiter {
     pub(crate) thread: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,
+    /// When it began to wait, or to wait again after its turn.
+    pub(crate) since: Moment,
     /// The condition variable that it is parked on, with the key's mutex.
     pub(crate) parked: Condvar,
 }
 
 impl Waiter {
-    pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>) -> Arc<Self> {
-        Arc::new(Self { thread, settings, parked: Condvar::new() })
+    pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
+        Arc::new(Self { thread, settings, since, parked: Condvar::new() })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
+use crate::support::crew::eventually;
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() 
     let generator = DLockGenerator::connect(&server.url()).unwrap();
     let lock = generator.generate_with(lazy("x")).unwrap();
     drop(lock.lock().unwrap()); // the scripts are loaded now, and the fence is there
+    // The client record is written in the background, once, and again after half a minute.
+    eventually("the record is written", || !server.run::<Vec<String>>(&["KEYS", "DLOCK:1:client:*"]).is_empty());
     Commands::forget(&server);
     let (pairs, begin, read) = (500, Instant::now(), reads(&server));
     for _ in 0..pairs {

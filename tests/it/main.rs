@@ -12,6 +12,7 @@ mod conformance;
 mod connecting;
 mod counts;
 mod denied;
+mod describe;
 mod dropping;
 mod ending;
 mod endurance;

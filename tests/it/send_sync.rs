@@ -3,15 +3,16 @@
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, ExtendOutcome, Extension, Gap,
-    Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Message, NotOurs, Note, Numbers, Outcome, OwnedRequest,
-    PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome,
+    Extension, Gap, Grant, Inbox, InboxBreaker, Inspection, KeyFilter, ListPage, Message, NotOurs, Note, Numbers,
+    Outcome, OwnedRequest, Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Settling,
+    Status, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
-    BackendFailure, CancelToken, Cause, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock,
-    Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, LockProcessor, LockState, LossCause, ManualClock,
-    MemoryLockProcessor, Moment, OwnedDLockGuard, Receiver, RedisBuilder, RedisLockProcessor, Severity, SlowWait,
-    Subject, SystemClock, UnguardedLock,
+    BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
+    DistributedReentrantLock, Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
+    LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
+    RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock,
 };
 use std::path::Path;
 
@@ -46,6 +47,12 @@ const _: () = {
     goes_anywhere::<StoreBack>();
     goes_anywhere::<NewServer>();
     goes_anywhere::<Dropped>();
+    goes_anywhere::<Description>();
+    goes_anywhere::<Party>();
+    goes_anywhere::<ClientRecord>();
+    goes_anywhere::<Told>();
+    goes_anywhere::<ListedLock>();
+    goes_anywhere::<ListedLocks>();
     goes_anywhere::<LeaseLoss>();
     goes_anywhere::<LossCause>();
     goes_anywhere::<Error>();
@@ -90,6 +97,9 @@ const _: () = {
     goes_anywhere::<StoreLimits>();
     goes_anywhere::<DeadWaiters>();
     goes_anywhere::<Status>();
+    goes_anywhere::<Parties>();
+    goes_anywhere::<ListPage>();
+    goes_anywhere::<dyn Directory>();
     goes_anywhere::<dyn WaitQueue>();
     goes_anywhere::<dyn Numbers>();
     goes_anywhere::<dyn Posting>();

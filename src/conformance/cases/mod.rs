@@ -4,6 +4,7 @@ pub(super) mod acquire;
 pub(super) mod batch;
 pub(super) mod breaking;
 pub(super) mod denied;
+pub(super) mod directory;
 pub(super) mod gap;
 pub(super) mod hand_over;
 pub(super) mod keep;

@@ -75,10 +75,14 @@ impl Inboxes {
     /// A subscriber with a full inbox loses its subscription. It learns that after it has read the messages that are there.
     pub(super) fn tell(&mut self, locker: &str, message: impl Fn() -> Message) {
         if let Some(client) = client_of(locker) {
-            self.retain(client, |Subscription { sender, .. }| {
-                sender.len() < CAPACITY && sender.send(message()).is_ok()
-            });
+            self.tell_client(client, message);
         }
+    }
+
+    /// The same, by the client's id. Returns whether the client has an inbox.
+    pub(super) fn tell_client(&mut self, client: &str, message: impl Fn() -> Message) -> bool {
+        self.retain(client, |Subscription { sender, .. }| sender.len() < CAPACITY && sender.send(message()).is_ok());
+        self.by_client.contains_key(client)
     }
 }
 

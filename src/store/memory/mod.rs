@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `processor.rs` | the processor: requests in, outcomes out |
+//! | `directory.rs` | what people are told |
 //! | `inbox.rs` | the inbox of a client |
 //! | `store.rs` | the keys and the inboxes, one mutex around everything |
 //! | `state.rs` | one key of this store: the specification in the terms of the port |
@@ -17,6 +18,7 @@
 //! script. Nothing blocks under it: messages go into unbounded channels. They are sent before the mutex is released, so that they arrive
 //! in the order of the events that they report.
 
+mod directory;
 mod fence;
 mod inbox;
 mod inboxes;

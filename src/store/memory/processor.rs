@@ -7,8 +7,8 @@ use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor,
-    Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, Directory, ExtendOutcome, Inbox, Inspection,
+    LockProcessor, Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
 };
 use parking_lot::Mutex;
 use std::fmt;
@@ -78,7 +78,7 @@ impl MemoryLockProcessor {
     /// # Errors
     ///
     /// [`Error::Backend`] while the store is unreachable; the operation is then not executed.
-    fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
+    pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
         // The clock is read under the mutex, so that operations see the time in the order in which they happen.
@@ -124,6 +124,10 @@ impl LockProcessor for MemoryLockProcessor {
     }
 
     fn breaking(&self) -> Option<&dyn Breaking> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
         Some(self)
     }
 }

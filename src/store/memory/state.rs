@@ -6,7 +6,7 @@ use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Ten
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs,
+    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, Parties,
     PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::time::Duration;
@@ -167,6 +167,13 @@ impl KeyState {
             None => Inspection::free(),
         };
         found.with_waiting(self.0.waiting())
+    }
+
+    /// Returns who holds the key, and who waits.
+    pub(super) fn parties(&self, now: Moment, most: usize) -> Parties {
+        let Inspection { holder, remaining, waiting } = self.inspect(now);
+        let lockers = self.0.queue.iter().take(most).map(|tenure| tenure.locker.clone()).collect();
+        Parties::new(holder, remaining).with_waiting(lockers, waiting)
     }
 
     /// Does what an administrator's `DEL` does.

@@ -27,6 +27,8 @@ pub(super) struct Store {
     pub(super) inboxes: Inboxes,
     /// The lockers whose holds were broken, until their leases would have ended.
     pub(super) broken: HashMap<String, (Broken, Moment)>,
+    /// What each client says of itself, and until when it is kept.
+    pub(super) records: HashMap<String, (String, Moment)>,
     /// The operations that are denied, by their Redis commands.
     pub(super) denied: Vec<&'static str>,
 }
@@ -38,6 +40,7 @@ impl Store {
             sweep_at: SWEEP_FROM,
             inboxes: Inboxes::default(),
             broken: HashMap::new(),
+            records: HashMap::new(),
             denied: Vec::new(),
         }
     }

@@ -65,6 +65,7 @@ impl MemoryLockProcessor {
     pub fn flush(&self) {
         let mut store = self.shared.store.lock();
         store.keys = HashMap::new();
+        store.records = HashMap::new();
         store.sweep_at = SWEEP_FROM;
         store.broken = HashMap::new();
     }

@@ -39,6 +39,11 @@ pub enum Message {
         /// The lock's unique key; `None` for all keys.
         key: Option<String>,
     },
+    /// Another client says something to this one: [`Directory::say`](super::Directory::say).
+    Said {
+        /// Its words, which may be anybody's.
+        text: String,
+    },
     /// As [`Changed`](Self::Changed), for some of the keys, such as those on one server. The store need not know which keys the client uses.
     ChangedAmong {
         /// The keys.

@@ -1,8 +1,8 @@
 //! The contract of a store.
 
 use super::{
-    AcquireOutcome, Breaking, Claim, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome, PollOutcome,
-    Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Breaking, Claim, Directory, ExtendOutcome, Extension, Grant, Inspection, Numbers, Outcome,
+    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
 use std::fmt;
@@ -144,6 +144,11 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the way to take a key from its holder by force, if the store has one.
     fn breaking(&self) -> Option<&dyn Breaking> {
+        None
+    }
+
+    /// Returns what the store can tell people of its locks and clients, if it can.
+    fn directory(&self) -> Option<&dyn Directory> {
         None
     }
 

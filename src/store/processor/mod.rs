@@ -18,6 +18,7 @@
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`settling`](LockProcessor::settling) | a clean-up after lost replies that ends with one answer |
 //! | take a key from its holder by force | [`breaking`](LockProcessor::breaking) | [`break_lock`](crate::DLockGenerator::break_lock) |
+//! | tell people what it keeps | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
 //! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
 //!
@@ -30,6 +31,7 @@
 mod breaking;
 mod capabilities;
 mod claim;
+mod directory;
 mod inbox;
 mod limits;
 mod lock_processor;
@@ -42,6 +44,7 @@ mod request;
 pub use breaking::{Break, BreakOutcome, Breaking, Broken};
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
 pub use claim::{Claim, Gap, Note};
+pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
 pub use limits::{DeadWaiters, Status, StoreLimits};
 pub use lock_processor::LockProcessor;

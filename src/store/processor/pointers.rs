@@ -1,8 +1,8 @@
 //! Implements [`LockProcessor`] for pointers to a store.
 
 use super::{
-    AcquireOutcome, Breaking, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
-    ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Breaking, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome,
+    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::error::Error;
 use std::sync::Arc;
@@ -75,6 +75,10 @@ macro_rules! forward_to_target {
 
             fn breaking(&self) -> Option<&dyn Breaking> {
                 (**self).breaking()
+            }
+
+            fn directory(&self) -> Option<&dyn Directory> {
+                (**self).directory()
             }
 
             fn close(&self) {

@@ -56,23 +56,7 @@ impl WaitQueue for RedisLockProcessor {
     fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         // A word that no version of the inbox reads as a message.
         const WORD: &str = "hello";
-        let (channel, reply) = match &self.ways {
-            Ways::One(node) => {
-                let channel = inbox_channel(client);
-                let reply = node.say(&["PUBLISH", &channel, WORD], limit)?;
-                (channel, reply)
-            }
-            Ways::Cluster(cluster) => {
-                let slot = slot_of(key.as_bytes());
-                let channel = slot_inbox_channel(slot, client);
-                let reply = cluster.publish(slot, &channel, WORD, limit)?;
-                (channel, reply)
-            }
-        };
-        match reply {
-            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
-            _ => Ok(()),
-        }
+        self.publish(client, key, WORD, limit).map(|_| ())
     }
 
     fn hears(&self, client: &str, key: &str) -> bool {
@@ -121,6 +105,27 @@ impl Posting for RedisLockProcessor {
 }
 
 impl RedisLockProcessor {
+    /// Publishes a text in the inbox of a client, where it hears of this key. Returns how many receive it, as the server says.
+    pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
+        let (channel, reply) = match &self.ways {
+            Ways::One(node) => {
+                let channel = inbox_channel(client);
+                let reply = node.say(&["PUBLISH", &channel, text], limit)?;
+                (channel, reply)
+            }
+            Ways::Cluster(cluster) => {
+                let slot = slot_of(key.as_bytes());
+                let channel = slot_inbox_channel(slot, client);
+                let reply = cluster.publish(slot, &channel, text, limit)?;
+                (channel, reply)
+            }
+        };
+        match reply {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
+            value => Ok(value),
+        }
+    }
+
     /// Posts a release: [`Posting::post_release`].
     fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         self.forget_earlier_server();

@@ -151,6 +151,7 @@ fn published(data: &[u8]) {
             assert!(!locker.is_empty() && !locker.contains(' '));
             format!("broken {locker} {key}")
         }
+        Message::Said { text } => return assert_eq!(text.as_bytes(), data),
         Message::Changed { .. } | Message::ChangedAmong { .. } => panic!("no message of this store: {message:?}"),
     };
     assert_eq!(message::parse(written.as_bytes()).as_ref(), Some(&message));

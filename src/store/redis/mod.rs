@@ -29,6 +29,7 @@
 mod builder;
 mod capabilities;
 mod cluster;
+mod directory;
 mod examine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;

@@ -16,8 +16,8 @@ use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Breaking, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome, PollOutcome, Posting,
-    ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Breaking, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome,
+    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
 };
 use ::redis::Value;
 use std::fmt;
@@ -308,6 +308,10 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn breaking(&self) -> Option<&dyn Breaking> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
         Some(self)
     }
 

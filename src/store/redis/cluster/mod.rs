@@ -20,6 +20,7 @@
 mod core;
 mod follow;
 mod inbox;
+mod listing;
 mod nodes;
 mod posting;
 mod redirect;

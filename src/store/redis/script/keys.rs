@@ -32,6 +32,17 @@ pub(crate) fn inbox_channel(client: &str) -> String {
     format!("DLOCK:1:inbox:{client}")
 }
 
+/// What a client says of itself. In a Cluster it lies in a slot of its own.
+pub(crate) fn record_key(client: &str) -> String {
+    format!("DLOCK:1:client:{{{client}}}")
+}
+
+/// The lock key whose queue has this name.
+pub(crate) fn key_of_queue(name: &str) -> Option<&str> {
+    let (tag, key) = name.strip_prefix("DLOCK:1:{")?.split_once("}:queue:")?;
+    tag.bytes().all(|b| b.is_ascii_digit()).then_some(key)
+}
+
 /// The inbox channel of a client for the locks of one slot, for Redis Cluster. The scripts derive it from the queue's name and the client's
 /// lockers.
 pub(crate) fn slot_inbox_channel(slot: Slot, client: &str) -> String {
@@ -56,6 +67,7 @@ mod tests {
             prop_assert_eq!(slot_of(channel.as_bytes()), slot);
             // The way in which the scripts make it: see `REPLACEMENTS` in `scripts.rs`.
             let queue = queue_key(&key);
+            prop_assert_eq!(key_of_queue(&queue), Some(key.as_str()));
             prop_assert_eq!(channel, format!("{}inbox:host-1-ff", &queue[..queue.len() - key.len() - 6]));
         }
     }

@@ -1,8 +1,13 @@
 //! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}`, `contended {locker} {key}` and `broken {locker} {key}`.
 //! One space separates the fields; the key is everything after the last of them.
+//!
+//! Clients send `describe …` and `described …` to one another. Version 0.1.0 ignores both.
 
 use super::reply::HIGHEST_NUMBER;
 use crate::store::processor::{Grant, Message};
+
+/// The longest words of a client to another one. Longer ones are nobody's.
+const MOST_SAID: usize = 4096;
 
 /// Reads a message. Returns `None` for anything that no script of this version publishes.
 pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
@@ -26,6 +31,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
             let (locker, key) = locker_and_key(rest)?;
             Some(Message::Broken { key, locker })
         }
+        "describe" | "described" if text.len() <= MOST_SAID => Some(Message::Said { text: text.to_owned() }),
         _ => None,
     }
 }
@@ -78,6 +84,8 @@ mod tests {
             "broken  k",
             "revoked l-1 k",
             "Granted 1 2 l-1 k",
+            "describe",
+            &format!("describe {}", "x".repeat(MOST_SAID)),
         ] {
             assert_eq!(parse(payload.as_bytes()), None, "{payload:?}");
         }

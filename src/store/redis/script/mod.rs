@@ -6,12 +6,14 @@
 //! | `request.rs` | requests as calls |
 //! | `reply.rs` | replies as outcomes |
 //! | `breaking.rs` | forced breaks |
+//! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
 //! | `sight.rs` | whether scripts see a subscription |
 //! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
 pub(super) mod breaking;
+pub(super) mod directory;
 pub(super) mod keys;
 pub(super) mod message;
 pub(super) mod reply;

@@ -158,7 +158,7 @@ fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
 
 /// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
 #[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
-fn remaining(pttl: &Value) -> Option<Option<Duration>> {
+pub(super) fn remaining(pttl: &Value) -> Option<Option<Duration>> {
     match pttl {
         Value::Int(-1) => Some(None),
         Value::Int(ms) => Some(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),

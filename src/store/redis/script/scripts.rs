@@ -90,6 +90,11 @@ pub(crate) static EXTEND_ALONE: Lazy<Script> =
 pub(crate) static SEES: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/sees.lua")));
 pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/inspect.lua")));
 
+/// Who holds a key and who waits for it.
+pub(crate) static LOCKERS: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/lockers.lua")));
+/// What a client says of itself.
+pub(crate) static RECORD: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/record.lua")));
+
 impl Script {
     fn new(source: &str) -> Self {
         let server = splice(source);
@@ -226,6 +231,8 @@ mod tests {
             (&INSPECT, "#!lua flags=no-writes"),
             (&BREAK, "#!lua flags=allow-oom"),
             (&BROKEN, "#!lua flags=no-writes"),
+            (&LOCKERS, "#!lua flags=no-writes"),
+            (&RECORD, "#!lua"),
         ] {
             for form in [Form::Server, Form::Cluster] {
                 let Text { text, sha } = script.text(form);

@@ -1,0 +1,262 @@
+//! What can be said of a lock to people: who holds it and why, who waits, and what their processes are.
+
+use crate::fields::{self, Fields};
+use std::time::{Duration, SystemTime};
+
+/// The feature of a client that answers when it is asked about a key.
+const DESCRIBES: &str = "describe";
+
+/// Who holds a lock and who waits for it: [`DLockGenerator::describe`](crate::DLockGenerator::describe). It may be out of date when it is
+/// read. All its texts are one line each and safe to show; those that clients say of themselves may be anybody's who may write to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// The lock's key in the store.
+    pub key: String,
+    /// Who holds it; `None` if nobody does.
+    pub holder: Option<Party>,
+    /// The time until the store frees the key if nobody extends the lease. `None` if it never does, and where the store does not know.
+    pub remaining: Option<Duration>,
+    /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
+    /// not among them.
+    pub waiting: Vec<Party>,
+    /// How many wait in that queue.
+    pub queue_length: u64,
+}
+
+/// A process that holds a lock or waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Party {
+    /// The locker in the store, as it is there.
+    pub locker: String,
+    /// Whether it is a locker of the generator that was asked.
+    pub is_local: bool,
+    /// What its client says of itself. `None` if it says nothing: its process is dead, or cut off from the store, or younger than a moment, or
+    /// one of JVM DLock or of version 0.1.0, or it was told to keep [no record](crate::GeneratorBuilder::client_record).
+    pub client: Option<ClientRecord>,
+    /// What its client has answered. `None` if it was not asked, because nobody listens to its inbox, or did not answer in time.
+    pub told: Option<Told>,
+}
+
+/// What a client says of itself, for as long as it lives and for at most 90 s longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientRecord {
+    /// The name of the program's file.
+    pub program: Option<String>,
+    /// The name of the machine.
+    pub host: Option<String>,
+    /// The number of the process.
+    pub pid: Option<u32>,
+    /// The name of its user, or `uid` and a number.
+    pub user: Option<String>,
+    /// The version of this crate.
+    pub version: Option<String>,
+    /// When the client was made, by the clock of its machine.
+    pub started: Option<SystemTime>,
+    /// What the client can do that clients of other versions may not.
+    pub features: Vec<String>,
+}
+
+/// What a client answers when it is asked about a lock. Times are those of its own clock, at the moment of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Told {
+    /// The name of the thread that holds the lock, or that is the first to wait.
+    pub thread: Option<String>,
+    /// The number of that thread, as in Rust's `ThreadId(7)`.
+    pub thread_id: Option<u64>,
+    /// What the lock is for: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason) of the handle that asked for it.
+    pub reason: Option<String>,
+    /// For how long the thread holds the lock.
+    pub held_for: Option<Duration>,
+    /// How many times it holds it.
+    pub hold_count: u32,
+    /// The fencing token of the hold.
+    pub token: Option<u64>,
+    /// The time until the deadline after which the client counts the lock as lost, if it is not extended.
+    pub lease_left: Option<Duration>,
+    /// Whether no thread holds the lock, and the client keeps it for a while: [lingering](crate::manual::leases#lingering).
+    pub lingering: bool,
+    /// How many threads of the client wait for the lock.
+    pub waiting_threads: usize,
+    /// For how long the first of them has waited.
+    pub first_waits_for: Option<Duration>,
+}
+
+/// A lock that is held or waited for: an item of [`DLockGenerator::list`](crate::DLockGenerator::list).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedLock {
+    /// The lock's key in the store.
+    pub key: String,
+    /// The locker that holds it; `None` if nobody does, and others wait.
+    pub locker: Option<String>,
+    /// The time until the holder's lease ends if it is not extended.
+    pub remaining: Option<Duration>,
+    /// How many processes wait in the store's queue.
+    pub waiting: u64,
+}
+
+impl ClientRecord {
+    /// Describes this process, with a client that was made then.
+    pub(crate) fn of_this_process(host: &str, started: SystemTime) -> Self {
+        let program = std::env::current_exe().ok();
+        let program =
+            program.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+        Self {
+            program,
+            host: Some(host.to_owned()),
+            pid: Some(std::process::id()),
+            user: user(),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            started: Some(started),
+            features: Vec::new(),
+        }
+    }
+
+    /// Adds that the client answers when it is asked, if it does.
+    pub(crate) fn with_describes(mut self, describes: bool) -> Self {
+        if describes {
+            self.features.push(DESCRIBES.to_owned());
+        }
+        self
+    }
+
+    /// Returns whether the client answers when it is asked about a key.
+    pub(crate) fn describes(&self) -> bool {
+        self.features.iter().any(|feature| feature == DESCRIBES)
+    }
+
+    pub(crate) fn to_line(&self) -> String {
+        let started = self.started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let mut fields = Fields::default();
+        fields.put("pid", self.pid);
+        fields.put_text("version", self.version.as_deref(), 40);
+        fields.put("started", started.map(|at| at.as_secs()));
+        fields.put_text("features", Some(&self.features.join(",")), 100);
+        fields.put_text("host", self.host.as_deref(), 200);
+        fields.put_text("user", self.user.as_deref(), 200);
+        fields.put_text("program", self.program.as_deref(), 300);
+        fields.into_line()
+    }
+
+    pub(crate) fn of_line(line: &str) -> Self {
+        let mut record = Self::default();
+        for (name, value) in fields::read(line) {
+            match name {
+                "program" => record.program = Some(value),
+                "host" => record.host = Some(value),
+                "pid" => record.pid = value.parse().ok(),
+                "user" => record.user = Some(value),
+                "version" => record.version = Some(value),
+                "started" => {
+                    let since = value.parse().ok().map(Duration::from_secs);
+                    record.started = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+                }
+                "features" => record.features = value.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
+                // A later version says more.
+                _ => {}
+            }
+        }
+        record
+    }
+}
+
+/// Returns the name of the user of this process, or `uid` and its number.
+fn user() -> Option<String> {
+    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|name| !name.is_empty());
+    named.or_else(uid)
+}
+
+#[cfg(target_os = "linux")]
+fn uid() -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").ok().map(|of| format!("uid {}", of.uid()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn uid() -> Option<String> {
+    None
+}
+
+impl Told {
+    /// Writes what the client says of this locker, if it has one.
+    pub(crate) fn to_line(&self, locker: Option<&str>) -> String {
+        let millis = |time: Option<Duration>| time.map(|time| time.as_millis());
+        let mut fields = Fields::default();
+        fields.put("locker", locker);
+        fields.put("threadid", self.thread_id);
+        fields.put("held", millis(self.held_for));
+        fields.put("count", Some(self.hold_count));
+        fields.put("token", self.token);
+        fields.put("left", millis(self.lease_left));
+        fields.put("lingering", Some(u8::from(self.lingering)));
+        fields.put("threads", Some(self.waiting_threads));
+        fields.put("waits", millis(self.first_waits_for));
+        fields.put_text("thread", self.thread.as_deref(), 150);
+        fields.put_text("reason", self.reason.as_deref(), fields::MOST);
+        fields.into_line()
+    }
+
+    /// Reads an answer, and the locker that it is about.
+    pub(crate) fn of_line(line: &str) -> (Option<String>, Self) {
+        let (mut locker, mut told) = (None, Self::default());
+        let millis = |value: &str| value.parse().ok().map(Duration::from_millis);
+        for (name, value) in fields::read(line) {
+            match name {
+                "locker" => locker = Some(value),
+                "thread" => told.thread = Some(value),
+                "threadid" => told.thread_id = value.parse().ok(),
+                "reason" => told.reason = Some(value),
+                "held" => told.held_for = millis(&value),
+                "count" => told.hold_count = value.parse().unwrap_or(0),
+                "token" => told.token = value.parse().ok(),
+                "left" => told.lease_left = millis(&value),
+                "lingering" => told.lingering = value == "1",
+                "threads" => told.waiting_threads = value.parse().unwrap_or(0),
+                "waits" => told.first_waits_for = millis(&value),
+                _ => {}
+            }
+        }
+        (locker, told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back() {
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_700_000);
+        let record = ClientRecord::of_this_process("web-1", started).with_describes(true);
+        let read = ClientRecord::of_line(&record.to_line());
+        assert_eq!(read, record);
+        assert!(read.describes() && !ClientRecord::of_line("pid=x features=described,de").describes());
+    }
+
+    #[test]
+    fn an_answer_is_read_back_and_a_long_reason_leaves_the_rest() {
+        let told = Told {
+            thread: Some("a thread 50%".to_owned()),
+            thread_id: Some(7),
+            reason: Some("x".repeat(5000)),
+            held_for: Some(Duration::from_millis(1)),
+            hold_count: 2,
+            token: Some(u64::MAX),
+            lease_left: Some(Duration::ZERO),
+            lingering: true,
+            waiting_threads: 3,
+            first_waits_for: Some(Duration::from_secs(9)),
+        };
+        let line = told.to_line(Some("l-1"));
+        assert!(line.len() <= fields::MOST);
+        let (locker, read) = Told::of_line(&line);
+        assert_eq!(locker.as_deref(), Some("l-1"));
+        assert!(read.reason.as_ref().is_some_and(|reason| reason.starts_with("xxx")));
+        assert_eq!(Told { reason: None, ..read }, Told { reason: None, ..told });
+        assert_eq!(Told::of_line("count=-1 held=never lingering=2 x"), (None, Told::default()));
+    }
+}

@@ -1,0 +1,35 @@
+//! The masters of a Cluster one after another, for what is asked of all.
+
+use super::core::Cluster;
+use crate::error::Error;
+use crate::store::redis::node::Node;
+use crate::timing::end_of;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A master, and its address.
+type Master = (Arc<Node>, String);
+
+impl Cluster {
+    /// Returns the first of the masters whose address is not before this one, and the address of the master behind it. Masters are in the
+    /// order of their addresses, so that a change of the map meanwhile repeats none and leaves out none that stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if no node tells a map in time.
+    pub(crate) fn master_from(
+        &self,
+        address: &str,
+        limit: Duration,
+    ) -> Result<(Option<Master>, Option<String>), Error> {
+        self.first_map(end_of(limit, Instant::now()))?;
+        let view = self.view();
+        let of = |node: &Arc<Node>| (node.transport.endpoint().address.to_string(), Arc::clone(node));
+        let mut masters: Vec<_> = view.nodes.iter().map(of).filter(|(known, _)| known.as_str() >= address).collect();
+        masters.sort_by(|(a, _), (b, _)| a.cmp(b));
+        masters.dedup_by(|(a, _), (b, _)| a == b);
+        let mut masters = masters.into_iter();
+        let first = masters.next().map(|(address, node)| (node, address));
+        Ok((first, masters.next().map(|(address, _)| address)))
+    }
+}

@@ -1,0 +1,67 @@
+//! The same on the embedded store, and on a store that tells nothing.
+
+use super::{config, description, holder};
+use crate::conformance::minimal_store::MinimalProcessor;
+use redis_dlock::{DLockGenerator, Error, MemoryLockProcessor, SystemClock};
+use std::sync::Arc;
+use std::thread;
+
+#[test]
+fn clients_of_one_process_are_described() {
+    let store = MemoryLockProcessor::new();
+    let [one, two, asker] = [(); 3].map(|()| DLockGenerator::new(store.clone()).unwrap());
+    let [first, second] =
+        [(&one, "first"), (&two, "second")].map(|(generator, why)| generator.generate_with(config("x", why)).unwrap());
+    let guard = first.lock().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| drop(second.lock().unwrap()));
+        }
+        let found = description(&asker, "x", |found| {
+            let waits = |party: &redis_dlock::Party| party.told.as_ref().is_some_and(|told| told.waiting_threads == 2);
+            found.waiting.first().is_some_and(waits)
+                && found.holder.as_ref().is_some_and(|holder| holder.told.is_some())
+        });
+        assert_eq!(found.waiting[0].told.as_ref().unwrap().reason.as_deref(), Some("second"));
+        assert_eq!(found.holder.unwrap().told.unwrap().reason.as_deref(), Some("first"));
+        let listed: Vec<_> = asker.list("DESCRIBE_?").map(Result::unwrap).collect();
+        assert_eq!((listed.len(), listed[0].waiting), (1, 1));
+        guard.unlock().unwrap();
+    });
+    // Its own lock is described without a message.
+    let _guard = first.lock().unwrap();
+    let own = holder(&one, "x", |holder| holder.client.is_some());
+    assert!(own.is_local && own.told.unwrap().hold_count == 1);
+}
+
+#[test]
+fn a_lock_that_lingers_says_so() {
+    let store = MemoryLockProcessor::new();
+    let [one, asker] = [(); 2].map(|()| DLockGenerator::new(store.clone()).unwrap());
+    let lingers = config("x", "why").with_linger(super::LEASE);
+    let lock = one.generate_with(lingers).unwrap();
+    let lingering = || {
+        drop(lock.lock().unwrap());
+        let found = asker.describe("DESCRIBE", "x").unwrap().holder;
+        found.and_then(|holder| holder.told).is_some_and(|told| told.lingering && told.held_for.is_none())
+    };
+    crate::support::crew::eventually("it lingers", lingering);
+}
+
+#[test]
+fn many_pages_are_all_locks() {
+    let generator = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
+    let locks: Vec<_> = (0..2500).map(|n| generator.generate_with(config(&n.to_string(), "r")).unwrap()).collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+    let mut keys: Vec<_> = generator.list("*").map(|lock| lock.unwrap().key).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), guards.len());
+}
+
+#[test]
+fn a_store_that_tells_nothing_says_so() {
+    let generator = DLockGenerator::new(MinimalProcessor::new(Arc::new(SystemClock))).unwrap();
+    assert!(matches!(generator.describe("A", "b"), Err(Error::Unsupported { .. })));
+    assert!(matches!(generator.list("*").next(), Some(Err(Error::Unsupported { .. }))));
+}
