@@ -2,8 +2,8 @@
 -- Takes the key from a locker that was seen to hold it, because an operator wants that. The key goes to the first waiter that is heard;
 -- if nobody is, it is deleted. A repeated or a late call does no harm: no locker holds a key twice.
 --
--- KEYS  1 lock key, 2 queue, 3 fence, 4 the key that tells the locker by whom its hold was broken, and why
--- ARGV  1 the locker, 2 what the fourth key is to say; empty to leave that out, 3 slack of the fence in microseconds
+-- KEYS  1 lock key, 2 queue, 3 fence, 4 the key that tells the locker by whom its hold was broken, and why. It may be left out
+-- ARGV  1 the locker, 2 what the fourth key is to say; empty if there is none, or if nothing is to be said, 3 slack of the fence in microseconds
 -- Reply {1, holder or nil, waiting}   the key was the locker's; who has it now
 --       {0, holder or nil}            it was not (a key of another type is nobody's); nothing was written
 --       error CONFLICT                the queue or the fence is of another type; nothing was written

@@ -2,7 +2,7 @@
 
 use super::{WHY, assert_broken, break_lock, operator, seen, unlooked};
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, on_both_stores};
+use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, Error};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
@@ -65,6 +65,9 @@ fn a_holder_that_releases_in_the_same_moment_has_released_or_was_broken(lab: &La
 
 /// Shows: S3.
 fn of_several_operators_one_has_broken_it(lab: &Lab) {
+    if !is_listener_on() {
+        return;
+    }
     let lock = lab.generator().generate_with(unlooked()).unwrap();
     let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
     let operators: Vec<_> = (0..4).map(|_| operator(lab)).collect();
@@ -96,6 +99,9 @@ fn of_several_operators_one_has_broken_it(lab: &Lab) {
 /// Threads of three processes lock all the time, and an operator breaks whomever it sees.
 /// Shows: G7, L1, L2.
 fn under_load_each_hold_ends_once_and_all_go_on(lab: &Lab) {
+    if !is_listener_on() {
+        return;
+    }
     let tokens = Arc::new(parking_lot::Mutex::new(BTreeSet::new()));
     let members: Vec<_> = (0..3)
         .flat_map(|_| {

@@ -177,8 +177,13 @@ impl Call<'_> {
         std::ptr::eq(self.script, &raw const *RELEASE)
     }
 
-    /// Returns the call that extends the same lease by means of the lock's key alone, if this one extends a lease and asks for no numbers.
+    /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
+    /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
+        if std::ptr::eq(self.script, &raw const *BREAK) && self.key_count == 4 {
+            let [locker, ..] = self.args;
+            return Some(Self { key_count: 3, args: [locker, "", "", "", "", ""], ..*self });
+        }
         let extends =
             std::ptr::eq(self.script, &raw const *EXTEND) && self.args[2] == "0" && !mutant!(ExtendsWithAllKeys);
         extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
@@ -291,6 +296,10 @@ mod tests {
         command.arg(&EXTEND_ALONE.cluster.sha).arg(1).arg("k").arg("l-1").arg("5");
         assert_eq!(packed.bytes, command.get_packed_command());
         assert!(call(&EXTEND, "1").alone().is_none() && call(&POLL, "0").alone().is_none());
+        let whole = Call { key_count: 4, arg_count: 2, ..call(&BREAK, "") };
+        let few = whole.alone().expect("a break");
+        assert_eq!((few.key_count, few.arg_count, few.args[0], few.args[1]), (3, 2, "l-1", ""));
+        assert!(few.alone().is_none());
         assert!(call(&RELEASE, "").is_release() && !call(&EXTEND, "0").is_release());
     }
 
