@@ -1,6 +1,6 @@
 //! A server, and `dlock` beside it.
 
-use super::support::crew::eventually;
+use super::support::crew::{Member, eventually, spawn};
 use super::support::{RedisServer, process};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use std::fs;
@@ -105,8 +105,22 @@ pub(crate) fn bare(home: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A running `dlock`. Its process group is killed when this is dropped, and the command's by its guard.
-pub(crate) struct Running(Child);
+/// A running `dlock`. It is killed when this is dropped, and its command by its guard.
+pub(crate) struct Running {
+    child: Killed,
+    out: Member<String>,
+    err: Member<String>,
+}
+
+/// Killed when dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 pub(crate) trait Start {
     fn start(&mut self) -> Running;
@@ -116,7 +130,9 @@ pub(crate) trait Start {
 impl Start for Command {
     #[track_caller]
     fn start(&mut self) -> Running {
-        Running(self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (text_of(child.stdout.take().unwrap()), text_of(child.stderr.take().unwrap()));
+        Running { child: Killed(child), out, err }
     }
 
     #[track_caller]
@@ -127,37 +143,36 @@ impl Start for Command {
 
 impl Running {
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
+        Pid::from_child(&self.child.0)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         if signal == Signal::STOP {
-            return process::signal(&self.0, signal);
+            return process::signal(&self.child.0, signal);
         }
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its end, and for the end of its output: of all processes that have inherited it.
     #[track_caller]
-    pub(crate) fn end(mut self) -> Ended {
+    pub(crate) fn end(self) -> Ended {
+        let Self { child: mut running, out, err } = self;
         let mut status = None;
         eventually("the end of dlock", || {
-            status = self.0.try_wait().unwrap();
+            status = running.0.try_wait().unwrap();
             status.is_some()
         });
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        self.0.stdout.take().unwrap().read_to_end(&mut out).unwrap();
-        self.0.stderr.take().unwrap().read_to_end(&mut err).unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ended { status: status.unwrap(), out: text(out), err: text(err) }
+        Ended { status: status.unwrap(), out: out.join(), err: err.join() }
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Reads to the end.
+fn text_of(mut from: impl Read + Send + 'static) -> Member<String> {
+    spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Whether a process group has members. Dead ones that nobody has looked at do not count.

@@ -18,6 +18,8 @@ fn shell(kit: &Kit) -> PtySession {
     bash.env("dlock", env!("CARGO_BIN_EXE_dlock"));
     let mut session = spawn_command(bash, Some(HANG.as_millis().try_into().unwrap())).unwrap();
     session.exp_string(PROMPT).unwrap();
+    // At its end it is killed, because an interactive shell ignores SIGTERM. The kernel then hangs up the terminal.
+    session.process_mut().set_kill_timeout(Some(1));
     session
 }
 
@@ -116,7 +118,12 @@ fn an_interactive_program_has_the_terminal() {
     session.send_control('z').unwrap();
     session.exp_string("Stopped").unwrap();
     session.exp_string("inner:").unwrap();
-    session.send_line("kill -9 %1; wait; exit 5").unwrap();
+    session.send_line("echo go on; fg").unwrap();
+    session.exp_string("go on").unwrap();
+    session.exp_string("exec sleep").unwrap();
+    session.send_control('c').unwrap();
+    session.exp_string("inner:").unwrap();
+    session.send_line("exit 5").unwrap();
     session.exp_string(PROMPT).unwrap();
     assert!(type_line(&mut session, "echo status $?").contains("status 5"));
     kit.expect_free();
