@@ -142,13 +142,17 @@ impl Core {
         }
     }
 
-    /// Gets ready to hear questions about the locks that are held with a reason. Called by the listener when the inbox is open.
+    /// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
     pub(super) fn hear_questions(&self) {
         if !self.record.is_on() {
             return;
         }
         for key in self.keys.all() {
-            let says_why = key.state().kept().is_some_and(|tenure| tenure.settings.reason().is_some());
+            let mut state = key.state();
+            // A thread that asks may have found the inbox closed, and its settings are not known here.
+            let is_asked_for = matches!(state.phase, Phase::Asking { .. });
+            let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
+            drop(state);
             if says_why {
                 self.gets_ready_to_hear(&key, || Duration::ZERO);
             }

@@ -25,6 +25,8 @@ fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() 
     drop(lock.lock().unwrap()); // the scripts are loaded now, and the fence is there
     // The client record is written in the background, once, and again after half a minute.
     eventually("the record is written", || !server.run::<Vec<String>>(&["KEYS", "DLOCK:1:client:*"]).is_empty());
+    // The number that the first lock was given may be too old to be trusted by now.
+    drop(lock.lock().unwrap());
     Commands::forget(&server);
     let (pairs, begin, read) = (500, Instant::now(), reads(&server));
     for _ in 0..pairs {
@@ -38,7 +40,9 @@ fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() 
     // Once a second a script looks at the number.
     let scripts = calls.count("evalsha") - pairs;
     assert!(scripts <= begin.elapsed().as_secs() + 1, "{calls:?}");
-    for (command, count) in [("set", pairs), ("llen", 2 * pairs), ("incr", pairs), ("get", 2 * pairs - scripts)] {
+    // Such a script may move the fence to the clock.
+    assert!((pairs..=pairs + scripts).contains(&calls.count("set")), "{calls:?}");
+    for (command, count) in [("llen", 2 * pairs), ("incr", pairs), ("get", 2 * pairs - scripts)] {
         assert_eq!(calls.count(command), count, "{command}: {calls:?}");
     }
     assert_eq!(calls.count("del"), pairs, "{calls:?}");
