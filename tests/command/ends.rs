@@ -6,6 +6,20 @@ use rustix::process::{Signal, kill_process, kill_process_group};
 use std::fs;
 
 #[test]
+fn no_client_record_outlives_a_command_that_has_ended() {
+    let kit = Kit::new();
+    let records = || kit.server.run::<Vec<String>>(&["KEYS", "DLOCK:1:client:*"]).len();
+    for ends in ["exit 0", "kill -9 $$"] {
+        let running = kit.run(&[], &format!("until [ -e go ]; do sleep 0.01; done; {ends}")).start();
+        eventually("it has a record", || records() == 1);
+        fs::write(kit.path("go"), "").unwrap();
+        running.end();
+        assert_eq!(records(), 0);
+        fs::remove_file(kit.path("go")).unwrap();
+    }
+}
+
+#[test]
 fn what_the_command_leaves_behind_ends_before_the_lock_is_released() {
     let kit = Kit::new();
     // A child, an orphan, and one that ends only when it is told to, after a look at the lock.

@@ -171,3 +171,12 @@ fn colours_are_for_terminals_and_not_with_no_color() {
     assert!(plain(&type_line(&mut session, "TERM=xterm NO_COLOR=1 $dlock doctor")));
     assert!(plain(&type_line(&mut session, "TERM=dumb $dlock doctor")));
 }
+
+#[test]
+fn a_list_is_watched_in_place() {
+    let kit = Kit::new();
+    let mut session = shell(&kit);
+    let shown = type_line(&mut session, "TERM=xterm $dlock watch --count 2 --interval 1ms");
+    assert_eq!(shown.matches("\u{1b}[H").count(), 2, "{shown:?}");
+    assert!(shown.contains("LOCK") && shown.contains("0 locks"), "{shown:?}");
+}

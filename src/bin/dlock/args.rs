@@ -31,10 +31,74 @@ pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
     #[command(after_help = status::TABLE)]
     Run(Run),
+    /// Lists the locks that somebody holds or waits for
+    #[command(after_help = status::ASKING)]
+    Ls(Ls),
+    /// Shows who holds a lock, why and since when, and who waits for it in which order
+    #[command(after_help = status::ASKING)]
+    Show(Show),
+    /// Lists locks again and again, in place on a terminal, until it is interrupted
+    #[command(after_help = status::ASKING)]
+    Watch(Watch),
+    /// Takes a lock from its holder by force, and gives it to the first that waits
+    #[command(after_help = status::BREAKING)]
+    Break(Break),
     /// Examines the server, or each master of a Cluster: rights, version, role, messages, eviction, persistence, replicas, clock and
     /// round trip; and says what to do
     #[command(after_help = status::DOCTOR)]
     Doctor(Doctor),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// Which locks, by TYPE_TARGET: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
+    #[arg(value_name = "PATTERN", default_value = "*")]
+    pub(crate) pattern: String,
+    /// Prints one JSON document a line: `{"key", "locker", "remaining_ms", "waiting"}`, with `null` for what there is not
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// The lock's type
+    #[arg(value_name = "TYPE")]
+    pub(crate) lock_type: String,
+    /// What is locked
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// Prints one JSON document: `{"key", "holder", "remaining_ms", "waiting", "queue_length"}`, where the holder and each that waits is
+    /// `{"locker", "client", "told"}`, with `null` for what is not known
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    pub(crate) of: Ls,
+    /// How long to wait before asking again
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Duration,
+    /// Ends after asking so often
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Break {
+    /// The lock's type
+    #[arg(value_name = "TYPE")]
+    pub(crate) lock_type: String,
+    /// What is locked
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
+    #[arg(long, value_name = "LOCKER", required = true)]
+    pub(crate) locker: String,
+    /// What the holder is told
+    #[arg(long, value_name = "TEXT", default_value = "broken with dlock")]
+    pub(crate) reason: String,
 }
 
 #[derive(Args, Debug)]

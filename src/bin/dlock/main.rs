@@ -1,4 +1,4 @@
-//! The command `dlock`: runs a command under a lock, and examines servers.
+//! The command `dlock`: runs a command under a lock, shows and breaks locks, and examines servers.
 //!
 //! The program starts itself again in two hidden ways: as the *launcher*, which becomes the command, and as the *guard*, which ends the
 //! command if `dlock` is killed. Both begin before anything else is looked at, because every run pays for their start.
@@ -11,11 +11,15 @@ compile_error!(
 );
 
 mod args;
+mod breaking;
 mod doctor;
+mod list;
 mod output;
 mod run;
+mod show;
 mod status;
 mod store;
+mod watch;
 
 use args::{Action, Arguments};
 use clap::Parser;
@@ -37,6 +41,10 @@ fn main() -> ExitCode {
     };
     match arguments.action {
         Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
+        Action::Ls(wanted) => output::end(list::list(arguments.url.as_deref(), &wanted)).into(),
+        Action::Show(wanted) => output::end(show::show(arguments.url.as_deref(), &wanted)).into(),
+        Action::Watch(wanted) => output::end(watch::watch(arguments.url.as_deref(), &wanted)).into(),
+        Action::Break(wanted) => output::end(breaking::take(arguments.url.as_deref(), &wanted)).into(),
         Action::Doctor(wanted) => output::end(doctor::examine(arguments.url.as_deref(), &wanted)).into(),
     }
 }

@@ -4,7 +4,7 @@ use redis_dlock::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Something is wrong with a server.
+/// Something is wrong with a server, or somebody else holds the lock.
 pub(crate) const WRONG: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NOT_ACQUIRED: u8 = 65;
@@ -32,6 +32,28 @@ Exit status:
 
 INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of
 this group is left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+
+/// The same for `dlock ls`, `show` and `watch`.
+pub(crate) const ASKING: &str = "\
+Exit status:
+  0    done, whether or not there is such a lock
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot tell, or the key is used for something else
+  70   the output could not be written";
+
+/// The same for `dlock break`.
+pub(crate) const BREAKING: &str = "\
+Exit status:
+  0    the lock was taken from that locker
+  1    that locker does not hold the lock: nothing was changed
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot break locks, or the key is used for something else
+
+The broken holder is told at once if it listens, else by its next look, a sixth of its lease later at most. Until then it goes on.";
 
 /// The same for `dlock doctor`.
 pub(crate) const DOCTOR: &str = "\

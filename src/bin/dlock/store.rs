@@ -1,6 +1,7 @@
-//! Where the URL of the server comes from.
+//! The server: where its URL comes from, and the connection.
 
 use crate::status::{Failure, USAGE};
+use redis_dlock::{DLockGenerator, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -8,6 +9,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "DLOCK_URL";
+
+/// Connects for questions. Nothing is written that says so.
+pub(crate) fn connect(argument: Option<&str>) -> Result<DLockGenerator, Failure> {
+    let store = RedisLockProcessor::connect(&url(argument)?)?;
+    Ok(DLockGenerator::builder().client_record(false).build(store)?)
+}
 
 /// Finds the URL: the argument, else the environment variable, else the configuration file. No message of a failure contains it.
 pub(crate) fn url(argument: Option<&str>) -> Result<String, Failure> {

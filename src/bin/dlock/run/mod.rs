@@ -34,6 +34,9 @@ pub(crate) enum Event {
 /// succeeded; so the command is gone before anybody else is inside.
 const GUARDED_PART: u32 = 5;
 
+/// A client that is younger has not written its record.
+const RECORDED: Duration = Duration::from_millis(50);
+
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(url: Option<&str>, wanted: &Run) -> u8 {
     match try_run(url, wanted) {
@@ -102,7 +105,9 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     let outcome = watch(terms, wanted, launcher, &mut guard, &inbox, &held)?;
     match release(held) {
         // Nothing is left to be done, and the threads end with the process.
-        Release::Done => std::mem::forget(generator),
+        Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
+        // The client record is removed.
+        Release::Done => generator.close(),
         Release::TooLate(error) if outcome.status != status::LOST => {
             say(&error.to_string());
             if wanted.on_lost == OnLost::Stop {

@@ -1,0 +1,46 @@
+//! `dlock watch`: the list of locks, again and again.
+
+use crate::args::Watch;
+use crate::output::{self, fit};
+use crate::status::Failure;
+use crate::{list, store};
+use redis_dlock::DLockGenerator;
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use std::thread;
+
+pub(crate) fn watch(url: Option<&str>, wanted: &Watch) -> Result<u8, Failure> {
+    // A wrong URL or a wrong password will not mend itself; a server that fails later may.
+    let generator = store::connect(url)?;
+    let in_place = !wanted.of.json && io::stdout().is_terminal();
+    let mut rounds = 0;
+    loop {
+        let page = if wanted.of.json {
+            document(&generator, &wanted.of.pattern)
+        } else {
+            page(&generator, &wanted.of.pattern)
+        };
+        output::print(&if in_place { output::over(&fit(&page)) } else { page })?;
+        rounds += 1;
+        if wanted.count.is_some_and(|count| rounds >= count) {
+            return Ok(0);
+        }
+        thread::sleep(wanted.interval);
+    }
+}
+
+fn page(generator: &DLockGenerator, pattern: &str) -> String {
+    match list::ask(generator, pattern) {
+        Ok(locks) => format!("{}{} locks\n", list::page(&locks), locks.len()),
+        Err(error) => format!("{error}\n"),
+    }
+}
+
+/// One line: `{"locks": […]}`, or `{"error": "…"}`.
+fn document(generator: &DLockGenerator, pattern: &str) -> String {
+    let document = match list::ask(generator, pattern) {
+        Ok(locks) => json!({ "locks": locks.iter().map(list::document).collect::<Vec<_>>() }),
+        Err(error) => json!({ "error": error.to_string() }),
+    };
+    format!("{document}\n")
+}
