@@ -1,8 +1,9 @@
 //! `dlock doctor`: what is wrong with the servers.
 
 use crate::args::Doctor;
+use crate::output;
 use crate::status::{Failure, WRONG};
-use crate::{output, store};
+use crate::store;
 use anstyle::{AnsiColor, Style};
 use redis_dlock::{Finding, RedisLockProcessor, Severity};
 use serde_json::{Value, json};

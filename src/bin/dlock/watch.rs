@@ -1,9 +1,10 @@
 //! `dlock watch`: the list of locks, again and again.
 
 use crate::args::Watch;
+use crate::list;
 use crate::output::{self, fit};
 use crate::status::Failure;
-use crate::{list, store};
+use crate::store;
 use redis_dlock::DLockGenerator;
 use serde_json::json;
 use std::io::{self, IsTerminal};

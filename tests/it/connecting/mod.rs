@@ -39,9 +39,9 @@ fn connect(settings: RedisBuilder) -> DLockGenerator {
     builder().build(settings.connect().unwrap()).unwrap()
 }
 
-/// A client whose connections are all for commands.
+/// A client whose connections are all for commands, and whose threads send none by themselves.
 fn connect_deaf(settings: RedisBuilder) -> DLockGenerator {
-    DLockGenerator::builder().listener(false).build(settings.connect().unwrap()).unwrap()
+    DLockGenerator::builder().listener(false).client_record(false).build(settings.connect().unwrap()).unwrap()
 }
 
 /// Ends the connections that there are, at a time when no answer is due.

@@ -31,7 +31,7 @@ pub(super) fn start() -> RedisServer {
 
 /// Settings of a client that is handed the lock.
 pub(super) fn builder() -> GeneratorBuilder {
-    DLockGenerator::builder().listener(true)
+    DLockGenerator::builder().listener(true).client_record(false)
 }
 
 /// A client on a server.
