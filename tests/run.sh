@@ -161,4 +161,5 @@ if [[ $terms != 6 ]]; then
     echo "tests/run.sh: the leaders had $terms terms instead of 6" >&2
     exit 1
 fi
+cargo run --locked --all-features --quiet --example table
 echo "tests/run.sh: all passed"

@@ -9,6 +9,7 @@ mod doctor;
 mod ends;
 mod kit;
 mod lost;
+mod pages;
 mod signals;
 mod statuses;
 mod streams;

@@ -4,6 +4,7 @@
 
 use crate::status;
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -47,6 +48,17 @@ pub(crate) enum Action {
     /// round trip; and says what to do
     #[command(after_help = status::DOCTOR)]
     Doctor(Doctor),
+    /// Prints what a shell needs to complete the arguments of dlock
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Prints the manual page, for `man -l -`
+    Man {
+        /// A subcommand, for its own page
+        #[arg(value_name = "SUBCOMMAND")]
+        of: Option<String>,
+    },
 }
 
 #[derive(Args, Debug)]

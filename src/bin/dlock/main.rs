@@ -15,6 +15,7 @@ mod breaking;
 mod doctor;
 mod list;
 mod output;
+mod pages;
 mod run;
 mod show;
 mod status;
@@ -41,6 +42,8 @@ fn main() -> ExitCode {
     };
     match arguments.action {
         Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
+        Action::Completions { shell } => output::end(pages::completions(shell)).into(),
+        Action::Man { of } => output::end(pages::manual(of.as_deref())).into(),
         Action::Ls(wanted) => output::end(list::list(arguments.url.as_deref(), &wanted)).into(),
         Action::Show(wanted) => output::end(show::show(arguments.url.as_deref(), &wanted)).into(),
         Action::Watch(wanted) => output::end(watch::watch(arguments.url.as_deref(), &wanted)).into(),

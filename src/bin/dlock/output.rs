@@ -8,8 +8,16 @@ use std::time::Duration;
 
 /// Prints a text, with its colours if the output is a terminal that shows them. A reader that has gone away is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = AutoStream::auto(io::stdout().lock());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
+    write_to(io::stdout().lock(), bytes)
+}
+
+fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<(), Failure> {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::system("cannot write the output", error)),
         _ => Ok(()),
     }

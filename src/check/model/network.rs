@@ -169,7 +169,7 @@ impl Network {
             Message::Contended { locker, .. } => {
                 self.memory().contended.entry(locker).or_default();
             }
-            Message::Broken { .. } | Message::Changed { .. } | Message::ChangedAmong { .. } => {}
+            Message::Broken { .. } | Message::Said { .. } | Message::Changed { .. } | Message::ChangedAmong { .. } => {}
         }
     }
 
