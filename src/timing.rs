@@ -275,7 +275,10 @@ pub(crate) const RECORD_LIFE: Duration = Duration::from_secs(90);
 pub(crate) const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long the answers that wait may take to be sent, together. The thread that asks for waiting threads waits for it.
-pub(crate) const ANSWERS_LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const ANSWERS_LIMIT: Duration = Duration::from_millis(200);
+
+/// How long the lease thread may ask what no lease depends on, unless round trips are longer. A lease that begins meanwhile waits for it.
+pub(crate) const SIDE_LIMIT: Duration = Duration::from_millis(200);
 
 /// The pause between two looks whether the inbox is open.
 pub(crate) const SUBSCRIBE_LOOK: Duration = Duration::from_millis(1);

@@ -210,6 +210,14 @@ impl Core {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.
     }
 
+    /// Returns how long the lease thread may ask what no lease depends on: a quarter of what the most urgent lease has left, and never
+    /// long, because another lease may begin meanwhile.
+    pub(crate) fn side_limit(&self) -> Duration {
+        let urgent = self.renewals.lock().deadlines.next().since(self.clock.now());
+        let most = timing::SIDE_LIMIT.max(self.trip() * 4).min(self.limits.command);
+        most.min(urgent / 4).max(timing::SHORTEST_COMMAND)
+    }
+
     /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
     /// attempts, for this tenure and for every other one that the lease thread renews. Once some are renewed apart, only
     /// `deadline` counts: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the

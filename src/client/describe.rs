@@ -14,7 +14,7 @@ use crate::state::machine::Phase;
 use crate::state::names;
 use crate::store::processor::{Directory, Parties};
 use crate::sync::thread;
-use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SUBSCRIBE_LOOK};
+use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SHORTEST_COMMAND, SUBSCRIBE_LOOK};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,15 +164,15 @@ impl Core {
         let begun = Instant::now();
         let Some(directory) = self.processor.directory() else { return };
         for Question { nonce, asker, key } in self.talk.take() {
-            let limit = self.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()));
-            if limit.is_zero() {
+            // One that is not answered leaves time for the others.
+            let limit = self.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
+            if limit < SHORTEST_COMMAND {
                 return;
             }
             let (locker, told) = self.account(&key);
             let words = talk::answer(nonce, &told.to_line(locker.as_deref()));
             if let Err(error) = directory.say(&asker, &key, &words, limit) {
                 log::debug!(CLIENT, "lock {key:?}: a question about it was not answered: {error}");
-                return;
             }
         }
     }

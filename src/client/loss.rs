@@ -10,7 +10,7 @@ use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::tenure::Tenure;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, catch_panic};
 use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -70,18 +70,24 @@ impl Core {
         Some(Lost { key: Arc::clone(key), tenure, watchers, queued })
     }
 
-    /// Announces losses that are marked. First it asks whether an operator has broken the hold. As it may be the lease thread that asks, it
-    /// does so for no longer than a renewal may take; then the causes are those that were seen.
+    /// Announces losses that are marked. Those whose cause an operator may have to do with come last: first it asks the store. As it may be
+    /// the lease thread that asks, it does so for a short time; then the causes are those that were seen.
     pub(super) fn announce_losses(&self, losses: impl IntoIterator<Item = Lost>) {
-        let begin = Instant::now();
-        let mut limit = None;
-        for Lost { key, mut tenure, watchers, queued } in losses {
-            if let Some(queued) = queued {
-                tell_queued(queued, &key.name, &tenure, watchers);
-                continue;
+        let mut unsure = Vec::new();
+        for Lost { key, tenure, watchers, queued } in losses {
+            match queued {
+                Some(queued) => tell_queued(queued, &key.name, &tenure, watchers),
+                None => unsure.push((key, tenure, watchers)),
             }
-            let limit = *limit.get_or_insert_with(|| self.renewal_limit(Moment::NEVER, self.clock.now(), false));
-            if let Some(cause) = self.broken(&key.name, &tenure, limit.saturating_sub(begin.elapsed())) {
+        }
+        if unsure.is_empty() {
+            return;
+        }
+        let (begin, limit) = (Instant::now(), self.side_limit());
+        for (key, mut tenure, watchers) in unsure {
+            let left = limit.saturating_sub(begin.elapsed());
+            // A store may panic.
+            if let Ok(Some(cause)) = catch_panic(|| self.broken(&key.name, &tenure, left)) {
                 tenure.lost_by(&cause);
                 if let Phase::Held(held) = &mut key.state().phase
                     && held.locker == tenure.locker

@@ -9,7 +9,7 @@ use crate::description::ClientRecord;
 use crate::error::Error;
 use crate::log;
 use crate::sync::Mutex;
-use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY, SHORTEST_COMMAND};
+use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY};
 use std::time::SystemTime;
 
 /// What a client knows of its record.
@@ -72,8 +72,7 @@ impl Core {
         if self.puts_off_record(begun) {
             return;
         }
-        let urgent = self.renewals.lock().deadlines.next().since(begun);
-        let limit = self.limits.command.min(urgent / 4).max(SHORTEST_COMMAND);
+        let limit = self.side_limit();
         let line = self.record.state.lock().line.take().unwrap_or_else(|| self.record_line());
         let written = directory.put_record(self.id().as_str(), &line, RECORD_LIFE, limit);
         let is_tried_soon = matches!(written, Err(Error::Backend { .. }));

@@ -110,7 +110,7 @@ impl Core {
         let known = tenure.is_lost();
         if waits
             && tenure.may_be_broken()
-            && let Some(cause) = self.broken(&key.name, &tenure, self.limits.command)
+            && let Some(cause) = self.broken(&key.name, &tenure, self.side_limit())
         {
             // The thread that has noticed the loss is still asking.
             tenure.lost_by(&cause);

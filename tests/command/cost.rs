@@ -1,6 +1,6 @@
 //! What `dlock run` costs beside the bare command.
 
-use super::kit::{Kit, Start};
+use super::kit::{Kit, Start, with_default_signals};
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -67,8 +67,9 @@ fn milliseconds() {
         assert!(black_box(status).success());
         start.elapsed()
     };
-    let (mut with, mut without): (Vec<_>, Vec<_>) =
-        (0..300).map(|_| (time(kit.dlock(&["run", "JOB", "x", "--", "true"])), time(Command::new("true")))).unzip();
+    let (mut with, mut without): (Vec<_>, Vec<_>) = (0..300)
+        .map(|_| (time(kit.dlock(&["run", "JOB", "x", "--", "true"])), time(with_default_signals("true"))))
+        .unzip();
     let median = |times: &mut Vec<Duration>| {
         times.sort();
         times[times.len() / 2].as_secs_f64() * 1e3

@@ -93,9 +93,16 @@ impl Kit {
     }
 }
 
+/// A program that ignores no signal from its start. Whoever runs the tests in the background, or by `nohup`, has some ignored.
+pub(crate) fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// `dlock`, in a process group of its own, with no URL.
 pub(crate) fn bare(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dlock"));
+    let mut command = with_default_signals(env!("CARGO_BIN_EXE_dlock"));
     command
         .args(words)
         .env_remove("DLOCK_URL")

@@ -105,7 +105,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 fn without_a_terminal_stop_and_continue_reach_the_command_alone() {
     let kit = Kit::new();
     let mut command = Command::new("setsid");
-    command.args(["-w", env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "sh", "-c"]);
+    command.args(["-w", "env", "--default-signal", env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "sh", "-c"]);
     command.arg("echo $PPID > dlock; echo $$ > pid; exec sleep 100");
     command.env("DLOCK_URL", kit.server.url()).current_dir(kit.home.path());
     let running = command.start();

@@ -1,6 +1,6 @@
 //! What the command reads, writes and is given; what `dlock` itself writes where nobody can read it.
 
-use super::kit::{Kit, Start};
+use super::kit::{Kit, Start, with_default_signals};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
@@ -51,7 +51,7 @@ fn the_command_knows_the_key_and_the_token() {
 fn the_command_has_the_signals_and_descriptors_that_it_has_without_dlock() {
     let kit = Kit::new();
     let look = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | tr '\\n' ' '";
-    let without = Command::new("sh").args(["-c", look]).stdin(Stdio::null()).end();
+    let without = with_default_signals("sh").args(["-c", look]).stdin(Stdio::null()).end();
     let with = kit.run(&[], look).end().expect(0);
     assert_eq!(with.out, without.out);
 }

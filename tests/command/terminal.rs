@@ -1,6 +1,6 @@
 //! In a terminal: a shell with job control, keys, and programs that ask for the foreground.
 
-use super::kit::{Kit, lives, state};
+use super::kit::{Kit, lives, state, with_default_signals};
 use super::support::crew::{HANG, eventually};
 use rexpect::session::{PtySession, spawn_command};
 use std::process::Command;
@@ -9,7 +9,7 @@ const PROMPT: &str = "prompt>";
 
 /// An interactive shell in a terminal of its own.
 fn shell(kit: &Kit) -> PtySession {
-    let mut bash = Command::new("bash");
+    let mut bash = with_default_signals("bash");
     bash.args(["--norc", "--noprofile", "--noediting", "-i"]);
     bash.env("PS1", PROMPT)
         .env("DLOCK_URL", kit.server.url())

@@ -123,7 +123,8 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
     assert_eq!(next_released(&events, HoldEnd::Lost).token, acquired.token);
     assert_eq!(losses.recv_timeout(HANG).unwrap(), loss, "both functions are told the same");
 
-    // A loss that only the release shows. The thread that probes may come before it, with the same outcome.
+    // A loss that only the release shows: the next probe is ten seconds away.
+    let lock = generator.generate_with(config("y", 60_000)).unwrap();
     let guard = lock.lock().unwrap();
     next_acquired(&events, How::Free);
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(100));

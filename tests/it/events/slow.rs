@@ -47,7 +47,8 @@ fn a_blocked_one_is_told_how_much_it_missed_and_of_each_loss() {
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();
     lab.delete(victim.key());
-    eventually("it is lost", || !guard.is_valid());
+    // The channel is told after the event is queued.
+    guard.lost().recv_timeout(HANG).unwrap();
     assert!(guard.unlock().is_err());
     drop(leave);
     for n in 0..=ROOM {
