@@ -1,4 +1,4 @@
-//! A cron job that is started on several machines at the same time, and runs on one of them.
+//! A cron job that is started on several machines, and never runs on two of them at the same time.
 //!
 //! ```sh
 //! cargo run --example cron -- redis://127.0.0.1

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
 pub(crate) struct Arguments {
     /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service or
-    /// redis+cluster://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs into the
+    /// redis+cluster://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs in the
     /// configuration file
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) enum Action {
 
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
-    /// Which locks, by TYPE_TARGET: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
+    /// Which locks, by TYPE_TARGET, without the prefix DLOCK_ of the keys: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
     #[arg(value_name = "PATTERN", default_value = "*")]
     pub(crate) pattern: String,
     /// Prints one JSON document a line: `{"key", "locker", "remaining_ms", "waiting"}`, with `null` for what there is not
@@ -92,7 +92,7 @@ pub(crate) struct Watch {
     /// How long to wait before asking again
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) interval: Duration,
-    /// Ends after asking so often
+    /// Stops after this many rounds
     #[arg(long, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct Run {
     /// The signal that asks the command's process group to end
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub(crate) stop_signal: Signal,
-    /// How long after the stop signal the group is killed
+    /// How long the group has to end after the stop signal, before SIGKILL. After a loss somebody else may have the lock meanwhile
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
     /// What happens when the lock is lost: `stop` ends the command, `warn` prints a message and lets it run, and anything else is

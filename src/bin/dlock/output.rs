@@ -48,8 +48,13 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = 
 
 /// A text of somebody else's, in which nothing moves the cursor or begins a new line.
 pub(crate) fn one_line(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let shown = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
+}
+
+/// Whether a character changes the direction of those after it, or begins a line for some terminals.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A time as people write it: to a millisecond below ten seconds, to a second above.
@@ -95,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_text_of_somebody_else_stays_on_its_line() {
-        assert_eq!(one_line("a\nb\x1b[2J\u{9b}é"), "a\\nb\\u{1b}[2J\\u{9b}é");
+        assert_eq!(one_line("a\nb\x1b[2J\u{9b}é\u{202e}c"), "a\\nb\\u{1b}[2J\\u{9b}é\\u{202e}c");
     }
 
     #[test]

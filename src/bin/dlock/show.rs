@@ -93,9 +93,14 @@ fn of_party(page: &mut String, party: &Party) {
     };
     match &party.client {
         Some(client) => line(of_client(client)),
-        None => line("no client record: it has died, or keeps none".to_owned()),
+        None => line("no client record: the process may be dead, or keeps none".to_owned()),
     }
-    let Some(told) = &party.told else { return line("the process has not answered".to_owned()) };
+    let Some(told) = &party.told else {
+        return line(
+            "the process was not asked, or has not answered: one without --reason listens only while it waits"
+                .to_owned(),
+        );
+    };
     if let Some(reason) = &told.reason {
         line(format!("reason: {}", one_line(reason)));
     }
@@ -106,17 +111,18 @@ fn of_party(page: &mut String, party: &Party) {
             .map_or_else(|| "a thread without a name".to_owned(), |name| format!("thread {}", one_line(name)));
         let number = told.thread_id.map_or_else(String::new, |id| format!(" ({id})"));
         let token = told.token.map_or_else(String::new, |token| format!(", token {token}"));
-        line(format!("{thread}{number} has held it for {}, {} times over{token}", time(held), told.hold_count));
+        let count = if told.hold_count > 1 { format!(" (locked {} times)", told.hold_count) } else { String::new() };
+        line(format!("{thread}{number} has held it for {}{count}{token}", time(held)));
     }
     if told.lingering {
         line("no thread holds it: the process keeps it for a while".to_owned());
     }
     if let Some(left) = told.lease_left {
-        line(format!("by its own clock the lease lasts for {}", time(left)));
+        line(format!("{} of its lease are left, by its own clock", time(left)));
     }
     if told.waiting_threads > 0 {
-        let first = told.first_waits_for.map_or_else(String::new, |since| format!(", the first for {}", time(since)));
-        line(format!("threads that wait in it: {}{first}", told.waiting_threads));
+        let first = told.first_waits_for.map_or_else(String::new, |since| format!(", the longest for {}", time(since)));
+        line(format!("waiting threads: {}{first}", told.waiting_threads));
     }
 }
 

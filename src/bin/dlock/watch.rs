@@ -32,7 +32,9 @@ pub(crate) fn watch(url: Option<&str>, wanted: &Watch) -> Result<u8, Failure> {
 
 fn page(generator: &DLockGenerator, pattern: &str) -> String {
     match list::ask(generator, pattern) {
-        Ok(locks) => format!("{}{} locks\n", list::page(&locks), locks.len()),
+        Ok(locks) => {
+            format!("{}{} {}\n", list::page(&locks), locks.len(), if locks.len() == 1 { "lock" } else { "locks" })
+        }
         Err(error) => format!("{error}\n"),
     }
 }

@@ -61,8 +61,7 @@ impl Examination<'_> {
     fn trips(&mut self, trips: &[Duration]) {
         let (Some(shortest), Some(longest)) = (trips.first(), trips.last()) else { return };
         let median = trips[trips.len() / 2];
-        let message =
-            format!("{shortest:.1?} to {longest:.1?}, in the middle {median:.1?}, of {} commands", trips.len());
+        let message = format!("{shortest:.1?} to {longest:.1?}, median {median:.1?} of {} commands", trips.len());
         if median <= LONG {
             return self.fine(Subject::RoundTrip, message);
         }
