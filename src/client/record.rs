@@ -116,7 +116,7 @@ impl Core {
     pub(super) fn remove_record(&self) {
         let is_written = std::mem::take(&mut self.record.state.lock().is_written);
         if let Some(directory) = self.processor.directory().filter(|_| is_written)
-            && let Err(error) = directory.remove_record(self.id().as_str(), self.limits.command)
+            && let Err(error) = directory.remove_record(self.id().as_str(), self.side_limit())
         {
             log::debug!(CLIENT, "the client record was not removed, and ends by itself: {error}");
         }

@@ -263,7 +263,10 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
     let left = || {
         let mut keys = scene.server.keys();
         // In a Cluster, each slot has one.
-        keys.retain(|key| key != "DLOCK:1:fence" && !(key.starts_with("DLOCK:1:{") && key.ends_with("}:fence")));
+        let is_fence = |key: &str| key == "DLOCK:1:fence" || (key.starts_with("DLOCK:1:{") && key.ends_with("}:fence"));
+        // The record of a client that was killed stays for 90 s.
+        let stays = |key: &str| is_fence(key) || (!scene.dead.is_empty() && key.starts_with("DLOCK:1:client:"));
+        keys.retain(|key| !stays(key));
         keys
     };
     // What a killed process had is there until its lease is over, a place in the queue for twice as long.

@@ -123,8 +123,9 @@ fn process() {
     generator.close();
     let stopped = hands.into_iter().chain(elsewhere).all(|hand| hand.join().is_ok());
     drop((generator, pulse));
-    // In a Cluster, a thread that asks for the map or connects ends by itself.
-    let limit = now() + if work.url.contains("+cluster:") { 3_000_000_000 } else { 0 };
+    // In a Cluster, a thread that asks for the map ends by itself; so does one that connects, in a Cluster or by way of Sentinels.
+    let waits = ["+cluster:", "+sentinel:"].iter().any(|kind| work.url.contains(kind));
+    let limit = now() + if waits { 3_000_000_000 } else { 0 };
     while threads_named("dlock-") > 0 && now() < limit {
         thread::sleep(Duration::from_millis(5));
     }
