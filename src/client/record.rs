@@ -65,7 +65,12 @@ impl Core {
     /// Writes the record if it is due. Called by the lease thread. It takes a quarter at most of the time that renewals have.
     pub(super) fn keep_record(&self) {
         let begun = self.clock.now();
-        if begun < self.record.next() || self.is_closed() {
+        if begun < self.record.next() {
+            return;
+        }
+        if self.is_closed() {
+            // Otherwise the lease thread would find it due again at once, until it is stopped.
+            self.record.state.lock().due = None;
             return;
         }
         let Some(directory) = self.processor.directory() else { return };
