@@ -98,13 +98,14 @@ impl Tenure {
         assert!(matches!(outcome, Err(Error::Denied { .. })), "{self:?}: {outcome:?}");
     }
 
-    /// Releases the tenure while something is denied, and what would undo the operation, too. The outcome must be unknown.
-    pub fn release_unknown(&self) {
-        let outcome = self.try_release(None, None);
-        assert!(
-            matches!(outcome, Err(Error::Backend { failure: BackendFailure::Unknown, .. })),
-            "{self:?}: {outcome:?}"
-        );
+    /// Releases the tenure while something is denied, and what would undo the operation, too. Returns whether the outcome is unknown;
+    /// otherwise it must be denied.
+    pub fn releases_unknown(&self) -> bool {
+        match self.try_release(None, None) {
+            Err(Error::Backend { failure: BackendFailure::Unknown, .. }) => true,
+            Err(Error::Denied { .. }) => false,
+            outcome => panic!("{self:?}: {outcome:?}"),
+        }
     }
 
     /// Asks what became of the tenure.

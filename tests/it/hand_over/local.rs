@@ -87,8 +87,11 @@ fn three_thousand_holds_inside_a_process_are_one_command_for_numbers() {
     let tokens = chain.tokens.lock();
     assert!(tokens.len() >= Chain::HOLDS && tokens.is_sorted_by(|a, b| a < b), "{} tokens that rise", tokens.len());
     assert_eq!(tokens[1023], tokens[0] + 1023, "a number is good for 1024 holds");
-    // One for numbers, which are enough for ten million holds, and the release at the end.
-    assert_eq!((calls.count("evalsha"), calls.count("pexpire"), calls.count("del")), (2, 1, 1), "{calls:?}");
+    // One for numbers, which are enough for the other holds, and the release at the end. Numbers are asked for twice if the client's
+    // last answer is more than a second old, as on a busy machine: then the first command reserves one number, and proves the fence.
+    let for_numbers = calls.count("pexpire");
+    assert!((1..=2).contains(&for_numbers), "{calls:?}");
+    assert_eq!((calls.count("evalsha"), calls.count("del")), (for_numbers + 1, 1), "{calls:?}");
     assert_eq!(holder(&server), None);
 }
 
