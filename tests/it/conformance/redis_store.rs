@@ -118,7 +118,8 @@ impl Store for RedisStore {
     fn processor(&self) -> Arc<dyn LockProcessor> {
         // A cluster may be away for a while, and leases are extended early for that; the tests are about one that is not.
         let always_there = Duration::from_millis(1);
-        let builder = RedisLockProcessor::builder(&self.url).unwrap();
+        // No case is about a server that is slow, and this machine may be.
+        let builder = RedisLockProcessor::builder(&self.url).unwrap().io_timeout(Duration::from_secs(10));
         let builder = if self.is_cluster { builder.failover_within(always_there) } else { builder };
         let store = builder.connect().unwrap();
         if self.proved {
