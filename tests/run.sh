@@ -72,6 +72,16 @@ model() {
 schedules() {
     CARGO_PROFILE_DEV_OPT_LEVEL=3 RUSTC_WORKSPACE_WRAPPER=$shuttle cargo test --locked --all-features --lib "$@"
 }
+# Waits for a process that ran beside others, prints its output, and ends the script if it failed.
+joined() {
+    local passed=yes
+    wait "$1" || passed=no
+    cat "$2"
+    if [[ $passed == no ]]; then
+        echo "tests/run.sh: $3 failed, see above" >&2
+        exit 1
+    fi
+}
 cargo test --locked --all-features --no-run
 model --no-run
 schedules --no-run
@@ -87,13 +97,19 @@ trap 'kill "$models" 2>/dev/null; rm -rf "$directory"' EXIT
 # First with all features, including TLS; later what differs without them. This also compiles examples and benches. The tests mostly
 # wait, so more of them than there are cores may run at once.
 cargo test --locked --all-features -- --test-threads 6
-# Without messages only latency and the order across processes change.
-DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
-    --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4
 # The command waits for processes and terminals.
 cargo test --locked --all-features --test command -- --test-threads 4
-# The fault scenarios wait even more. After them, the mistakes that these tests must find.
+# The fault scenarios wait even more. So other tests that wait run beside them: those of the lock without messages, where only latency and
+# the order across processes change.
+cargo test --locked --all-features --test faults --no-run
+DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
+    --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4 \
+    >"$directory/without-messages" 2>&1 &
+without_messages=$!
+trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
 cargo test --locked --all-features --test faults -- --test-threads 8
+joined "$without_messages" "$directory/without-messages" "a test without messages"
+# The mistakes that these tests must find.
 RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
 # From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
 lift() {
@@ -104,13 +120,7 @@ lift() {
     renice -n 0 -p "$1" >/dev/null 2>&1 || true
 }
 lift "$models"
-models_passed=yes
-wait "$models" || models_passed=no
-cat "$directory/models"
-if [[ $models_passed == no ]]; then
-    echo "tests/run.sh: a model failed, see above" >&2
-    exit 1
-fi
+joined "$models" "$directory/models" "a model"
 # A short round of each benchmark: the figures mean little, but the code must work.
 cargo test --locked --all-features --benches
 cargo test --locked --lib

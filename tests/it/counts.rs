@@ -3,7 +3,7 @@
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
-use redis_dlock::{DLockConfig, DLockGenerator};
+use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
 use std::time::{Duration, Instant};
 
 /// Long enough that neither an extension nor a probe falls into the test.
@@ -91,7 +91,9 @@ fn many_threads_and_keys_share_four_connections() {
 #[test]
 fn a_single_thread_needs_one_connection() {
     let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    // The lease thread writes the record, on a connection of its own if the first is in use.
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    let generator = DLockGenerator::builder().client_record(false).build(store).unwrap();
     for n in 0..16 {
         drop(generator.generate_with(lazy(&n.to_string())).unwrap().lock().unwrap());
     }
