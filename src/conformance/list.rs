@@ -179,7 +179,7 @@ macro_rules! __conformance_cases {
                 is_entered_once_by_many_polls [Queue]
                 ends_when_nobody_asks [Queue]
                 ends_after_a_hand_over_when_nobody_asks [Queue]
-                lives_as_long_as_its_longest_lease [Queue]
+                lives_as_long_as_its_longest_lease [Queue DeadAtOnce]
                 lives_on_by_polls [Queue]
                 is_counted [Queue]
             }

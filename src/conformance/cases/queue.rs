@@ -140,12 +140,12 @@ pub(crate) fn lives_as_long_as_its_longest_lease(suite: &Suite) {
 /// Shows: S4.
 pub(crate) fn lives_on_by_polls(suite: &Suite) {
     suite.client().holder("k");
-    let lease = suite.short() * 2;
+    let lease = suite.short() * 3;
     let b = suite.client().tenure_with("k", lease);
     b.wait();
     // Longer together than the two leases for which a queue lives, and each much shorter, because this machine may be slow.
     for _ in 0..3 {
-        suite.store().pass_time(lease * 4 / 5);
+        suite.store().pass_time(lease * 3 / 4);
         b.poll_waiting();
     }
 }

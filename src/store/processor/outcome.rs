@@ -76,7 +76,9 @@ pub enum PollOutcome {
     /// the store reported for this tenure before.
     Acquired(Grant),
     /// The locker is in the queue, so it was not granted the key before this reply. The queue is kept for at least twice this
-    /// lease from now, and for at most three times if nobody polls. A waiter that stops polling is forgotten: a later poll returns `Gone`.
+    /// lease from now, and for at most three times if nobody polls. A waiter that stops polling is forgotten: a later poll returns `Gone`. A
+    /// store that notices dead waiters by their leases ([`DeadWaiters::AfterLeases`](super::DeadWaiters::AfterLeases)) may forget each waiter
+    /// one lease after its last poll.
     Waiting(Busy),
     /// The store does not know this locker, and this call changed nothing. Start again with a fresh locker.
     Gone,

@@ -1,0 +1,163 @@
+//! How a locker gets a key: acquire, join, poll.
+
+use super::deadline::Deadline;
+use super::kv::{Check, Committed, Transaction, Write};
+use super::names;
+use super::sessions::Session;
+use super::sight::Sight;
+use super::store::{Gift, RaftStore, until_settled};
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{AcquireOutcome, Claim, Grant, PollOutcome};
+
+impl RaftStore {
+    /// Takes a free key, or else, with `waits`, a place at the queue's end.
+    pub(super) fn take(&self, claim: &Claim<'_>, waits: bool, deadline: Deadline) -> Result<AcquireOutcome, Error> {
+        let outcome = until_settled(claim.key, || {
+            let session = self.session_of(claim, deadline)?;
+            self.try_take(claim, &session, waits, deadline)
+        });
+        match &outcome {
+            Ok(AcquireOutcome::Busy(_)) if !waits => self.sessions.end(claim.locker),
+            // Whoever knows that nothing was done for the locker does not ask about it again.
+            Err(error) if !is_open(error) => self.sessions.end(claim.locker),
+            _ => {}
+        }
+        outcome
+    }
+
+    fn try_take(
+        &self,
+        claim: &Claim<'_>,
+        session: &Session,
+        waits: bool,
+        deadline: Deadline,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let (path, prefix) = (self.names.lock(claim.key), self.names.waiters(claim.key));
+        let hold = Write::Hold { path: path.clone(), session: session.id.clone(), value: names::party(claim) };
+        let transaction = Transaction {
+            checks: vec![Check::Free { path }, Check::Nothing { prefix }],
+            writes: vec![hold],
+            look: self.names.of(claim.key),
+        };
+        let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
+            Committed::Done { index, entries } => {
+                let sight = self.read(claim.key, entries)?;
+                if sight.waiters.is_empty() {
+                    return Ok(Some(AcquireOutcome::Acquired(Grant::new(index, 0))));
+                }
+                // A store that cannot check whether somebody waits has given us the key. It is the first waiter's.
+                match self.give(claim.key, &Gift::of(claim.locker, &session.id, &sight), deadline) {
+                    Ok(Some(sight)) => sight,
+                    Ok(None) => return self.taken_back(claim, deadline),
+                    Err(error) => return Err(self.left_open(claim, &error)),
+                }
+            }
+            Committed::Refused(Some(entries)) => self.read(claim.key, entries)?,
+            Committed::Refused(None) => self.look(claim.key, deadline)?,
+            Committed::NoSession => {
+                self.sessions.forget(claim.locker);
+                return Ok(None);
+            }
+        };
+        if !waits {
+            let sight = if sight.holder.is_none() { self.given_on(claim.key, deadline)? } else { sight };
+            return Ok(sight.holder.map(|holder| AcquireOutcome::Busy(holder.busy())));
+        }
+        self.enter(claim, session, deadline)
+    }
+
+    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile.
+    fn taken_back(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
+        self.destroy(claim, deadline).map_err(|error| self.left_open(claim, &error))?;
+        Ok(None)
+    }
+
+    /// Makes an error of one that came after something was done for the locker.
+    fn left_open(&self, claim: &Claim<'_>, error: &Error) -> Error {
+        self.sessions.doubt(claim.locker);
+        Error::backend(BackendFailure::Unknown, error.to_string())
+    }
+
+    /// Takes a place at the queue's end.
+    fn enter(
+        &self,
+        claim: &Claim<'_>,
+        session: &Session,
+        deadline: Deadline,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let transaction = Transaction {
+            checks: Vec::new(),
+            writes: vec![self.waiting(claim, session)],
+            look: self.names.of(claim.key),
+        };
+        let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
+            Committed::Done { entries, .. } => self.read(claim.key, entries)?,
+            Committed::Refused(_) => return Ok(None),
+            Committed::NoSession => {
+                self.sessions.forget(claim.locker);
+                return Ok(None);
+            }
+        };
+        // From here on the locker is in the queue, and the answer must say so.
+        let outcome = self.resolved(claim, session, sight, deadline);
+        match outcome {
+            Ok(PollOutcome::Acquired(grant)) => Ok(Some(AcquireOutcome::Acquired(grant))),
+            Ok(PollOutcome::Waiting(busy)) => Ok(Some(AcquireOutcome::Busy(busy))),
+            Ok(PollOutcome::Gone) => {
+                self.sessions.forget(claim.locker);
+                Ok(None)
+            }
+            Err(error) => Err(self.left_open(claim, &error)),
+        }
+    }
+
+    /// Returns what became of a locker that has this session. Gives a free key to the first waiter.
+    fn resolved(
+        &self,
+        claim: &Claim<'_>,
+        session: &Session,
+        mut sight: Sight,
+        deadline: Deadline,
+    ) -> Result<PollOutcome, Error> {
+        until_settled(claim.key, || {
+            if let Some(holder) = sight.is_held_by(&session.id, claim.locker) {
+                self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
+                return Ok(Some(PollOutcome::Acquired(Grant::new(holder.index, sight.waiting()))));
+            }
+            if sight.place(claim.locker).is_none() {
+                return Ok(Some(PollOutcome::Gone));
+            }
+            if let Some(holder) = &sight.holder {
+                self.tell_holder(claim.key, claim.locker, &sight, deadline);
+                return Ok(Some(PollOutcome::Waiting(holder.busy())));
+            }
+            let gift = Gift { asker: Some(claim.locker), ..Gift::of_nobody(&sight) };
+            sight = match self.give(claim.key, &gift, deadline)? {
+                Some(sight) => sight,
+                None => self.look(claim.key, deadline)?,
+            };
+            Ok(None)
+        })
+    }
+
+    /// Returns what became of a locker, and renews its session.
+    pub(super) fn ask(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<PollOutcome, Error> {
+        let Some(session) = self.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
+        let sight = self.look(claim.key, deadline)?;
+        let outcome = self.resolved(claim, &session, sight, deadline)?;
+        if outcome == PollOutcome::Gone {
+            // A request without an answer may still be on its way. After the end of its session it does nothing.
+            if self.sessions.of(claim.locker).is_some_and(|tenure| tenure.is_in_doubt) {
+                self.kv.end_session(&session.id, deadline)?;
+                self.sessions.forget(claim.locker);
+            }
+            self.sessions.end(claim.locker);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Returns whether a request that failed so may have done something.
+fn is_open(error: &Error) -> bool {
+    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
+}

@@ -1,0 +1,197 @@
+//! The requests to etcd.
+
+use super::classify::{Failure, classify};
+use super::encode;
+use super::watch::Watch;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{DeadWaiters, StoreLimits};
+use crate::store::raft::deadline::Deadline;
+use crate::store::raft::http::{Answer, Call, Http, Stream};
+use crate::store::raft::json::{number, parse};
+use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::sync::Mutex;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::http::Method;
+
+/// A client of the servers of one etcd.
+pub(super) struct Client {
+    http: Http,
+    login: Option<Login>,
+    token: Mutex<Option<String>>,
+}
+
+/// A user and the password.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+/// What a call comes to if nothing failed on the way.
+enum Reply {
+    Value(Value),
+    NoLease,
+    Token,
+    NoUsers,
+}
+
+/// How long the servers may need to elect another leader.
+const ELECTION: Duration = Duration::from_secs(3);
+
+/// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
+const SHORTEST: Duration = Duration::from_secs(2);
+
+impl Client {
+    pub(super) fn new(servers: Vec<String>, login: Option<Login>) -> Self {
+        Self { http: Http::new(servers), login, token: Mutex::new(None) }
+    }
+
+    /// Sends a request. A login that has expired is renewed once.
+    fn call(&self, path: &str, body: &Value, is_repeatable: bool, deadline: Deadline) -> Result<Option<Value>, Error> {
+        for _ in 0..2 {
+            let token = self.token(deadline)?;
+            match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
+                Reply::Value(value) => return Ok(Some(value)),
+                Reply::NoLease => return Ok(None),
+                Reply::Token | Reply::NoUsers => *self.token.lock() = None,
+            }
+        }
+        Err(Error::denied("etcd does not accept the token that it has just issued"))
+    }
+
+    fn send(
+        &self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Reply, Error> {
+        let body = body.to_string();
+        let secret = token.map(|token| ("authorization", token));
+        let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable };
+        self.http.send(&call, deadline, |answer| read(&answer))
+    }
+
+    /// Returns the token of the login, if there is one.
+    fn token(&self, deadline: Deadline) -> Result<Option<String>, Error> {
+        let Some(login) = &self.login else { return Ok(None) };
+        if let Some(token) = self.token.lock().clone() {
+            return Ok(Some(token).filter(|token| !token.is_empty()));
+        }
+        let body = json!({ "name": login.user, "password": login.password });
+        let token = match self.send("/v3/auth/authenticate", &body, None, true, deadline)? {
+            Reply::Value(answer) => answer.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            // Users are not enabled, so anybody may do anything.
+            _ => String::new(),
+        };
+        *self.token.lock() = Some(token.clone());
+        Ok(Some(token).filter(|token| !token.is_empty()))
+    }
+
+    /// Opens the stream of the changes of an entry from an index on; `None` for those from now on.
+    pub(super) fn watch(&self, path: &str, from: Option<u64>, deadline: Deadline) -> Result<Stream, Error> {
+        let mut create = json!({ "key": super::super::json::to_base64(path) });
+        if let Some(from) = from {
+            create["start_revision"] = from.to_string().into();
+        }
+        let body = json!({ "create_request": create }).to_string();
+        let token = self.token(deadline)?;
+        let secret = token.as_deref().map(|token| ("authorization", token));
+        let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
+        self.http.stream(&call, super::watch::LIFE, deadline)
+    }
+}
+
+fn read(answer: &Answer) -> Result<Reply, Error> {
+    let body = parse(&answer.body, "etcd");
+    if answer.status == 200 {
+        return body.map(Reply::Value);
+    }
+    match classify(answer.status, &body.unwrap_or_else(|_| json!({ "error": answer.body }))) {
+        Failure::NoLease => Ok(Reply::NoLease),
+        Failure::Token => Ok(Reply::Token),
+        Failure::NoUsers => Ok(Reply::NoUsers),
+        Failure::Other(error) => Err(error),
+    }
+}
+
+/// An answer that lacks what every etcd sends.
+pub(super) fn odd(what: &str) -> Error {
+    Error::backend(BackendFailure::Unknown, format!("the answer of etcd lacks {what}"))
+}
+
+impl Kv for Arc<Client> {
+    fn limits(&self) -> StoreLimits {
+        let mut limits = StoreLimits::default();
+        limits.shortest_lease = SHORTEST;
+        limits.tick = Duration::from_secs(1);
+        limits.command = Duration::from_secs(3);
+        limits.outage = ELECTION;
+        limits.dead_holder_leases = 3;
+        limits.dead_waiters = DeadWaiters::AfterLeases(3);
+        limits.remaining_known = false;
+        limits
+    }
+
+    fn has_answered(&self) -> bool {
+        self.http.has_answered()
+    }
+
+    /// A quarter longer, in whole seconds.
+    fn life(&self, lease: Duration) -> Duration {
+        let quarter = lease + lease / 4;
+        Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST)
+    }
+
+    fn open_session(&self, life: Duration, _name: &str, deadline: Deadline) -> Result<String, Error> {
+        let body = json!({ "TTL": life.as_secs().to_string() });
+        let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
+        let id = answer.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the lease"))?;
+        Ok(id.to_owned())
+    }
+
+    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
+        let body = json!({ "ID": session });
+        let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
+        // What is zero is left out: the lease has ended.
+        if let Some(error) = answer.get("error") {
+            return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
+        }
+        let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
+        Ok(left.is_some_and(|left| left > 0))
+    }
+
+    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
+        self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
+    }
+
+    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
+        match self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline)? {
+            Some(answer) => encode::committed(&answer).ok_or_else(|| odd("the outcome of a transaction")),
+            None => Ok(Committed::NoSession),
+        }
+    }
+
+    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
+        let answer = self.call("/v3/kv/range", &encode::range(prefix), true, deadline)?;
+        answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
+    }
+
+    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {
+        Ok(Box::new(Watch::open(self.clone(), path, deadline)?))
+    }
+
+    fn close(&self) {
+        self.http.close();
+    }
+}
+
+/// Without the login.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("http", &self.http).field("has_login", &self.login.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,17 @@
+//! The store on etcd.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `processor.rs` | what a program makes: [`EtcdLockProcessor`] |
+//! | `client.rs` | the requests, as JSON over HTTP |
+//! | `encode.rs` | transactions and entries as JSON |
+//! | `watch.rs` | a stream of changes |
+//! | `classify.rs` | what an error says of a request |
+
+mod classify;
+mod client;
+mod encode;
+mod processor;
+mod watch;
+
+pub use processor::EtcdLockProcessor;

@@ -1,0 +1,225 @@
+//! Requests over HTTP to one of several servers.
+
+use super::deadline::Deadline;
+use crate::error::{BackendFailure, Error};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+use ureq::{Agent, Timeout, http};
+
+/// The servers of a store, and the connections to them.
+#[derive(Debug)]
+pub(super) struct Http {
+    agent: Agent,
+    /// Their addresses: `http://host:port`.
+    servers: Vec<String>,
+    /// The server that answered last. A hint: whoever finds that it fails tries the next one.
+    preferred: AtomicUsize,
+    has_answered: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) method: http::Method,
+    /// Path and query.
+    pub(super) path: &'a str,
+    pub(super) body: &'a str,
+    /// A header with a secret.
+    pub(super) secret: Option<(&'static str, &'a str)>,
+    /// Whether it does no harm to send it again after a request without an answer.
+    pub(super) is_repeatable: bool,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+/// How long a request waits for a server, if there are others to try.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// The most that is read of an answer.
+const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
+
+impl Http {
+    pub(super) fn new(servers: Vec<String>) -> Self {
+        Self {
+            agent: agent(),
+            servers,
+            preferred: AtomicUsize::new(0),
+            has_answered: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::SeqCst)
+    }
+
+    /// Sends a request to the servers, one after another, until one has executed it. `read` makes an outcome of an answer.
+    pub(super) fn send<T>(
+        &self,
+        call: &Call<'_>,
+        deadline: Deadline,
+        read: impl Fn(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let first = self.preferred.load(Ordering::SeqCst);
+        let mut failed = None;
+        for n in 0..self.servers.len() {
+            let place = (first + n) % self.servers.len();
+            if self.is_closed.load(Ordering::SeqCst) {
+                return Err(Error::ShutDown);
+            }
+            let limit = match deadline.left() {
+                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => left.min(PATIENCE),
+                Ok(left) => left,
+                Err(error) => return Err(failed.unwrap_or(error)),
+            };
+            let answer = ask(&self.agent, &self.servers[place], call, limit).and_then(|answer| {
+                self.has_answered.store(true, Ordering::SeqCst);
+                read(answer)
+            });
+            match answer {
+                Err(error) if goes_on(&error, call.is_repeatable) => failed = Some(error),
+                outcome => {
+                    if n > 0 {
+                        self.preferred.store(place, Ordering::SeqCst);
+                    }
+                    return outcome;
+                }
+            }
+        }
+        Err(failed.unwrap_or(Error::ShutDown))
+    }
+
+    /// Opens a stream of answers to one request, from the first server that gives one. Its connection is its own.
+    pub(super) fn stream(&self, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Stream, Error> {
+        let first = self.preferred.load(Ordering::SeqCst);
+        let mut failed = None;
+        for n in 0..self.servers.len() {
+            if self.is_closed.load(Ordering::SeqCst) {
+                return Err(Error::ShutDown);
+            }
+            let server = &self.servers[(first + n) % self.servers.len()];
+            let agent = agent();
+            match begin_stream(&agent, server, call, life, deadline.left()?) {
+                Ok(body) => return Ok(Stream { agent, body, server: server.clone() }),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or(Error::ShutDown))
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.agent.clone().shutdown();
+    }
+}
+
+/// A stream of answers.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) agent: Agent,
+    pub(super) body: ureq::Body,
+    pub(super) server: String,
+}
+
+fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .max_idle_connections(64)
+        .max_idle_connections_per_host(32)
+        .build()
+        .into()
+}
+
+fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
+    let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
+    if !call.body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    if let Some((name, secret)) = call.secret {
+        let mut secret = http::HeaderValue::from_str(secret)
+            .map_err(|_| Error::denied("the password or token contains characters that no header may contain"))?;
+        secret.set_sensitive(true);
+        request = request.header(name, secret);
+    }
+    request.body(call.body.to_owned()).map_err(|e| {
+        Error::backend(BackendFailure::NotExecuted, format!("the request to {server} cannot be formed: {e}"))
+    })
+}
+
+fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
+    let request = agent.configure_request(request(server, call)?).timeout_global(Some(limit)).build();
+    let mut response = agent.run(request).map_err(|e| failure(server, e))?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
+    // Whatever the status said, the answer was not read.
+    Ok(Answer { status, body: body.map_err(|e| failure(server, e))? })
+}
+
+fn begin_stream(
+    agent: &Agent,
+    server: &str,
+    call: &Call<'_>,
+    life: Duration,
+    limit: Duration,
+) -> Result<ureq::Body, Error> {
+    let request = agent
+        .configure_request(request(server, call)?)
+        .timeout_connect(Some(limit))
+        .timeout_recv_response(Some(limit))
+        .timeout_recv_body(Some(life))
+        .build();
+    Ok(agent.run(request).map_err(|e| failure(server, e))?.into_body())
+}
+
+/// Returns whether the next server is asked after this error.
+fn goes_on(error: &Error, is_repeatable: bool) -> bool {
+    match error {
+        Error::Backend { failure: BackendFailure::NotExecuted, .. } => true,
+        Error::Backend { failure: BackendFailure::Unknown, .. } => is_repeatable,
+        _ => false,
+    }
+}
+
+/// Makes an error of one of a connection: it tells whether the request may have been executed.
+pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
+    let is_before = match &error {
+        ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
+        ureq::Error::Io(e) => is_before(e),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
+        _ => false,
+    };
+    let failure = if is_before { BackendFailure::NotExecuted } else { BackendFailure::Unknown };
+    let words = match &error {
+        ureq::Error::Timeout(_) if !is_before => String::from("no answer in time"),
+        other => other.to_string(),
+    };
+    Error::backend_caused_by(failure, format!("no answer from {server}: {words}"), io_error(error))
+}
+
+fn is_before(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::NotConnected
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::AddrNotAvailable
+    )
+}
+
+fn io_error(error: ureq::Error) -> io::Error {
+    match error {
+        ureq::Error::Io(error) => error,
+        ureq::Error::Timeout(timeout) => io::Error::new(ErrorKind::TimedOut, timeout.to_string()),
+        other => io::Error::other(other),
+    }
+}

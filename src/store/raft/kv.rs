@@ -1,0 +1,126 @@
+//! What the protocol needs of a store that votes: entries, sessions that hold entries, and transactions.
+//!
+//! | here | etcd | Consul |
+//! |---|---|---|
+//! | session | lease | session with the behaviour `delete` |
+//! | index | revision | Raft index |
+//! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
+
+use super::deadline::Deadline;
+use crate::error::Error;
+use crate::store::processor::StoreLimits;
+use std::fmt;
+use std::time::Duration;
+
+/// An entry of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) path: String,
+    pub(super) value: Vec<u8>,
+    /// The session that holds it. The entry goes when the session ends.
+    pub(super) session: Option<String>,
+    /// Whether somebody holds it. An entry of etcd that is attached to no lease is held for ever; one of Consul without a session is free.
+    pub(super) is_held: bool,
+    /// Whether its kind is that of a lock. Consul's entries have a flag for it.
+    pub(super) is_ours: bool,
+    /// The index at which it was created.
+    pub(super) created: u64,
+    /// The index at which it was changed last.
+    pub(super) changed: u64,
+}
+
+/// What must be so for a transaction to be executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// This session holds the entry.
+    HeldBy { path: String, session: String },
+    /// Nobody holds the entry.
+    Free { path: String },
+    /// There is no entry with this prefix. A store that cannot check this executes the transaction, and its answer has the entries.
+    Nothing { prefix: String },
+}
+
+/// What a transaction writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    /// Has a session hold an entry that it holds already, or that nobody holds.
+    Hold { path: String, session: String, value: Vec<u8> },
+    /// Has another session hold an entry.
+    Pass { path: String, from: String, to: String, value: Vec<u8> },
+    /// Deletes an entry.
+    Delete { path: String },
+    /// Sets an entry that nobody holds.
+    Set { path: String, value: Vec<u8> },
+}
+
+/// Checks, writes and a look at the entries of a key, as one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Transaction {
+    pub(super) checks: Vec<Check>,
+    pub(super) writes: Vec<Write>,
+    /// The entries with this prefix are returned as they are after the writes.
+    pub(super) look: String,
+}
+
+/// What came of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Committed {
+    /// It was executed at this index.
+    Done { index: u64, entries: Vec<Entry> },
+    /// A check failed, and nothing was written. These are the entries, if the store tells.
+    Refused(Option<Vec<Entry>>),
+    /// A session that should hold something has ended, and nothing was written.
+    NoSession,
+}
+
+/// A client of such a store. Its methods fail as those of [`LockProcessor`](crate::store::processor::LockProcessor) do. None of them sends a
+/// request a second time that may have been executed.
+pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
+    fn limits(&self) -> StoreLimits;
+
+    /// Returns whether it has ever answered.
+    fn has_answered(&self) -> bool;
+
+    /// Returns the time that a session of a lease lives without a renewal: longer, so that a session serves several tenures before it must be renewed.
+    fn life(&self, lease: Duration) -> Duration;
+
+    /// Creates a session; `name` is for people.
+    fn open_session(&self, life: Duration, name: &str, deadline: Deadline) -> Result<String, Error>;
+
+    /// Starts the life of a session anew. Returns whether it had not ended.
+    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
+
+    /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect.
+    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
+
+    /// Executes a transaction.
+    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error>;
+
+    /// Returns the entries with a prefix as the majority has them, never a stale copy.
+    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
+
+    /// Begins to listen to an entry. Every change after this returns is told, perhaps several as one.
+    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error>;
+
+    /// Ends all connections. Later calls fail.
+    fn close(&self);
+}
+
+/// A change of an entry, or several at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) value: Vec<u8>,
+    /// The index of the last change.
+    pub(super) index: u64,
+    /// Whether others may have come before it.
+    pub(super) is_merged: bool,
+}
+
+/// A connection that tells the changes of an entry.
+pub(super) trait Listening: Send {
+    /// Waits for a change. Fails once the connection has ended or was cut.
+    fn next(&mut self) -> Result<Option<Change>, Error>;
+
+    /// Returns what cuts the connection from another thread.
+    fn cutter(&self) -> Box<dyn Fn() + Send + Sync>;
+}

@@ -1,0 +1,235 @@
+//! How a tenure is kept and how it ends: extend, probe, release, hand-over, settle.
+
+use super::deadline::Deadline;
+use super::kv::{Check, Committed, Transaction, Write};
+use super::names;
+use super::sessions::Tenure;
+use super::sight::Sight;
+use super::store::{Gift, RaftStore, until_settled};
+use crate::error::Error;
+use crate::store::processor::{AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome};
+
+impl RaftStore {
+    /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
+    pub(super) fn prolong(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ExtendOutcome, Error> {
+        let session = self.renew(claim, deadline)?;
+        let sight = self.look(claim.key, deadline)?;
+        let held = session.as_ref().and_then(|session| sight.is_held_by(&session.id, claim.locker));
+        Ok(match held {
+            Some(holder) => {
+                self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
+                ExtendOutcome::Extended(Extension { number: Some(holder.index), ..Extension::while_waiting(sight.waiting()) })
+            }
+            None => ExtendOutcome::NotOurs(NotOurs::new(sight.locker())),
+        })
+    }
+
+    /// The same, with a new number: that of a write of our own.
+    pub(super) fn prolong_with_numbers(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ExtendOutcome, Error> {
+        let outcome = self.prolong(claim, deadline)?;
+        let (ExtendOutcome::Extended(extension), Some(tenure)) = (&outcome, self.tenure(claim, deadline)?) else {
+            return Ok(outcome);
+        };
+        // The lease is renewed, whatever comes of the number.
+        let number = self.rewrite(claim, claim, &tenure, deadline).ok().flatten().map(|(index, _)| index);
+        let extension = Extension { number: number.or(extension.number), ..extension.clone() };
+        Ok(ExtendOutcome::Extended(extension.with_numbers(number.map(|number| number..=number))))
+    }
+
+    /// Writes the lock's entry anew in the name of a locker of the same client, with the same session. Returns the index.
+    fn rewrite(
+        &self,
+        claim: &Claim<'_>,
+        next: &Claim<'_>,
+        tenure: &Tenure,
+        deadline: Deadline,
+    ) -> Result<Option<(u64, Sight)>, Error> {
+        let path = self.names.lock(claim.key);
+        let from = tenure.session.id.clone();
+        let mut checks = vec![Check::HeldBy { path: path.clone(), session: from.clone() }];
+        let is_passed = claim.locker != next.locker;
+        if is_passed {
+            checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
+        }
+        let value = names::party(next);
+        let has_own_life = self.kv.life(next.lease) != tenure.session.life;
+        let write = if is_passed && has_own_life {
+            let to = self.session_of(next, deadline)?.id;
+            Write::Pass { path, from, to, value }
+        } else {
+            Write::Hold { path, session: from, value }
+        };
+        let transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
+        let Committed::Done { index, entries } = self.commit(&[claim.locker, next.locker], &transaction, deadline)? else {
+            return Ok(None);
+        };
+        if is_passed && !has_own_life {
+            self.sessions.pass(claim.locker, next.locker);
+        }
+        Ok(Some((index, self.read(claim.key, entries)?)))
+    }
+
+    /// Returns whether the key is this locker's.
+    pub(super) fn is_ours(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ProbeOutcome, Error> {
+        let sight = self.look(claim.key, deadline)?;
+        let tenure = self.sessions.of(claim.locker);
+        let session = tenure.as_ref().map(|tenure| tenure.session.id.as_str()).or_else(|| sight.session_of(claim.locker));
+        let ours = session.is_some_and(|session| sight.is_held_by(session, claim.locker).is_some());
+        Ok(if ours { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(NotOurs::new(sight.locker())) })
+    }
+
+    /// Ends a tenure, or takes a locker out of the queue.
+    pub(super) fn give_up(
+        &self,
+        claim: &Claim<'_>,
+        next: Option<&Claim<'_>>,
+        deadline: Deadline,
+    ) -> Result<ReleaseOutcome, Error> {
+        let Some(tenure) = self.tenure(claim, deadline)? else {
+            return Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker())));
+        };
+        if tenure.is_in_doubt {
+            return self.end_in_doubt(claim, &tenure, next, deadline);
+        }
+        let outcome = until_settled(claim.key, || match next {
+            Some(next) => self.try_hand_over(claim, next, &tenure, deadline),
+            None => self.try_release(claim, &tenure, deadline),
+        });
+        if outcome.is_ok() {
+            self.sessions.end(claim.locker);
+        }
+        if let Some(next) = next
+            && matches!(outcome, Ok(ReleaseOutcome::NotOurs(_)) | Err(Error::Denied { .. } | Error::Conflict { .. }))
+        {
+            // It neither holds nor waits.
+            self.sessions.end(next.locker);
+        }
+        outcome
+    }
+
+    fn try_release(
+        &self,
+        claim: &Claim<'_>,
+        tenure: &Tenure,
+        deadline: Deadline,
+    ) -> Result<Option<ReleaseOutcome>, Error> {
+        let session = &tenure.session.id;
+        // Most often nobody waits, and then this is all.
+        if !tenure.is_wanted
+            && let Some(outcome) = self.free(claim, session, deadline)?
+        {
+            return Ok(Some(outcome));
+        }
+        let sight = self.look(claim.key, deadline)?;
+        let (session, sight) = match self.held(claim, sight, deadline)? {
+            Ok(held) => held,
+            Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
+        };
+        if sight.waiters.is_empty() {
+            return self.free(claim, &session, deadline);
+        }
+        let given = self.give(claim.key, &Gift::of(claim.locker, &session, &sight), deadline)?;
+        Ok(given.map(|sight| released(sight.waiting())))
+    }
+
+    /// Returns the session with which a locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
+    /// queue: an administrator may have given the key to one that waited.
+    fn held(
+        &self,
+        claim: &Claim<'_>,
+        mut sight: Sight,
+        deadline: Deadline,
+    ) -> Result<Result<(String, Sight), NotOurs>, Error> {
+        if sight.place(claim.locker).is_some() {
+            let write = Write::Delete { path: self.names.waiter(claim.key, claim.locker) };
+            let transaction = Transaction { writes: vec![write], ..Transaction::default() };
+            self.commit(&[claim.locker], &transaction, deadline)?;
+            sight.waiters.retain(|waiter| waiter.party.locker != claim.locker);
+        }
+        let holder = sight.holder.as_ref().filter(|holder| holder.party.locker == claim.locker);
+        Ok(match holder.and_then(|holder| holder.session.clone()) {
+            Some(session) => Ok((session, sight)),
+            None => Err(NotOurs::new(sight.locker())),
+        })
+    }
+
+    /// Deletes the lock's entry. `None` if the locker does not hold it, or somebody waits.
+    fn free(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<Option<ReleaseOutcome>, Error> {
+        let path = self.names.lock(claim.key);
+        let checks = vec![
+            Check::HeldBy { path: path.clone(), session: session.to_owned() },
+            Check::Nothing { prefix: self.names.waiters(claim.key) },
+        ];
+        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: self.names.of(claim.key) };
+        let Committed::Done { entries, .. } = self.commit(&[claim.locker], &transaction, deadline)? else { return Ok(None) };
+        let sight = self.read(claim.key, entries)?;
+        let waiting = sight.waiting();
+        // A store that cannot check whether somebody waits has freed the key for the first of them. If this fails, the next poll does it.
+        let given = if waiting > 0 { self.given_on(claim.key, deadline).ok() } else { None };
+        Ok(Some(released(given.map_or(waiting, |sight| sight.waiting()))))
+    }
+
+    fn try_hand_over(
+        &self,
+        claim: &Claim<'_>,
+        next: &Claim<'_>,
+        tenure: &Tenure,
+        deadline: Deadline,
+    ) -> Result<Option<ReleaseOutcome>, Error> {
+        let sight = if tenure.is_wanted {
+            self.look(claim.key, deadline)?
+        } else {
+            match self.rewrite(claim, next, tenure, deadline)? {
+                // The store checked that nobody waits, or somebody came at the same moment. The latter waits for the next release.
+                Some((index, sight)) => {
+                    self.sessions.note_wanted(next.locker, sight.waiting() > 0);
+                    return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, sight.waiting()))));
+                }
+                None => self.look(claim.key, deadline)?,
+            }
+        };
+        let (session, sight) = match self.held(claim, sight, deadline)? {
+            Ok(held) => held,
+            Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
+        };
+        if sight.waiters.is_empty() {
+            let rewritten = self.rewrite(claim, next, tenure, deadline)?;
+            return Ok(rewritten.map(|(index, sight)| ReleaseOutcome::Passed(Grant::new(index, sight.waiting()))));
+        }
+        let behind = self.session_of(next, deadline)?;
+        let gift = Gift { next: Some((next, &behind)), ..Gift::of(claim.locker, &session, &sight) };
+        let given = self.give(claim.key, &gift, deadline)?;
+        Ok(given.and_then(|sight| Some(ReleaseOutcome::Queued(sight.holder?.busy()))))
+    }
+
+    /// Ends a tenure of which a request may still be on its way: the end of its session ends both.
+    fn end_in_doubt(
+        &self,
+        claim: &Claim<'_>,
+        tenure: &Tenure,
+        next: Option<&Claim<'_>>,
+        deadline: Deadline,
+    ) -> Result<ReleaseOutcome, Error> {
+        let held = self.look(claim.key, deadline)?.is_held_by(&tenure.session.id, claim.locker).is_some();
+        let sight = self.destroy(claim, deadline)?;
+        if !held {
+            return Ok(ReleaseOutcome::NotOurs(NotOurs::new(sight.locker())));
+        }
+        match next {
+            Some(next) => match self.take(next, true, deadline)? {
+                AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
+                AcquireOutcome::Busy(busy) | AcquireOutcome::Unqueued { busy, .. } => Ok(ReleaseOutcome::Queued(busy)),
+            },
+            None => Ok(released(sight.waiting())),
+        }
+    }
+
+    /// Makes sure that no request of a locker takes effect any more, and that it neither holds nor waits.
+    pub(super) fn end_for_certain(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(), Error> {
+        self.destroy(claim, deadline).map(drop)
+    }
+}
+
+fn released(waiting: u64) -> ReleaseOutcome {
+    ReleaseOutcome::Released { waiting }
+}

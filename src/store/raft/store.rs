@@ -1,0 +1,205 @@
+//! The operations of a lock on a store that votes.
+
+use super::deadline::Deadline;
+use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
+use super::message;
+use super::names::{self, Names};
+use super::sessions::{Session, Sessions, Tenure};
+use super::sight::{Sight, Waiter};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::Claim;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store that votes, with the sessions of one process.
+#[derive(Debug)]
+pub(super) struct RaftStore {
+    pub(super) kv: Arc<dyn Kv>,
+    pub(super) names: Names,
+    pub(super) sessions: Arc<Sessions>,
+}
+
+/// How a key is given to the first waiter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gift<'a> {
+    /// The locker that holds it, and its session; `None` if nobody does.
+    pub(super) from: Option<(&'a str, &'a str)>,
+    /// What is known of the key.
+    pub(super) sight: &'a Sight,
+    /// Who is to be at the queue's end.
+    pub(super) next: Option<(&'a Claim<'a>, &'a Session)>,
+    /// Who asks, and so learns by the answer that it has the key.
+    pub(super) asker: Option<&'a str>,
+}
+
+impl<'a> Gift<'a> {
+    /// A key that nobody holds.
+    pub(super) fn of_nobody(sight: &'a Sight) -> Self {
+        Self { from: None, sight, next: None, asker: None }
+    }
+
+    /// A key that this locker holds with this session.
+    pub(super) fn of(locker: &'a str, session: &'a str, sight: &'a Sight) -> Self {
+        Self { from: Some((locker, session)), ..Self::of_nobody(sight) }
+    }
+}
+
+/// A key that changes under our hands is looked at again, this often at once. Each time another process has taken it or given it away.
+const TRIES: u32 = 16;
+
+/// The key changed hands too often while it was asked about.
+pub(super) fn too_lively(key: &str) -> Error {
+    Error::backend(BackendFailure::NotExecuted, format!("the key {key:?} changed hands {TRIES} times while it was asked for"))
+}
+
+/// Repeats `step` until it has an answer: it has none when the key has changed between its look and its transaction.
+pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
+    for _ in 0..TRIES {
+        if let Some(answer) = step()? {
+            return Ok(answer);
+        }
+    }
+    Err(too_lively(key))
+}
+
+impl RaftStore {
+    pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
+        Self { kv, names: Names::new(root), sessions: Arc::default() }
+    }
+
+    pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Sight, Error> {
+        Sight::read(entries, key, &self.names)
+    }
+
+    /// Looks at a key.
+    pub(super) fn look(&self, key: &str, deadline: Deadline) -> Result<Sight, Error> {
+        let entries = self.kv.look(&self.names.of(key), deadline)?;
+        self.read(key, entries)
+    }
+
+    /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again.
+    pub(super) fn commit(
+        &self,
+        lockers: &[&str],
+        transaction: &Transaction,
+        deadline: Deadline,
+    ) -> Result<Committed, Error> {
+        let committed = self.kv.commit(transaction, deadline);
+        if matches!(committed, Err(Error::Backend { failure: BackendFailure::Unknown, .. })) {
+            lockers.iter().for_each(|locker| self.sessions.doubt(locker));
+        }
+        committed
+    }
+
+    /// Returns what is known of a tenure. The session of one that another processor began stands in its entry.
+    pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Tenure>, Error> {
+        if let Some(tenure) = self.sessions.of(claim.locker) {
+            return Ok(Some(tenure));
+        }
+        let sight = self.look(claim.key, deadline)?;
+        Ok(sight.session_of(claim.locker).map(|session| Tenure::of_another(session, self.kv.life(claim.lease))))
+    }
+
+    /// Returns the session of a locker that begins, and gives it one if it has none.
+    pub(super) fn session_of(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Session, Error> {
+        match self.sessions.of(claim.locker) {
+            Some(tenure) => Ok(tenure.session),
+            None => self.sessions.begin(&*self.kv, claim, deadline),
+        }
+    }
+
+    /// Renews the session of a locker. Returns `None` if it has ended, and with it whatever it held.
+    pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Session>, Error> {
+        let Some(tenure) = self.tenure(claim, deadline)? else { return Ok(None) };
+        let sent_at = SystemClock.now();
+        if self.kv.renew(&tenure.session.id, deadline)? {
+            self.sessions.note_renewed(claim.locker, sent_at);
+            return Ok(Some(tenure.session));
+        }
+        self.sessions.forget(claim.locker);
+        Ok(None)
+    }
+
+    /// The writes that give a key to the first waiter, and say so to it.
+    fn giving(&self, key: &str, from: Option<&str>, to: &Waiter, others: u64, is_told: bool) -> Transaction {
+        let path = self.names.lock(key);
+        let (session, value) = (to.session.clone(), to.value.clone());
+        let (check, hold) = match from {
+            Some(from) => (
+                Check::HeldBy { path: path.clone(), session: from.to_owned() },
+                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
+            ),
+            None => (Check::Free { path: path.clone() }, Write::Hold { path, session: session.clone(), value }),
+        };
+        let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
+        if let (true, Some(client)) = (is_told, &to.party.client) {
+            let value = message::granted(key, &to.party.locker, others);
+            writes.push(Write::Set { path: self.names.inbox(client), value });
+        }
+        let checks = vec![check, Check::HeldBy { path: to.path.clone(), session }];
+        Transaction { checks, writes, look: self.names.of(key) }
+    }
+
+    /// Gives a key that this session holds, or that nobody holds, to the first waiter. With a next locker, that one goes to the queue's
+    /// end in the same step. The asker is not told of what it is answered. Returns what is known of the key then; `None` if it has changed
+    /// meanwhile.
+    pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Option<Sight>, Error> {
+        let Gift { from, sight, next, asker } = *gift;
+        let Some(head) = sight.waiters.first() else { return Ok(None) };
+        let mut lockers: Vec<_> = from.iter().map(|(locker, _)| *locker).chain(asker).collect();
+        let others = sight.waiting() - 1 + u64::from(next.is_some());
+        let is_told = asker != Some(head.party.locker.as_str());
+        let mut transaction = self.giving(key, from.map(|(_, session)| session), head, others, is_told);
+        if let Some((claim, session)) = next {
+            transaction.writes.push(self.waiting(claim, session));
+            lockers.push(claim.locker);
+        }
+        match self.commit(&lockers, &transaction, deadline)? {
+            Committed::Done { entries, .. } => self.read(key, entries).map(Some),
+            Committed::Refused(_) | Committed::NoSession => Ok(None),
+        }
+    }
+
+    /// The write that puts a locker into the queue.
+    pub(super) fn waiting(&self, claim: &Claim<'_>, session: &Session) -> Write {
+        let path = self.names.waiter(claim.key, claim.locker);
+        Write::Hold { path, session: session.id.clone(), value: names::party(claim) }
+    }
+
+    /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
+    /// then.
+    pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Sight, Error> {
+        if let Some(tenure) = self.tenure(claim, deadline)? {
+            self.kv.end_session(&tenure.session.id, deadline)?;
+            self.sessions.forget(claim.locker);
+        }
+        self.given_on(claim.key, deadline)
+    }
+
+    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then.
+    pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Sight, Error> {
+        until_settled(key, || {
+            let sight = self.look(key, deadline)?;
+            if sight.holder.is_some() || sight.waiters.is_empty() {
+                return Ok(Some(sight));
+            }
+            self.give(key, &Gift::of_nobody(&sight), deadline)
+        })
+    }
+
+    /// Has the holder know that somebody waits, if this locker is the first to wait. Nobody depends on it: a holder also learns it when it
+    /// extends its lease.
+    pub(super) fn tell_holder(&self, key: &str, locker: &str, sight: &Sight, deadline: Deadline) {
+        let holder = sight.holder.as_ref().map(|holder| &holder.party);
+        let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else { return };
+        if sight.place(locker) == Some(0) {
+            let write = Write::Set { path: self.names.inbox(client), value: message::contended(key, holder) };
+            let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
+            let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
+        }
+    }
+}
+
+/// How long a waiter takes, at most, to tell the holder that it waits.
+const TELLING: Duration = Duration::from_millis(500);

@@ -1,0 +1,103 @@
+//! URLs of stores that vote: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`.
+
+use crate::error::Error;
+use percent_encoding::percent_decode_str;
+
+/// A parsed URL.
+pub(super) struct StoreUrl {
+    /// `http://host:port` each.
+    pub(super) servers: Vec<String>,
+    /// What stands before the `@`: a user, and the password if there is one.
+    pub(super) login: Option<(String, Option<String>)>,
+    /// The prefix of all paths: empty, or ends with a slash.
+    pub(super) root: String,
+}
+
+/// The prefix of a URL that names none.
+const ROOT: &str = "dlock/";
+
+impl StoreUrl {
+    /// Reads a URL with this scheme, or with the scheme and `+https`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`], which shows no more of the URL than its scheme.
+    pub(super) fn parse(url: &str, scheme: &str, port: u16) -> Result<Self, Error> {
+        let (found, rest) = url.split_once("://").unwrap_or(("", url));
+        let wrong = |hint: String| Error::invalid_config("URL", shown(found), hint);
+        let form = || format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}");
+        let transport = match found.strip_prefix(scheme) {
+            Some("") => "http",
+            Some("+https") if cfg!(feature = "tls") => "https",
+            Some("+https") => return Err(wrong("enable the feature `tls` of the crate redis-dlock for it".into())),
+            _ => return Err(wrong(form())),
+        };
+        let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map(std::borrow::Cow::into_owned)
+                .map_err(|_| wrong("write what is no letter or digit of a user or password as %XX, in UTF-8".into()))
+        };
+        let login = match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)))) {
+            Some((user, password)) => Some((decoded(user)?, password.map(decoded).transpose()?)),
+            None => None,
+        };
+        let mut servers = Vec::new();
+        for host in hosts.split(',') {
+            let (name, given) = match host.rsplit_once(':') {
+                Some((name, given)) if !given.ends_with(']') => (name, Some(given)),
+                _ => (host, None),
+            };
+            let port = given.map_or(Some(port), |given| given.parse().ok().filter(|port| *port != 0));
+            let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+            let is_v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).is_some_and(|name| {
+                name.parse::<std::net::Ipv6Addr>().is_ok()
+            });
+            match port {
+                Some(port) if is_v6 || is_name(name) => servers.push(format!("{transport}://{name}:{port}")),
+                _ => return Err(wrong(form())),
+            }
+        }
+        let root = match root.trim_end_matches('/') {
+            "" => ROOT.to_owned(),
+            root if root.split('/').all(|part| !part.is_empty()) && !root.contains(['?', '#']) => format!("{root}/"),
+            _ => return Err(wrong("write the prefix as words separated by single slashes".into())),
+        };
+        Ok(Self { servers, login, root })
+    }
+}
+
+/// A URL as far as it may be shown.
+fn shown(scheme: &str) -> String {
+    if scheme.is_empty() { "(no scheme)".into() } else { format!("{scheme}://…") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_login_and_prefix_are_read() {
+        let url = StoreUrl::parse("etcd://me:a%40b@one,two:1,[::1]:2/team/x/", "etcd", 2379).expect("a URL");
+        assert_eq!(url.servers, ["http://one:2379", "http://two:1", "http://[::1]:2"]);
+        assert_eq!(url.login, Some(("me".into(), Some("a@b".into()))));
+        assert_eq!(url.root, "team/x/");
+        let url = StoreUrl::parse("etcd://host", "etcd", 2379).expect("a URL");
+        assert_eq!((url.root.as_str(), url.login), (ROOT, None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_password_shown() {
+        for url in [
+            "", "host", "redis://host", "etcd://", "etcd://host:0", "etcd://host:x", "etcd://a,,b", "etcd://[::1", "etcd://h/a//b",
+            "etcd://me:secret@", "etcd://me:secret%FF@host", "etcd://me:secret@h:p", "consul://host", "etcd://h/?a=b",
+        ] {
+            let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();
+            assert!(error.starts_with("invalid URL") && !error.contains("secret"), "{error}");
+        }
+    }
+}
