@@ -1,6 +1,6 @@
 //! [`Store`] for etcd: one server for all cases, a prefix for each.
 
-use super::etcd::Etcd;
+use crate::support::etcd::Etcd;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use redis_dlock::EtcdLockProcessor;
@@ -28,7 +28,7 @@ impl EtcdStore {
         Self { server, prefix: format!("case{}", CASES.fetch_add(1, Ordering::SeqCst)) }
     }
 
-    fn call(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn call(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}/v3/{path}", self.server.address());
         let answer = ureq::post(url).send(&body.to_string()).unwrap().body_mut().read_to_string().unwrap();
         serde_json::from_str(&answer).unwrap()

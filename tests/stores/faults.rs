@@ -1,0 +1,183 @@
+//! The lock on a store that votes, while servers and holders fail.
+
+use crate::support::crew::{eventually, spawn};
+use crate::support::etcd::Etcd;
+use crate::support::process::signal;
+use redis_dlock::processor::LockProcessor;
+use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, EtcdLockProcessor, LossCause};
+use rustix::process::Signal;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(2);
+
+/// The URL on which a process of this test holds the lock until it is killed.
+const HOLDER: &str = "DLOCK_TEST_HOLDER";
+
+fn lock(url: &str, lease: Duration) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(EtcdLockProcessor::new(url).unwrap()).unwrap();
+    generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
+}
+
+/// A process that holds the lock. Killed when dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start(url: &str) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
+            .env(HOLDER, url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
+        Self(process)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the process of a [`Holder`] does. It does nothing in the process of the tests.
+#[test]
+fn holds_until_it_is_killed() {
+    if let Ok(url) = env::var(HOLDER) {
+        let lock = lock(&url, LEASE);
+        let _guard = lock.lock().unwrap();
+        println!("it holds");
+        std::thread::sleep(Duration::from_secs(600));
+    }
+}
+
+/// Shows: G4, L3.
+#[test]
+fn a_killed_process_keeps_nobody_out_for_long() {
+    let servers = Etcd::start();
+    let url = servers.url("a");
+    let holder = Holder::start(&url);
+    let lock = lock(&url, LEASE);
+    assert!(lock.try_lock().unwrap().is_none());
+    drop(holder);
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+/// Shows: G1, G4, G5.
+#[test]
+fn a_stopped_process_has_lost_its_lock_when_it_goes_on() {
+    let servers = Etcd::start();
+    let url = servers.url("a");
+    let holder = Holder::start(&url);
+    let other = lock(&url, LEASE);
+    signal(&holder.0, Signal::STOP);
+    let guard = other.lock().unwrap();
+    signal(&holder.0, Signal::CONT);
+    // The requests that it sends now are of a session that has ended.
+    std::thread::sleep(2 * LEASE);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+/// Shows: G5.
+#[test]
+fn a_holder_is_told_by_its_own_deadline_while_no_server_answers() {
+    let servers = Etcd::start();
+    let lock = lock(&servers.url("a"), LEASE);
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    servers.servers[0].signal(Signal::STOP);
+    lost.recv_timeout(LONG).expect("told of the loss");
+    assert!(matches!(guard.loss(), Some(loss) if loss.cause == LossCause::Deadline));
+    servers.servers[0].signal(Signal::CONT);
+    assert!(guard.unlock().is_err());
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+/// A request that had no answer may be executed later. The end of its session is its end, too.
+///
+/// Shows: L1, L4.
+#[test]
+fn an_attempt_without_an_answer_leaves_no_lock() {
+    let servers = Etcd::start();
+    let url = servers.url("a");
+    let first = lock(&url, LONG);
+    // So that there is a connection and a session.
+    first.lock().unwrap().unlock().unwrap();
+    servers.servers[0].signal(Signal::STOP);
+    let failed = first.try_lock_for(Duration::from_millis(500)).unwrap_err();
+    assert!(matches!(failed, Error::Backend { failure: BackendFailure::Unknown, .. }), "{failed}");
+    servers.servers[0].signal(Signal::CONT);
+    // Its lease is a minute long, and nobody waits for that.
+    let other = lock(&url, LONG);
+    other.try_lock_for(LONG / 4).unwrap().expect("the lock is free").unlock().unwrap();
+}
+
+/// Shows: G1, G2.
+#[test]
+fn a_lock_survives_a_restart_of_the_only_server() {
+    let mut servers = Etcd::start();
+    let url = servers.url("a");
+    let lock = lock(&url, Duration::from_secs(20));
+    let guard = lock.lock().unwrap();
+    let token = guard.fencing_token();
+    servers.servers[0].kill();
+    servers.servers[0].restart();
+    let processor = EtcdLockProcessor::new(&url).unwrap();
+    let found = processor.inspect(lock.key(), LONG).unwrap();
+    assert!(found.holder.is_some());
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(guard.fencing_token() > token);
+    guard.unlock().unwrap();
+}
+
+/// Shows: G1, G2, G3, G8.
+#[test]
+fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers() {
+    let mut servers = Etcd::start_many(3);
+    let url = servers.url("a");
+    let (held, other) = (lock(&url, Duration::from_secs(5)), lock(&url, Duration::from_secs(5)));
+    let mut last = 0;
+    for is_killed in [true, false] {
+        let guard = held.lock().unwrap();
+        assert!(guard.fencing_token() > last);
+        last = guard.fencing_token();
+        let waiting = other.clone();
+        let waiter = spawn(move || {
+            let guard = waiting.lock().unwrap();
+            let token = guard.fencing_token();
+            guard.unlock().unwrap();
+            token
+        });
+        let processor = EtcdLockProcessor::new(&url).unwrap();
+        eventually("it waits in the store", || {
+            processor.inspect(held.key(), LONG).is_ok_and(|found| found.waiting == 1)
+        });
+        let leader = servers.leader();
+        if is_killed {
+            servers.servers[leader].kill();
+        } else {
+            servers.servers[leader].signal(Signal::STOP);
+        }
+        // For longer than the lease: it is renewed by the next leader.
+        std::thread::sleep(Duration::from_secs(8));
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        guard.unlock().unwrap();
+        let token = waiter.join();
+        assert!(token > last);
+        last = token;
+        if is_killed {
+            servers.servers[leader].restart();
+        } else {
+            servers.servers[leader].signal(Signal::CONT);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The lock on a store that votes: what users rely on, where no server fails.
+
+use crate::etcd_store::EtcdStore;
+use crate::support::crew::{Member, eventually, spawn};
+use parking_lot::Mutex;
+use redis_dlock::conformance::Store;
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Far longer than any of these tests.
+const LONG: Duration = Duration::from_secs(120);
+
+fn lock(generator: &DLockGenerator, lease: Duration) -> DistributedReentrantLock {
+    generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
+}
+
+fn client(store: &EtcdStore) -> DLockGenerator {
+    DLockGenerator::new(store.processor()).unwrap()
+}
+
+/// Shows: G1, G2.
+#[test]
+fn threads_of_three_clients_exclude_one_another_and_tokens_rise() {
+    const ROUNDS: usize = 20;
+    let store = EtcdStore::start();
+    let clients = [(); 3].map(|()| client(&store));
+    let book = Arc::new(Mutex::new(Vec::new()));
+    let threads: Vec<_> = (0..9)
+        .map(|n| {
+            let (lock, book) = (lock(&clients[n % 3], LONG), Arc::clone(&book));
+            spawn(move || {
+                for _ in 0..ROUNDS {
+                    let guard = lock.lock().unwrap();
+                    let mut inside = book.try_lock().expect("nobody else is inside");
+                    inside.push(guard.fencing_token());
+                    drop(inside);
+                    guard.unlock().unwrap();
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(Member::join);
+    let tokens = book.lock();
+    assert_eq!(tokens.len(), 9 * ROUNDS);
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    assert_eq!(store.leftovers(), [""; 0]);
+}
+
+/// Shows: G8.
+#[test]
+fn processes_are_served_in_the_order_in_which_they_came() {
+    let store = EtcdStore::start();
+    let holder = client(&store);
+    let held = lock(&holder, LONG);
+    let guard = held.lock().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for n in 0..5_usize {
+        // A client of its own, as in a process of its own.
+        let lock = lock(&client(&store), LONG);
+        let order = Arc::clone(&order);
+        waiters.push(spawn(move || {
+            let guard = lock.lock().unwrap();
+            order.lock().push(n);
+            guard.unlock().unwrap();
+        }));
+        let processor = store.processor();
+        eventually("it waits in the store", || {
+            processor.inspect(held.key(), LONG).unwrap().waiting == u64::try_from(n).unwrap() + 1
+        });
+    }
+    guard.unlock().unwrap();
+    waiters.into_iter().for_each(Member::join);
+    assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
+}
+
+/// Shows: G5.
+#[test]
+fn a_deleted_entry_is_told() {
+    let store = EtcdStore::start();
+    let lock = lock(&client(&store), Duration::from_secs(3));
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    assert!(store.delete(lock.key()));
+    lost.recv_timeout(LONG).expect("told of the loss");
+    assert!(matches!(guard.unlock(), Err(Error::LeaseLost(loss)) if loss.cause == LossCause::Deleted));
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+/// Shows: G3.
+#[test]
+fn a_hold_outlives_its_lease_many_times() {
+    let store = EtcdStore::start();
+    let lock = lock(&client(&store), Duration::from_secs(2));
+    let guard = lock.lock().unwrap();
+    std::thread::sleep(Duration::from_secs(9));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
+    let store = EtcdStore::start();
+    let guarded = lock(&client(&store), LONG);
+    let guard = guarded.lock().unwrap();
+    let other = lock(&client(&store), LONG);
+    assert!(other.try_lock().unwrap().is_none());
+    let cancel = CancelToken::new();
+    let (waiting, token) = (other.clone(), cancel.clone());
+    let waiter = spawn(move || waiting.lock_cancellable(&token).unwrap().is_some());
+    let processor = store.processor();
+    eventually("it waits in the store", || processor.inspect(guarded.key(), LONG).unwrap().waiting == 1);
+    cancel.cancel();
+    assert!(!waiter.join());
+    eventually("its place is gone", || processor.inspect(guarded.key(), LONG).unwrap().waiting == 0);
+    guard.unlock().unwrap();
+}
+
+/// Threads of one process pass the lock on without the store, for longer than one number lasts.
+///
+/// Shows: G7.
+#[test]
+fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand() {
+    const HOLDS: usize = 3000;
+    let store = EtcdStore::start();
+    let client = client(&store);
+    let held = lock(&client, LONG);
+    let guard = held.lock().unwrap();
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let crew: Vec<_> = (0..3)
+        .map(|_| {
+            let (lock, tokens) = (held.clone(), Arc::clone(&tokens));
+            spawn(move || {
+                while tokens.lock().len() < HOLDS {
+                    let guard = lock.lock().unwrap();
+                    tokens.lock().push(guard.fencing_token());
+                    guard.unlock().unwrap();
+                }
+            })
+        })
+        .collect();
+    eventually("all wait", || held.queue_length() == 3);
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    let tokens = tokens.lock();
+    assert!(tokens.len() >= HOLDS && tokens.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn leases_that_the_store_does_not_keep_are_refused_by_name() {
+    let store = EtcdStore::start();
+    let config = DLockConfig::new("STORES", "x").with_lease(Duration::from_millis(1999));
+    let refused = client(&store).generate_with(config).unwrap_err().to_string();
+    assert!(refused.contains("1.999s") && refused.contains("2s"), "{refused}");
+}
+
+#[test]
+fn nothing_of_a_password_is_shown() {
+    let processor = redis_dlock::EtcdLockProcessor::new("etcd://me:sesame@127.0.0.1:1").unwrap();
+    let shown = format!("{processor:?}");
+    assert!(!shown.contains("sesame"), "{shown}");
+    let failed = DLockGenerator::new(processor).unwrap().generate("STORES", "x").unwrap().lock().unwrap_err();
+    assert!(!format!("{failed} {failed:?}").contains("sesame"), "{failed:?}");
+    assert!(failed.to_string().contains("127.0.0.1:1"), "{failed}");
+}
