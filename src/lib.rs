@@ -120,6 +120,8 @@ pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
+#[cfg(feature = "consul")]
+pub use store::raft::ConsulLockProcessor;
 #[cfg(feature = "etcd")]
 pub use store::raft::EtcdLockProcessor;
 #[cfg(feature = "redis")]

@@ -2,7 +2,7 @@
 
 pub(crate) mod memory;
 pub mod processor;
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "consul", feature = "etcd"))]
 pub(crate) mod raft;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -32,10 +32,34 @@ impl RaftStore {
         waits: bool,
         deadline: Deadline,
     ) -> Result<Option<AcquireOutcome>, Error> {
+        let mut check = Check::Free { path: self.names.lock(claim.key) };
+        for is_last in [false, true] {
+            let sight = match self.hold_if(check, claim, session, deadline)? {
+                Ok(outcome) => return Ok(outcome),
+                Err(sight) => sight,
+            };
+            if !is_last && sight.idle.is_some() && sight.waiters.is_empty() {
+                // The entry that another program has left.
+                check = sight.is_free(self.names.lock(claim.key));
+                continue;
+            }
+            return self.behind_others(claim, session, sight, waits, deadline);
+        }
+        Ok(None)
+    }
+
+    /// Takes the key if a check holds. Otherwise returns what is known of the key.
+    fn hold_if(
+        &self,
+        check: Check,
+        claim: &Claim<'_>,
+        session: &Session,
+        deadline: Deadline,
+    ) -> Result<Result<Option<AcquireOutcome>, Sight>, Error> {
         let (path, prefix) = (self.names.lock(claim.key), self.names.waiters(claim.key));
-        let hold = Write::Hold { path: path.clone(), session: session.id.clone(), value: names::party(claim) };
+        let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim) };
         let transaction = Transaction {
-            checks: vec![Check::Free { path }, Check::Nothing { prefix }],
+            checks: vec![check, Check::Nothing { prefix }],
             writes: vec![hold],
             look: self.names.of(claim.key),
         };
@@ -43,12 +67,12 @@ impl RaftStore {
             Committed::Done { index, entries } => {
                 let sight = self.read(claim.key, entries)?;
                 if sight.waiters.is_empty() {
-                    return Ok(Some(AcquireOutcome::Acquired(Grant::new(index, 0))));
+                    return Ok(Ok(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
                 }
                 // A store that cannot check whether somebody waits has given us the key. It is the first waiter's.
                 match self.give(claim.key, &Gift::of(claim.locker, &session.id, &sight), deadline) {
                     Ok(Some(sight)) => sight,
-                    Ok(None) => return self.taken_back(claim, deadline),
+                    Ok(None) => return self.taken_back(claim, deadline).map(Ok),
                     Err(error) => return Err(self.left_open(claim, &error)),
                 }
             }
@@ -56,9 +80,21 @@ impl RaftStore {
             Committed::Refused(None) => self.look(claim.key, deadline)?,
             Committed::NoSession => {
                 self.sessions.forget(claim.locker);
-                return Ok(None);
+                return Ok(Ok(None));
             }
         };
+        Ok(Err(sight))
+    }
+
+    /// What comes of an attempt at a key that is not free, or for which others wait.
+    fn behind_others(
+        &self,
+        claim: &Claim<'_>,
+        session: &Session,
+        sight: Sight,
+        waits: bool,
+        deadline: Deadline,
+    ) -> Result<Option<AcquireOutcome>, Error> {
         if !waits {
             let sight = if sight.holder.is_none() { self.given_on(claim.key, deadline)? } else { sight };
             return Ok(sight.holder.map(|holder| AcquireOutcome::Busy(holder.busy())));

@@ -36,6 +36,8 @@ pub(super) struct Call<'a> {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
+    /// The index up to which the answer is, where a server says it.
+    pub(super) index: Option<u64>,
     pub(super) body: String,
 }
 
@@ -67,6 +69,18 @@ impl Http {
         deadline: Deadline,
         read: impl Fn(Answer) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.send_by(&self.agent, PATIENCE, call, deadline, read)
+    }
+
+    /// The same on connections of its own. A server that answers late by intention has this long.
+    pub(super) fn send_by<T>(
+        &self,
+        agent: &Agent,
+        patience: Duration,
+        call: &Call<'_>,
+        deadline: Deadline,
+        read: impl Fn(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let first = self.preferred.load(Ordering::SeqCst);
         let mut failed = None;
         for n in 0..self.servers.len() {
@@ -75,11 +89,11 @@ impl Http {
                 return Err(Error::ShutDown);
             }
             let limit = match deadline.left() {
-                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => left.min(PATIENCE),
+                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => left.min(patience),
                 Ok(left) => left,
                 Err(error) => return Err(failed.unwrap_or(error)),
             };
-            let answer = ask(&self.agent, &self.servers[place], call, limit).and_then(|answer| {
+            let answer = ask(agent, &self.servers[place], call, limit).and_then(|answer| {
                 self.has_answered.store(true, Ordering::SeqCst);
                 read(answer)
             });
@@ -128,7 +142,8 @@ pub(super) struct Stream {
     pub(super) server: String,
 }
 
-fn agent() -> Agent {
+/// Makes connections of their own.
+pub(super) fn agent() -> Agent {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -159,9 +174,10 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let request = agent.configure_request(request(server, call)?).timeout_global(Some(limit)).build();
     let mut response = agent.run(request).map_err(|e| failure(server, e))?;
     let status = response.status().as_u16();
+    let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
-    Ok(Answer { status, body: body.map_err(|e| failure(server, e))? })
+    Ok(Answer { status, index, body: body.map_err(|e| failure(server, e))? })
 }
 
 fn begin_stream(

@@ -34,8 +34,10 @@ pub(super) struct Entry {
 pub(super) enum Check {
     /// This session holds the entry.
     HeldBy { path: String, session: String },
-    /// Nobody holds the entry.
+    /// There is no such entry.
     Free { path: String },
+    /// The entry has not changed since this index.
+    Unchanged { path: String, index: u64 },
     /// There is no entry with this prefix. A store that cannot check this executes the transaction, and its answer has the entries.
     Nothing { prefix: String },
 }

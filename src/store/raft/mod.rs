@@ -11,7 +11,7 @@
 //! | `names.rs` | where things are in the store |
 //! | `kv.rs` | what all this needs of a client of the servers |
 //! | `http.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
-//! | `etcd/` | the client of etcd |
+//! | `etcd/`, `consul/` | the clients of etcd and Consul |
 //!
 //! The protocol is one for all of them. A tenure has a session. Its lock is an entry that the session holds, and so goes with it. A waiter
 //! is an entry, too; the order of their creation is the queue. Every hand-over is one transaction: the lock passes from the holder's
@@ -21,7 +21,10 @@
 //! the end of the session is the end of the request, and nothing has to be waited for.
 
 mod acquire;
+#[cfg(feature = "consul")]
+mod consul;
 mod deadline;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod http;
 mod inbox;
@@ -36,4 +39,7 @@ mod sight;
 mod store;
 mod url;
 
+#[cfg(feature = "consul")]
+pub use consul::ConsulLockProcessor;
+#[cfg(feature = "etcd")]
 pub use etcd::EtcdLockProcessor;

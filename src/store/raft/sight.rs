@@ -1,6 +1,6 @@
 //! What is known of a key at one index.
 
-use super::kv::Entry;
+use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use crate::error::Error;
 use crate::store::processor::Busy;
@@ -9,6 +9,8 @@ use crate::store::processor::Busy;
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) holder: Option<Holder>,
+    /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
+    pub(super) idle: Option<u64>,
     /// Who waits, the longest first.
     pub(super) waiters: Vec<Waiter>,
 }
@@ -37,7 +39,7 @@ impl Sight {
     /// [`Error::Conflict`] if the lock's entry is of another kind.
     pub(super) fn read(entries: Vec<Entry>, key: &str, names: &Names) -> Result<Self, Error> {
         let (lock, queue) = (names.lock(key), names.waiters(key));
-        let mut holder = None;
+        let (mut holder, mut idle) = (None, None);
         let mut waiters = Vec::new();
         for entry in entries {
             if entry.path == lock {
@@ -47,6 +49,8 @@ impl Sight {
                 if entry.is_held {
                     let party = Party::read(&entry.value);
                     holder = Some(Holder { party, session: entry.session, index: entry.changed });
+                } else {
+                    idle = Some(entry.changed);
                 }
             } else if let (true, Some(session)) = (entry.path.starts_with(&queue), entry.session) {
                 let waiter =
@@ -55,7 +59,15 @@ impl Sight {
             }
         }
         waiters.sort_by_key(|(created, _)| *created);
-        Ok(Self { holder, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
+        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
+    }
+
+    /// Returns the check that nobody holds the key, as it is here.
+    pub(super) fn is_free(&self, path: String) -> Check {
+        match self.idle {
+            Some(index) => Check::Unchanged { path, index },
+            None => Check::Free { path },
+        }
     }
 
     /// Returns whether this session holds the key for this locker.

@@ -122,18 +122,21 @@ impl RaftStore {
     }
 
     /// The writes that give a key to the first waiter, and say so to it.
-    fn giving(&self, key: &str, from: Option<&str>, to: &Waiter, others: u64, is_told: bool) -> Transaction {
+    fn giving(&self, key: &str, gift: &Gift<'_>, to: &Waiter) -> Transaction {
         let path = self.names.lock(key);
         let (session, value) = (to.session.clone(), to.value.clone());
-        let (check, hold) = match from {
-            Some(from) => (
+        let (check, hold) = match gift.from {
+            Some((_, from)) => (
                 Check::HeldBy { path: path.clone(), session: from.to_owned() },
                 Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
             ),
-            None => (Check::Free { path: path.clone() }, Write::Hold { path, session: session.clone(), value }),
+            None => (gift.sight.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
         };
         let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
-        if let (true, Some(client)) = (is_told, &to.party.client) {
+        let others = gift.sight.waiting() - 1 + u64::from(gift.next.is_some());
+        if let Some(client) = &to.party.client
+            && gift.asker != Some(to.party.locker.as_str())
+        {
             let value = message::granted(key, &to.party.locker, others);
             writes.push(Write::Set { path: self.names.inbox(client), value });
         }
@@ -145,13 +148,10 @@ impl RaftStore {
     /// end in the same step. The asker is not told of what it is answered. Returns what is known of the key then; `None` if it has changed
     /// meanwhile.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Option<Sight>, Error> {
-        let Gift { from, sight, next, asker } = *gift;
-        let Some(head) = sight.waiters.first() else { return Ok(None) };
-        let mut lockers: Vec<_> = from.iter().map(|(locker, _)| *locker).chain(asker).collect();
-        let others = sight.waiting() - 1 + u64::from(next.is_some());
-        let is_told = asker != Some(head.party.locker.as_str());
-        let mut transaction = self.giving(key, from.map(|(_, session)| session), head, others, is_told);
-        if let Some((claim, session)) = next {
+        let Some(head) = gift.sight.waiters.first() else { return Ok(None) };
+        let mut lockers: Vec<_> = gift.from.iter().map(|(locker, _)| *locker).chain(gift.asker).collect();
+        let mut transaction = self.giving(key, gift, head);
+        if let Some((claim, session)) = gift.next {
             transaction.writes.push(self.waiting(claim, session));
             lockers.push(claim.locker);
         }

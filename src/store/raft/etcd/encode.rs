@@ -26,6 +26,9 @@ fn compare(check: &Check) -> Value {
         Check::Free { path } => {
             json!({ "key": to_base64(path), "target": "CREATE", "result": "EQUAL", "create_revision": "0" })
         }
+        Check::Unchanged { path, index } => {
+            json!({ "key": to_base64(path), "target": "MOD", "result": "EQUAL", "mod_revision": index.to_string() })
+        }
         Check::Nothing { prefix } => json!({
             "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)),
             "target": "CREATE", "result": "EQUAL", "create_revision": "0",

@@ -1,0 +1,64 @@
+//! What an error of Consul says of a request. Its errors are texts.
+
+use crate::error::{BackendFailure, Error};
+
+/// What a request that failed comes to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A session has ended.
+    NoSession,
+    Other(Error),
+}
+
+/// Texts of errors that come before anything is written.
+const BEFORE: [&str; 4] =
+    ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
+
+/// Classifies an answer that is not a success.
+pub(super) fn classify(status: u16, words: &str) -> Failure {
+    let words = words.trim();
+    let backend = |failure| Failure::Other(Error::backend(failure, format!("Consul answered {status}: {words}")));
+    match status {
+        403 => Failure::Other(Error::denied(words)),
+        429 => backend(BackendFailure::NotExecuted),
+        400 | 500 if words.contains("Invalid Session TTL") => {
+            Failure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
+        }
+        500 if words.contains("invalid session") => Failure::NoSession,
+        500 if words.contains("Permission denied") || words.contains("ACL not found") => {
+            Failure::Other(Error::denied(words))
+        }
+        500 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
+        // Such as a leader that was replaced while it wrote.
+        _ => backend(BackendFailure::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_class() {
+        use BackendFailure::{NotExecuted, Unknown};
+        for (status, words, want) in [
+            (500, "No cluster leader", NotExecuted),
+            (500, "rpc error: leadership lost while committing log", Unknown),
+            (429, "Your IP is issuing too many concurrent connections", NotExecuted),
+            (500, "rate limit exceeded, try again later", NotExecuted),
+            (502, "", Unknown),
+        ] {
+            match classify(status, words) {
+                Failure::Other(Error::Backend { failure, .. }) => assert_eq!(failure, want, "{words}"),
+                other => panic!("{words} became {other:?}"),
+            }
+        }
+        assert!(matches!(classify(500, "invalid session \"7\""), Failure::NoSession));
+        for (status, words) in [(403, "Permission denied"), (403, "ACL not found"), (500, "Permission denied")] {
+            assert!(matches!(classify(status, words), Failure::Other(Error::Denied { message }) if message == words));
+        }
+        let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
+        let Failure::Other(Error::Unsupported { message }) = classify(500, short) else { panic!("{short}") };
+        assert!(message.contains("session_ttl_min") && message.contains("10s"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Transactions and entries of Consul as JSON.
+
+use crate::store::raft::json::{from_base64, number, to_base64};
+use crate::store::raft::kv::{Check, Committed, Entry, Transaction, Write};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+/// The flag of a lock, in Go's `api.Lock` and `consul lock`, too: `LockFlagValue`.
+pub(super) const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
+
+/// What is written as it is in the path of a URL.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A path of an entry in a URL.
+pub(super) fn in_url(path: &str) -> String {
+    utf8_percent_encode(path, PLAIN).to_string()
+}
+
+fn verb(verb: &str, path: &str, fields: &Value) -> Value {
+    let mut operation = json!({ "Verb": verb, "Key": path });
+    if let (Some(operation), Some(fields)) = (operation.as_object_mut(), fields.as_object()) {
+        operation.extend(fields.clone());
+    }
+    json!({ "KV": operation })
+}
+
+fn check(check: &Check) -> Option<Value> {
+    Some(match check {
+        Check::HeldBy { path, session } => verb("check-session", path, &json!({ "Session": session })),
+        Check::Free { path } => verb("check-not-exists", path, &json!({})),
+        Check::Unchanged { path, index } => verb("check-index", path, &json!({ "Index": index })),
+        // There is no such check. The answer has the entries.
+        Check::Nothing { .. } => return None,
+    })
+}
+
+fn lock(path: &str, session: &str, value: &[u8]) -> Value {
+    verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
+}
+
+fn write(write: &Write) -> Vec<Value> {
+    match write {
+        Write::Hold { path, session, value } => vec![lock(path, session, value)],
+        Write::Pass { path, from, to, value } => {
+            let unlock = verb("unlock", path, &json!({ "Session": from, "Flags": LOCK, "Value": to_base64(value) }));
+            vec![unlock, lock(path, to, value)]
+        }
+        Write::Delete { path } => vec![verb("delete", path, &json!({}))],
+        Write::Set { path, value } => vec![verb("set", path, &json!({ "Flags": LOCK, "Value": to_base64(value) }))],
+    }
+}
+
+pub(super) fn transaction(transaction: &Transaction) -> Value {
+    let checks = transaction.checks.iter().filter_map(check);
+    let mut operations: Vec<_> = checks.chain(transaction.writes.iter().flat_map(write)).collect();
+    if !transaction.look.is_empty() {
+        operations.push(verb("get-tree", &transaction.look, &json!({})));
+    }
+    operations.into()
+}
+
+/// Reads the answer to a transaction that was executed.
+pub(super) fn done(answer: &Value, look: &str) -> Option<Committed> {
+    let results = answer.get("Results")?.as_array().map(Vec::as_slice).unwrap_or_default();
+    let kvs: Option<Vec<_>> = results.iter().map(|result| entry(result.get("KV")?)).collect();
+    let kvs = kvs?;
+    let index = kvs.iter().map(|entry| entry.changed).max().unwrap_or_default();
+    // The answers to the writes come first, without values; the last of a path is what was looked at.
+    let mut entries: Vec<Entry> = Vec::new();
+    for entry in kvs.into_iter().filter(|entry| !look.is_empty() && entry.path.starts_with(look)) {
+        match entries.iter_mut().find(|other| other.path == entry.path) {
+            Some(other) => *other = entry,
+            None => entries.push(entry),
+        }
+    }
+    Some(Committed::Done { index, entries })
+}
+
+pub(super) fn entries(list: &Value) -> Option<Vec<Entry>> {
+    list.as_array()?.iter().map(entry).collect()
+}
+
+pub(super) fn entry(kv: &Value) -> Option<Entry> {
+    let session = kv.get("Session").and_then(Value::as_str).filter(|session| !session.is_empty());
+    let value = match kv.get("Value") {
+        Some(Value::String(text)) => from_base64(text)?,
+        _ => Vec::new(),
+    };
+    Some(Entry {
+        path: kv.get("Key")?.as_str()?.to_owned(),
+        value,
+        session: session.map(str::to_owned),
+        is_held: session.is_some(),
+        is_ours: kv.get("Flags").and_then(number) == Some(LOCK),
+        created: number(kv.get("CreateIndex")?)?,
+        changed: number(kv.get("ModifyIndex")?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_kept_whole_in_urls() {
+        assert_eq!(in_url("dlock/a%2Fb c?/.lock"), "dlock/a%252Fb%20c%3F/.lock");
+    }
+
+    #[test]
+    fn what_was_looked_at_counts_and_what_was_written_before_does_not() {
+        let kv = |path: &str, value: Value, session: &str, index: u64| {
+            json!({ "KV": { "Key": path, "Value": value, "Session": session, "Flags": LOCK, "CreateIndex": 1, "ModifyIndex": index } })
+        };
+        let results = [
+            kv("k/.lock", Value::Null, "s", 9),
+            kv("inbox", Value::Null, "", 9),
+            kv("k/.lock", "Yg==".into(), "s", 9),
+            kv("k/.wait/b", "Yw==".into(), "t", 5),
+        ];
+        let Some(Committed::Done { index, entries }) = done(&json!({ "Results": results }), "k/") else { panic!() };
+        let seen: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.value.as_slice())).collect();
+        assert_eq!((index, seen), (9, vec![("k/.lock", &b"b"[..]), ("k/.wait/b", &b"c"[..])]));
+    }
+}

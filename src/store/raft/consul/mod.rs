@@ -1,0 +1,17 @@
+//! The store on Consul.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `processor.rs` | what a program makes: [`ConsulLockProcessor`] |
+//! | `client.rs` | the requests, as JSON over HTTP |
+//! | `encode.rs` | transactions and entries as JSON |
+//! | `query.rs` | blocking queries for changes |
+//! | `classify.rs` | what an error says of a request |
+
+mod classify;
+mod client;
+mod encode;
+mod processor;
+mod query;
+
+pub use processor::ConsulLockProcessor;

@@ -1,0 +1,65 @@
+//! Blocking queries for the changes of one entry.
+//!
+//! A query names an index, and is answered when the entry has changed since, or after a while. Between two answers the entry may change more
+//! than once, and only the last change is seen. So every change counts as several.
+
+use super::client::{Client, odd};
+use super::encode;
+use crate::error::Error;
+use crate::store::raft::deadline::Deadline;
+use crate::store::raft::http::agent;
+use crate::store::raft::kv::{Change, Listening};
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+
+/// How long a query waits for a change. A connection that has died silently is noticed then.
+const WAIT: Duration = Duration::from_secs(30);
+
+pub(super) struct Query {
+    client: Arc<Client>,
+    path: String,
+    /// The connection, which ends when this is shut down.
+    agent: Agent,
+    /// The index that the last answer had.
+    index: u64,
+    /// The index of the last change that was told.
+    told: u64,
+}
+
+impl Query {
+    pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
+        let mut query = Self { client, path: path.to_owned(), agent: agent(), index: 0, told: 0 };
+        query.ask(deadline.left()?.min(WAIT))?;
+        Ok(query)
+    }
+
+    /// Asks once, and returns the entry if it has changed.
+    fn ask(&mut self, wait: Duration) -> Result<Option<Change>, Error> {
+        let reply = self.client.wait(&self.agent, &self.path, self.index, wait)?;
+        let index = reply.index.ok_or_else(|| odd("the index"))?;
+        // An index that falls is that of servers which were set up anew: everything is asked for again.
+        self.index = if index < self.index { 0 } else { index };
+        if reply.status == 404 {
+            return Ok(None);
+        }
+        let entries = encode::entries(&reply.body).ok_or_else(|| odd("the entry"))?;
+        let Some(entry) = entries.into_iter().next() else { return Ok(None) };
+        if entry.changed == self.told {
+            return Ok(None);
+        }
+        self.told = entry.changed;
+        Ok(Some(Change { value: entry.value, index: entry.changed, is_merged: true }))
+    }
+}
+
+impl Listening for Query {
+    fn next(&mut self) -> Result<Option<Change>, Error> {
+        self.ask(WAIT)
+    }
+
+    fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
+        let agent = self.agent.clone();
+        Box::new(move || agent.clone().shutdown())
+    }
+}
