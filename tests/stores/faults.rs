@@ -1,24 +1,31 @@
 //! The lock on a store that votes, while servers and holders fail.
 
+use crate::kit::{Consul, Etcd, Voters};
 use crate::support::crew::{eventually, spawn};
-use crate::support::etcd::Etcd;
 use crate::support::process::signal;
-use redis_dlock::processor::LockProcessor;
-use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, EtcdLockProcessor, LossCause};
+use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
 use rustix::process::Signal;
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+on_each_store!(
+    a_killed_process_keeps_nobody_out_for_long,
+    a_stopped_process_has_lost_its_lock_when_it_goes_on,
+    a_holder_is_told_by_its_own_deadline_while_no_server_answers,
+    an_attempt_without_an_answer_leaves_no_lock,
+    a_lock_survives_a_restart_of_the_only_server,
+    a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers,
+);
+
 const LONG: Duration = Duration::from_secs(60);
-const LEASE: Duration = Duration::from_secs(2);
 
 /// The URL on which a process of this test holds the lock until it is killed.
 const HOLDER: &str = "DLOCK_TEST_HOLDER";
 
-fn lock(url: &str, lease: Duration) -> DistributedReentrantLock {
-    let generator = DLockGenerator::new(EtcdLockProcessor::new(url).unwrap()).unwrap();
+fn lock<V: Voters>(url: &str, lease: Duration) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
 }
 
@@ -50,7 +57,11 @@ impl Drop for Holder {
 #[test]
 fn holds_until_it_is_killed() {
     if let Ok(url) = env::var(HOLDER) {
-        let lock = lock(&url, LEASE);
+        let lock = if url.starts_with("etcd") {
+            lock::<Etcd>(&url, Etcd::LEASE)
+        } else {
+            lock::<Consul>(&url, Consul::LEASE)
+        };
         let _guard = lock.lock().unwrap();
         println!("it holds");
         std::thread::sleep(Duration::from_secs(600));
@@ -58,44 +69,41 @@ fn holds_until_it_is_killed() {
 }
 
 /// Shows: G4, L3.
-#[test]
-fn a_killed_process_keeps_nobody_out_for_long() {
-    let servers = Etcd::start();
+fn a_killed_process_keeps_nobody_out_for_long<V: Voters>() {
+    let servers = V::start(1);
     let url = servers.url("a");
     let holder = Holder::start(&url);
-    let lock = lock(&url, LEASE);
+    let lock = lock::<V>(&url, V::LEASE);
     assert!(lock.try_lock().unwrap().is_none());
     drop(holder);
     lock.lock().unwrap().unlock().unwrap();
 }
 
 /// Shows: G1, G4, G5.
-#[test]
-fn a_stopped_process_has_lost_its_lock_when_it_goes_on() {
-    let servers = Etcd::start();
+fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: Voters>() {
+    let servers = V::start(1);
     let url = servers.url("a");
     let holder = Holder::start(&url);
-    let other = lock(&url, LEASE);
+    let other = lock::<V>(&url, V::LEASE);
     signal(&holder.0, Signal::STOP);
     let guard = other.lock().unwrap();
     signal(&holder.0, Signal::CONT);
     // The requests that it sends now are of a session that has ended.
-    std::thread::sleep(2 * LEASE);
+    std::thread::sleep(2 * V::LEASE);
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }
 
 /// Shows: G5.
-#[test]
-fn a_holder_is_told_by_its_own_deadline_while_no_server_answers() {
-    let servers = Etcd::start();
-    let lock = lock(&servers.url("a"), LEASE);
+fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: Voters>() {
+    let mut servers = V::start(1);
+    let lock = lock::<V>(&servers.url("a"), V::LEASE);
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
-    servers.servers[0].signal(Signal::STOP);
+    servers.servers()[0].signal(Signal::STOP);
     lost.recv_timeout(LONG).expect("told of the loss");
     assert!(matches!(guard.loss(), Some(loss) if loss.cause == LossCause::Deadline));
-    servers.servers[0].signal(Signal::CONT);
+    servers.servers()[0].signal(Signal::CONT);
     assert!(guard.unlock().is_err());
     lock.lock().unwrap().unlock().unwrap();
 }
@@ -103,33 +111,31 @@ fn a_holder_is_told_by_its_own_deadline_while_no_server_answers() {
 /// A request that had no answer may be executed later. The end of its session is its end, too.
 ///
 /// Shows: L1, L4.
-#[test]
-fn an_attempt_without_an_answer_leaves_no_lock() {
-    let servers = Etcd::start();
+fn an_attempt_without_an_answer_leaves_no_lock<V: Voters>() {
+    let mut servers = V::start(1);
     let url = servers.url("a");
-    let first = lock(&url, LONG);
+    let first = lock::<V>(&url, LONG);
     // So that there is a connection and a session.
     first.lock().unwrap().unlock().unwrap();
-    servers.servers[0].signal(Signal::STOP);
+    servers.servers()[0].signal(Signal::STOP);
     let failed = first.try_lock_for(Duration::from_millis(500)).unwrap_err();
     assert!(matches!(failed, Error::Backend { failure: BackendFailure::Unknown, .. }), "{failed}");
-    servers.servers[0].signal(Signal::CONT);
+    servers.servers()[0].signal(Signal::CONT);
     // Its lease is a minute long, and nobody waits for that.
-    let other = lock(&url, LONG);
+    let other = lock::<V>(&url, LONG);
     other.try_lock_for(LONG / 4).unwrap().expect("the lock is free").unlock().unwrap();
 }
 
 /// Shows: G1, G2.
-#[test]
-fn a_lock_survives_a_restart_of_the_only_server() {
-    let mut servers = Etcd::start();
+fn a_lock_survives_a_restart_of_the_only_server<V: Voters>() {
+    let mut servers = V::start(1);
     let url = servers.url("a");
-    let lock = lock(&url, Duration::from_secs(20));
+    let lock = lock::<V>(&url, Duration::from_secs(20));
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
-    servers.servers[0].kill();
-    servers.servers[0].restart();
-    let processor = EtcdLockProcessor::new(&url).unwrap();
+    servers.servers()[0].kill();
+    servers.servers()[0].restart();
+    let processor = V::processor(&url);
     let found = processor.inspect(lock.key(), LONG).unwrap();
     assert!(found.holder.is_some());
     assert!(guard.is_valid());
@@ -140,11 +146,10 @@ fn a_lock_survives_a_restart_of_the_only_server() {
 }
 
 /// Shows: G1, G2, G3, G8.
-#[test]
-fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers() {
-    let mut servers = Etcd::start_many(3);
+fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Voters>() {
+    let mut servers = V::start(3);
     let url = servers.url("a");
-    let (held, other) = (lock(&url, Duration::from_secs(5)), lock(&url, Duration::from_secs(5)));
+    let (held, other) = (lock::<V>(&url, Duration::from_secs(5)), lock::<V>(&url, Duration::from_secs(5)));
     let mut last = 0;
     for is_killed in [true, false] {
         let guard = held.lock().unwrap();
@@ -157,15 +162,15 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers() {
             guard.unlock().unwrap();
             token
         });
-        let processor = EtcdLockProcessor::new(&url).unwrap();
+        let processor = V::processor(&url);
         eventually("it waits in the store", || {
             processor.inspect(held.key(), LONG).is_ok_and(|found| found.waiting == 1)
         });
         let leader = servers.leader();
         if is_killed {
-            servers.servers[leader].kill();
+            servers.servers()[leader].kill();
         } else {
-            servers.servers[leader].signal(Signal::STOP);
+            servers.servers()[leader].signal(Signal::STOP);
         }
         // For longer than the lease: it is renewed by the next leader.
         std::thread::sleep(Duration::from_secs(8));
@@ -175,9 +180,9 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers() {
         assert!(token > last);
         last = token;
         if is_killed {
-            servers.servers[leader].restart();
+            servers.servers()[leader].restart();
         } else {
-            servers.servers[leader].signal(Signal::CONT);
+            servers.servers()[leader].signal(Signal::CONT);
         }
     }
 }

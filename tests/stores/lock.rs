@@ -1,12 +1,22 @@
 //! The lock on a store that votes: what users rely on, where no server fails.
 
-use crate::etcd_store::EtcdStore;
+use crate::kit::{Fresh, Voters};
 use crate::support::crew::{Member, eventually, spawn};
 use parking_lot::Mutex;
 use redis_dlock::conformance::Store;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
 use std::sync::Arc;
 use std::time::Duration;
+
+on_each_store!(
+    threads_of_three_clients_exclude_one_another_and_tokens_rise,
+    processes_are_served_in_the_order_in_which_they_came,
+    a_deleted_entry_is_told,
+    a_hold_outlives_its_lease_many_times,
+    a_wait_that_is_given_up_leaves_no_place_in_the_queue,
+    thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand,
+    leases_that_the_store_does_not_keep_are_refused_by_name,
+);
 
 /// Far longer than any of these tests.
 const LONG: Duration = Duration::from_secs(120);
@@ -15,15 +25,14 @@ fn lock(generator: &DLockGenerator, lease: Duration) -> DistributedReentrantLock
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
 }
 
-fn client(store: &EtcdStore) -> DLockGenerator {
+fn client<V: Voters>(store: &Fresh<V>) -> DLockGenerator {
     DLockGenerator::new(store.processor()).unwrap()
 }
 
 /// Shows: G1, G2.
-#[test]
-fn threads_of_three_clients_exclude_one_another_and_tokens_rise() {
+fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: Voters>() {
     const ROUNDS: usize = 20;
-    let store = EtcdStore::start();
+    let store = Fresh::<V>::start();
     let clients = [(); 3].map(|()| client(&store));
     let book = Arc::new(Mutex::new(Vec::new()));
     let threads: Vec<_> = (0..9)
@@ -48,9 +57,8 @@ fn threads_of_three_clients_exclude_one_another_and_tokens_rise() {
 }
 
 /// Shows: G8.
-#[test]
-fn processes_are_served_in_the_order_in_which_they_came() {
-    let store = EtcdStore::start();
+fn processes_are_served_in_the_order_in_which_they_came<V: Voters>() {
+    let store = Fresh::<V>::start();
     let holder = client(&store);
     let held = lock(&holder, LONG);
     let guard = held.lock().unwrap();
@@ -76,10 +84,9 @@ fn processes_are_served_in_the_order_in_which_they_came() {
 }
 
 /// Shows: G5.
-#[test]
-fn a_deleted_entry_is_told() {
-    let store = EtcdStore::start();
-    let lock = lock(&client(&store), Duration::from_secs(3));
+fn a_deleted_entry_is_told<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let lock = lock(&client(&store), V::LEASE);
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     assert!(store.delete(lock.key()));
@@ -89,19 +96,17 @@ fn a_deleted_entry_is_told() {
 }
 
 /// Shows: G3.
-#[test]
-fn a_hold_outlives_its_lease_many_times() {
-    let store = EtcdStore::start();
-    let lock = lock(&client(&store), Duration::from_secs(2));
+fn a_hold_outlives_its_lease_many_times<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let lock = lock(&client(&store), V::LEASE);
     let guard = lock.lock().unwrap();
-    std::thread::sleep(Duration::from_secs(9));
+    std::thread::sleep(4 * V::longest(V::LEASE));
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }
 
-#[test]
-fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
-    let store = EtcdStore::start();
+fn a_wait_that_is_given_up_leaves_no_place_in_the_queue<V: Voters>() {
+    let store = Fresh::<V>::start();
     let guarded = lock(&client(&store), LONG);
     let guard = guarded.lock().unwrap();
     let other = lock(&client(&store), LONG);
@@ -120,10 +125,9 @@ fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
 /// Threads of one process pass the lock on without the store, for longer than one number lasts.
 ///
 /// Shows: G7.
-#[test]
-fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand() {
+fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand<V: Voters>() {
     const HOLDS: usize = 3000;
-    let store = EtcdStore::start();
+    let store = Fresh::<V>::start();
     let client = client(&store);
     let held = lock(&client, LONG);
     let guard = held.lock().unwrap();
@@ -147,12 +151,12 @@ fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand() {
     assert!(tokens.len() >= HOLDS && tokens.is_sorted_by(|a, b| a < b));
 }
 
-#[test]
-fn leases_that_the_store_does_not_keep_are_refused_by_name() {
-    let store = EtcdStore::start();
-    let config = DLockConfig::new("STORES", "x").with_lease(Duration::from_millis(1999));
+fn leases_that_the_store_does_not_keep_are_refused_by_name<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let shortest = store.processor().limits().shortest_lease;
+    let config = DLockConfig::new("STORES", "x").with_lease(shortest - Duration::from_millis(1));
     let refused = client(&store).generate_with(config).unwrap_err().to_string();
-    assert!(refused.contains("1.999s") && refused.contains("2s"), "{refused}");
+    assert!(refused.contains(&format!("{shortest:?}")), "{refused}");
 }
 
 #[test]

@@ -2,22 +2,23 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod etcd_store;
+#[macro_use]
+mod each;
 mod faults;
+mod kit;
 mod lock;
 
-/// The parts of the kit that know no Redis.
+/// The parts of the kit of all tests that know no Redis.
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "."]
 mod support {
     #[path = "../support/crew.rs"]
     pub(crate) mod crew;
-    #[path = "../support/etcd.rs"]
-    pub(crate) mod etcd;
     #[path = "../support/process.rs"]
     pub(crate) mod process;
 }
 
-use etcd_store::EtcdStore;
+use kit::{Consul, Etcd, Fresh};
 
-redis_dlock::conformance_tests!(etcd, EtcdStore::start());
+redis_dlock::conformance_tests!(etcd, Fresh::<Etcd>::start());
+redis_dlock::conformance_tests!(consul, Fresh::<Consul>::start());

@@ -12,11 +12,11 @@ use ureq::{Agent, Timeout, http};
 pub(super) struct Http {
     agent: Agent,
     /// Their addresses: `http://host:port`.
-    servers: Vec<String>,
+    pub(super) servers: Vec<String>,
     /// The server that answered last. A hint: whoever finds that it fails tries the next one.
-    preferred: AtomicUsize,
+    pub(super) preferred: AtomicUsize,
     has_answered: AtomicBool,
-    is_closed: AtomicBool,
+    pub(super) is_closed: AtomicBool,
 }
 
 /// A request.
@@ -36,7 +36,8 @@ pub(super) struct Call<'a> {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The index up to which the answer is, where a server says it.
+    /// The index up to which the answer is. Consul says it.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) index: Option<u64>,
     pub(super) body: String,
 }
@@ -110,36 +111,10 @@ impl Http {
         Err(failed.unwrap_or(Error::ShutDown))
     }
 
-    /// Opens a stream of answers to one request, from the first server that gives one. Its connection is its own.
-    pub(super) fn stream(&self, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Stream, Error> {
-        let first = self.preferred.load(Ordering::SeqCst);
-        let mut failed = None;
-        for n in 0..self.servers.len() {
-            if self.is_closed.load(Ordering::SeqCst) {
-                return Err(Error::ShutDown);
-            }
-            let server = &self.servers[(first + n) % self.servers.len()];
-            let agent = agent();
-            match begin_stream(&agent, server, call, life, deadline.left()?) {
-                Ok(body) => return Ok(Stream { agent, body, server: server.clone() }),
-                Err(error) => failed = Some(error),
-            }
-        }
-        Err(failed.unwrap_or(Error::ShutDown))
-    }
-
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
     }
-}
-
-/// A stream of answers.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) agent: Agent,
-    pub(super) body: ureq::Body,
-    pub(super) server: String,
 }
 
 /// Makes connections of their own.
@@ -154,7 +129,7 @@ pub(super) fn agent() -> Agent {
         .into()
 }
 
-fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
+pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
     let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
     if !call.body.is_empty() {
         request = request.header("content-type", "application/json");
@@ -178,22 +153,6 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
     Ok(Answer { status, index, body: body.map_err(|e| failure(server, e))? })
-}
-
-fn begin_stream(
-    agent: &Agent,
-    server: &str,
-    call: &Call<'_>,
-    life: Duration,
-    limit: Duration,
-) -> Result<ureq::Body, Error> {
-    let request = agent
-        .configure_request(request(server, call)?)
-        .timeout_connect(Some(limit))
-        .timeout_recv_response(Some(limit))
-        .timeout_recv_body(Some(life))
-        .build();
-    Ok(agent.run(request).map_err(|e| failure(server, e))?.into_body())
 }
 
 /// Returns whether the next server is asked after this error.

@@ -10,7 +10,7 @@
 //! | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 //! | `names.rs` | where things are in the store |
 //! | `kv.rs` | what all this needs of a client of the servers |
-//! | `http.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
+//! | `http.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
 //! | `etcd/`, `consul/` | the clients of etcd and Consul |
 //!
 //! The protocol is one for all of them. A tenure has a session. Its lock is an entry that the session holds, and so goes with it. A waiter
@@ -37,6 +37,8 @@ mod release;
 mod sessions;
 mod sight;
 mod store;
+#[cfg(feature = "etcd")]
+mod stream;
 mod url;
 
 #[cfg(feature = "consul")]

@@ -6,9 +6,10 @@ use super::watch::Watch;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
-use crate::store::raft::http::{Answer, Call, Http, Stream};
-use crate::store::raft::json::{number, parse};
+use crate::store::raft::http::{Answer, Call, Http};
+use crate::store::raft::json::{number, parse, to_base64};
 use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::store::raft::stream::Stream;
 use crate::sync::Mutex;
 use serde_json::{Value, json};
 use std::fmt;
@@ -93,7 +94,7 @@ impl Client {
 
     /// Opens the stream of the changes of an entry from an index on; `None` for those from now on.
     pub(super) fn watch(&self, path: &str, from: Option<u64>, deadline: Deadline) -> Result<Stream, Error> {
-        let mut create = json!({ "key": super::super::json::to_base64(path) });
+        let mut create = json!({ "key": to_base64(path) });
         if let Some(from) = from {
             create["start_revision"] = from.to_string().into();
         }

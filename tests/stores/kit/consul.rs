@@ -1,0 +1,150 @@
+//! Consul.
+
+use super::{Server, Voters, directory, ports};
+use crate::support::crew::eventually;
+use redis_dlock::ConsulLockProcessor;
+use redis_dlock::processor::LockProcessor;
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub(crate) struct Consul {
+    servers: Vec<Server>,
+    _directory: TempDir,
+}
+
+/// The setting `session_ttl_min` of these servers.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// The flag of a lock in Go's package `api`.
+const FLAG: u64 = 0x2ddc_cbc0_58a5_0c18;
+
+/// Asks one server. Fails if it does not answer within two seconds.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    let request = ureq::http::Request::builder().method(method).uri(format!("{address}/v1/{path}")).body(body.to_owned());
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(2)))
+        .build()
+        .into();
+    let answer = agent.run(request.unwrap()).ok()?;
+    let status = answer.status().as_u16();
+    Some((status, answer.into_body().read_to_string().ok()?))
+}
+
+/// A path of an entry in a URL.
+fn in_url(path: &str) -> String {
+    path.bytes()
+        .map(|b| if b.is_ascii_alphanumeric() || b"/._~-".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
+}
+
+impl Consul {
+    fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        ask(&self.servers[0].address, method, path, body).expect("Consul answers")
+    }
+
+    fn session(&self, lease: Option<Duration>) -> String {
+        let ttl = lease.map_or("24h".into(), |lease| format!("{}ms", lease.as_millis()));
+        let body = json!({ "TTL": ttl, "LockDelay": "0s", "Behavior": "delete", "NodeChecks": [] });
+        let (_, answer) = self.call("PUT", "session/create", &body.to_string());
+        let answer: Value = serde_json::from_str(&answer).expect(&answer);
+        answer["ID"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Voters for Consul {
+    const LEASE: Duration = Duration::from_secs(2);
+    const NAME: &'static str = "Consul";
+
+    fn start(count: usize) -> Self {
+        let directory = directory();
+        let ports = ports(4 * count);
+        let others: Vec<_> = (0..count).map(|n| format!("127.0.0.1:{}", ports[4 * n + 1])).collect();
+        let server = |n: usize| {
+            let data = directory.path().join(n.to_string());
+            let settings = json!({
+                "server": true, "bootstrap_expect": count, "node_name": format!("server{n}"), "datacenter": "dc1",
+                "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "data_dir": data,
+                "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
+                "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
+                "limits": { "http_max_conns_per_client": 2000 },
+                "ports": {
+                    "http": ports[4 * n], "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_lan": ports[4 * n + 1],
+                    "serf_wan": -1, "server": ports[4 * n + 2],
+                },
+                "retry_join": others, "retry_interval": "1s",
+            });
+            let file = directory.path().join(format!("{n}.json"));
+            fs::write(&file, settings.to_string()).unwrap();
+            let is_ready = |address: &str| {
+                ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
+            };
+            Server::new(format!("http://127.0.0.1:{}", ports[4 * n]), is_ready, move || {
+                let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
+                command.arg("agent").arg(format!("-config-file={}", file.display()));
+                command
+            })
+        };
+        let mut servers: Vec<_> = (0..count).map(server).collect();
+        servers.iter_mut().for_each(Server::begin);
+        servers.iter().for_each(Server::wait);
+        Self { servers, _directory: directory }
+    }
+
+    fn servers(&mut self) -> &mut [Server] {
+        &mut self.servers
+    }
+
+    fn url(&self, prefix: &str) -> String {
+        let servers: Vec<_> = self.servers.iter().map(|server| server.address.replace("http://", "")).collect();
+        format!("consul://{}/{prefix}", servers.join(","))
+    }
+
+    fn processor(url: &str) -> Arc<dyn LockProcessor> {
+        Arc::new(ConsulLockProcessor::with_session_ttl_min(url, SHORTEST).unwrap())
+    }
+
+    fn leader(&self) -> usize {
+        let mut leader = None;
+        eventually("a leader", || {
+            let running = self.servers.iter().filter(|server| server.is_running());
+            let told = running.filter_map(|server| ask(&server.address, "GET", "status/leader", "")).find(|(status, _)| *status == 200);
+            let is_told = |server: &Server| {
+                let own = ask(&server.address, "GET", "agent/self", "").unwrap_or_default().1;
+                let own: Value = serde_json::from_str(&own).unwrap_or_default();
+                let port = &own["DebugConfig"]["ServerPort"];
+                port.is_u64() && told.as_ref().is_some_and(|(_, told)| told.contains(&format!(":{port}\"")))
+            };
+            leader = self.servers.iter().position(|server| server.is_running() && is_told(server));
+            leader.is_some()
+        });
+        leader.unwrap()
+    }
+
+    fn delete(&self, path: &str) -> bool {
+        let path = in_url(path);
+        let is_there = self.call("GET", &format!("kv/{path}?consistent"), "").0 == 200;
+        self.call("DELETE", &format!("kv/{path}"), "");
+        is_there
+    }
+
+    fn hold(&self, path: &str, value: &str, lease: Option<Duration>) {
+        self.delete(path);
+        let path = format!("kv/{}?flags={FLAG}&acquire={}", in_url(path), self.session(lease));
+        assert_eq!(self.call("PUT", &path, value).1.trim(), "true");
+    }
+
+    fn list(&self, prefix: &str) -> Vec<String> {
+        let (status, names) = self.call("GET", &format!("kv/{}?keys&consistent", in_url(prefix)), "");
+        if status == 404 { Vec::new() } else { serde_json::from_str(&names).unwrap() }
+    }
+
+    /// A quarter longer, and Consul waits twice as long.
+    fn longest(lease: Duration) -> Duration {
+        lease * 5 / 2 + Duration::from_millis(500)
+    }
+}

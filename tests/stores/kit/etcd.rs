@@ -1,0 +1,114 @@
+//! etcd.
+
+use super::{Server, Voters, directory, ports};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use crate::support::crew::eventually;
+use redis_dlock::EtcdLockProcessor;
+use redis_dlock::processor::LockProcessor;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub(crate) struct Etcd {
+    servers: Vec<Server>,
+    _directory: TempDir,
+}
+
+/// Asks one server. Fails if it does not answer within two seconds.
+fn ask(address: &str, path: &str, body: &Value) -> Option<Value> {
+    let request = ureq::post(format!("{address}/v3/{path}")).config().timeout_global(Some(Duration::from_secs(2))).build();
+    let answer = request.send(&body.to_string()).ok()?;
+    serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
+}
+
+impl Etcd {
+    fn call(&self, path: &str, body: &Value) -> Value {
+        ask(&self.servers[0].address, path, body).expect("etcd answers")
+    }
+}
+
+impl Voters for Etcd {
+    const LEASE: Duration = Duration::from_secs(2);
+    const NAME: &'static str = "etcd";
+
+    fn start(count: usize) -> Self {
+        let directory = directory();
+        let ports = ports(2 * count);
+        let address = |port: u16| format!("http://127.0.0.1:{port}");
+        let all: Vec<_> = (0..count).map(|n| format!("server{n}={}", address(ports[2 * n]))).collect();
+        let server = |n: usize| {
+            let (peers, clients) = (address(ports[2 * n]), address(ports[2 * n + 1]));
+            let (data, all, listens) = (directory.path().join(n.to_string()), all.join(","), clients.clone());
+            let is_ready = |address: &str| ask(address, "kv/range", &json!({ "key": "AA==" })).is_some();
+            Server::new(clients, is_ready, move || {
+                let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
+                command.args(["--name", &format!("server{n}"), "--log-level", "error", "--data-dir"]).arg(&data);
+                command.args(["--listen-client-urls", &listens, "--advertise-client-urls", &listens]);
+                command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+                command.args(["--initial-cluster", &all]);
+                command
+            })
+        };
+        let mut servers: Vec<_> = (0..count).map(server).collect();
+        servers.iter_mut().for_each(Server::begin);
+        servers.iter().for_each(Server::wait);
+        Self { servers, _directory: directory }
+    }
+
+    fn servers(&mut self) -> &mut [Server] {
+        &mut self.servers
+    }
+
+    fn url(&self, prefix: &str) -> String {
+        let servers: Vec<_> = self.servers.iter().map(|server| server.address.replace("http://", "")).collect();
+        format!("etcd://{}/{prefix}", servers.join(","))
+    }
+
+    fn processor(url: &str) -> Arc<dyn LockProcessor> {
+        Arc::new(EtcdLockProcessor::new(url).unwrap())
+    }
+
+    fn leader(&self) -> usize {
+        let mut leader = None;
+        eventually("a leader", || {
+            let is_leader = |server: &Server| {
+                let status = || ask(&server.address, "maintenance/status", &json!({}));
+                let Some(status) = server.is_running().then(status).flatten() else { return false };
+                status["leader"].is_string() && status["leader"] == status["header"]["member_id"]
+            };
+            leader = self.servers.iter().position(is_leader);
+            leader.is_some()
+        });
+        leader.unwrap()
+    }
+
+    fn delete(&self, path: &str) -> bool {
+        self.call("kv/deleterange", &json!({ "key": STANDARD.encode(path) }))["deleted"] == "1"
+    }
+
+    fn hold(&self, path: &str, value: &str, lease: Option<Duration>) {
+        let mut put = json!({ "key": STANDARD.encode(path), "value": STANDARD.encode(value) });
+        if let Some(lease) = lease {
+            let granted = self.call("lease/grant", &json!({ "TTL": lease.as_secs().to_string() }));
+            put["lease"] = granted["ID"].clone();
+        }
+        self.call("kv/put", &put);
+    }
+
+    fn list(&self, prefix: &str) -> Vec<String> {
+        let mut end = prefix.as_bytes().to_vec();
+        *end.last_mut().unwrap() += 1;
+        let range = json!({ "key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end), "keys_only": true });
+        let range = self.call("kv/range", &range);
+        let kvs = range["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        kvs.iter().map(|kv| String::from_utf8(STANDARD.decode(kv["key"].as_str().unwrap()).unwrap()).unwrap()).collect()
+    }
+
+    /// A quarter longer, in whole seconds; etcd looks for leases that have ended every half second.
+    fn longest(lease: Duration) -> Duration {
+        Duration::from_secs((lease + lease / 4).as_secs() + 2)
+    }
+}

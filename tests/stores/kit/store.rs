@@ -1,0 +1,71 @@
+//! [`Store`] for servers that vote: one server for all cases, a prefix for each.
+
+use super::Voters;
+use redis_dlock::conformance::Store;
+use redis_dlock::processor::LockProcessor;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::time::Duration;
+
+/// A fresh store.
+pub(crate) struct Fresh<V> {
+    pub(crate) servers: Arc<V>,
+    prefix: String,
+}
+
+type Shared = Weak<dyn Any + Send + Sync>;
+
+/// The servers of the cases that run now.
+static SERVERS: LazyLock<Mutex<HashMap<TypeId, Shared>>> = LazyLock::new(Mutex::default);
+static CASES: AtomicUsize = AtomicUsize::new(0);
+
+impl<V: Voters> Fresh<V> {
+    pub(crate) fn start() -> Self {
+        let mut shared = SERVERS.lock().unwrap();
+        let running = shared.get(&TypeId::of::<V>()).and_then(Weak::upgrade);
+        let servers = running.and_then(|servers| servers.downcast().ok()).unwrap_or_else(|| Arc::new(V::start(1)));
+        let any: Arc<dyn Any + Send + Sync> = servers.clone();
+        shared.insert(TypeId::of::<V>(), Arc::downgrade(&any));
+        Self { servers, prefix: format!("case{}", CASES.fetch_add(1, Ordering::SeqCst)) }
+    }
+
+    fn lock(&self, key: &str) -> String {
+        let key = key.replace('%', "%25").replace('/', "%2F");
+        format!("{}/{key}/.lock", self.prefix)
+    }
+}
+
+impl<V: Voters> Store for Fresh<V> {
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        V::processor(&self.servers.url(&self.prefix))
+    }
+
+    fn delete(&self, key: &str) -> bool {
+        self.servers.delete(&self.lock(key))
+    }
+
+    fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
+        self.servers.hold(&self.lock(key), holder, lease);
+    }
+
+    fn flush(&self) {
+        for path in self.servers.list(&format!("{}/", self.prefix)) {
+            self.servers.delete(&path);
+        }
+    }
+
+    fn pass_time(&self, time: Duration) {
+        std::thread::sleep(V::longest(time));
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let all = self.servers.list(&format!("{}/", self.prefix));
+        all.into_iter().filter(|path| !path.contains("/.inbox/")).collect()
+    }
+
+    fn name(&self) -> &'static str {
+        V::NAME
+    }
+}
