@@ -22,6 +22,10 @@ pub mod failover {}
 #[doc = include_str!("manual/cluster.md")]
 pub mod cluster {}
 
+#[cfg(all(feature = "consul", feature = "etcd", feature = "redis"))]
+#[doc = include_str!("manual/stores.md")]
+pub mod stores {}
+
 #[doc = include_str!("manual/events.md")]
 pub mod events {}
 #[doc = include_str!("manual/who_holds_it.md")]

@@ -17,7 +17,7 @@ pub(super) struct StoreUrl {
 const ROOT: &str = "dlock/";
 
 impl StoreUrl {
-    /// Reads a URL with this scheme, or with the scheme and `+https`.
+    /// Reads a URL with this scheme.
     ///
     /// # Errors
     ///
@@ -26,12 +26,11 @@ impl StoreUrl {
         let (found, rest) = url.split_once("://").unwrap_or(("", url));
         let wrong = |hint: String| Error::invalid_config("URL", shown(found), hint);
         let form = || format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}");
-        let transport = match found.strip_prefix(scheme) {
-            Some("") => "http",
-            Some("+https") if cfg!(feature = "tls") => "https",
-            Some("+https") => return Err(wrong("enable the feature `tls` of the crate redis-dlock for it".into())),
+        match found.strip_prefix(scheme) {
+            Some("") => {}
+            Some("+https") => return Err(wrong(format!("this store does not encrypt yet: {}", form()))),
             _ => return Err(wrong(form())),
-        };
+        }
         let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -58,7 +57,7 @@ impl StoreUrl {
                 name.parse::<std::net::Ipv6Addr>().is_ok()
             });
             match port {
-                Some(port) if is_v6 || is_name(name) => servers.push(format!("{transport}://{name}:{port}")),
+                Some(port) if is_v6 || is_name(name) => servers.push(format!("http://{name}:{port}")),
                 _ => return Err(wrong(form())),
             }
         }
@@ -94,7 +93,7 @@ mod tests {
     fn what_is_wrong_is_named_and_no_password_shown() {
         for url in [
             "", "host", "redis://host", "etcd://", "etcd://host:0", "etcd://host:x", "etcd://a,,b", "etcd://[::1", "etcd://h/a//b",
-            "etcd://me:secret@", "etcd://me:secret%FF@host", "etcd://me:secret@h:p", "consul://host", "etcd://h/?a=b",
+            "etcd://me:secret@", "etcd://me:secret%FF@host", "etcd://me:secret@h:p", "consul://host", "etcd+https://host", "etcd://h/?a=b",
         ] {
             let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();
             assert!(error.starts_with("invalid URL") && !error.contains("secret"), "{error}");

@@ -32,8 +32,8 @@ pub struct ConsulLockProcessor {
 }
 
 impl ConsulLockProcessor {
-    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`, or `consul+https://` with the
-    /// feature `tls`. The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
+    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`.
+    /// The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
     /// or digit in a token is written as `%XX`.
     ///
     /// It connects with the first request, and does not block.
