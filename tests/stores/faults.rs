@@ -57,11 +57,8 @@ impl Drop for Holder {
 #[test]
 fn holds_until_it_is_killed() {
     if let Ok(url) = env::var(HOLDER) {
-        let lock = if url.starts_with("etcd") {
-            lock::<Etcd>(&url, Etcd::LEASE)
-        } else {
-            lock::<Consul>(&url, Consul::LEASE)
-        };
+        let lock =
+            if url.starts_with("etcd") { lock::<Etcd>(&url, Etcd::LEASE) } else { lock::<Consul>(&url, Consul::LEASE) };
         let _guard = lock.lock().unwrap();
         println!("it holds");
         std::thread::sleep(Duration::from_secs(600));
@@ -149,7 +146,7 @@ fn a_lock_survives_a_restart_of_the_only_server<V: Voters>() {
 fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Voters>() {
     let mut servers = V::start(3);
     let url = servers.url("a");
-    let (held, other) = (lock::<V>(&url, Duration::from_secs(5)), lock::<V>(&url, Duration::from_secs(5)));
+    let (held, other) = (lock::<V>(&url, V::LONG_LEASE), lock::<V>(&url, V::LONG_LEASE));
     let mut last = 0;
     for is_killed in [true, false] {
         let guard = held.lock().unwrap();
@@ -173,7 +170,7 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Vote
             servers.servers()[leader].signal(Signal::STOP);
         }
         // For longer than the lease: it is renewed by the next leader.
-        std::thread::sleep(Duration::from_secs(8));
+        std::thread::sleep(V::LONG_LEASE + V::LONG_LEASE / 2);
         assert!(guard.is_valid(), "{:?}", guard.loss());
         guard.unlock().unwrap();
         let token = waiter.join();

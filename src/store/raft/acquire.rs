@@ -57,7 +57,7 @@ impl RaftStore {
         deadline: Deadline,
     ) -> Result<Result<Option<AcquireOutcome>, Sight>, Error> {
         let (path, prefix) = (self.names.lock(claim.key), self.names.waiters(claim.key));
-        let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim) };
+        let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) };
         let transaction = Transaction {
             checks: vec![check, Check::Nothing { prefix }],
             writes: vec![hold],
@@ -115,12 +115,7 @@ impl RaftStore {
     }
 
     /// Takes a place at the queue's end.
-    fn enter(
-        &self,
-        claim: &Claim<'_>,
-        session: &Session,
-        deadline: Deadline,
-    ) -> Result<Option<AcquireOutcome>, Error> {
+    fn enter(&self, claim: &Claim<'_>, session: &Session, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
         let transaction = Transaction {
             checks: Vec::new(),
             writes: vec![self.waiting(claim, session)],

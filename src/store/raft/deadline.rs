@@ -27,7 +27,10 @@ impl Deadline {
     pub(super) fn left(self) -> Result<Duration, Error> {
         let left = self.0.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            return Err(Error::backend(BackendFailure::NotExecuted, "the time for the request was over before it was sent"));
+            return Err(Error::backend(
+                BackendFailure::NotExecuted,
+                "the time for the request was over before it was sent",
+            ));
         }
         Ok(left)
     }

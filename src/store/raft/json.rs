@@ -1,8 +1,8 @@
 //! Reading JSON that a server sent.
 
+use crate::error::{BackendFailure, Error};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use crate::error::{BackendFailure, Error};
 use serde_json::Value;
 
 pub(super) fn parse(text: &str, server: &str) -> Result<Value, Error> {

@@ -3,15 +3,22 @@
 use super::kv::Change;
 use crate::store::processor::{Grant, Message};
 use serde_json::{Value, json};
+use std::time::SystemTime;
+
+/// Makes a message differ from the one before: Consul takes an entry that says the same as before for no change.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Says to a waiter that it has the key. Its number is the index of the message.
 pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
-    json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
+    json!({ "granted": key, "who": locker, "waiting": waiting, "at": now() }).to_string().into_bytes()
 }
 
 /// Says to a holder that somebody waits.
 pub(super) fn contended(key: &str, locker: &str) -> Vec<u8> {
-    json!({ "contended": key, "who": locker }).to_string().into_bytes()
+    json!({ "contended": key, "who": locker, "at": now() }).to_string().into_bytes()
 }
 
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.

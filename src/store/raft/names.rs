@@ -7,7 +7,8 @@
 //! | `{root}.inbox/{client}` | the last message to a client |
 //!
 //! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program
-//! names another. A key with a slash or a percent sign, and one that begins with a dot, is encoded as in a URL, so that no key is a part of another's path.
+//! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
+//! another's path, and Consul refuses paths that cannot be printed.
 
 use crate::store::processor::Claim;
 use serde_json::{Value, json};
@@ -49,19 +50,28 @@ impl Names {
 fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
-        match c {
-            '/' => text.push_str("%2F"),
-            '%' => text.push_str("%25"),
-            '.' if at == 0 => text.push_str("%2E"),
-            _ => text.push(c),
+        let is_plain = match c {
+            '/' | '%' => false,
+            '.' => at > 0,
+            _ => c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric(),
+        };
+        if is_plain {
+            text.push(c);
+        } else {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("%{byte:02X}")));
         }
     }
     text
 }
 
-/// Returns what an entry says of the tenure that it is for. People read it in the store's own tools.
-pub(super) fn party(claim: &Claim<'_>) -> Vec<u8> {
+/// Returns what an entry says of the tenure that it is for. People read it in the store's own tools. `after` is the index of the entry that it
+/// replaces, if there is one: Consul takes an entry that says the same as before for no change.
+pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
     let mut party = json!({ "who": claim.locker, "process": claim.client });
+    if let Some(after) = after {
+        party["after"] = after.into();
+    }
     let notes = [("why", claim.note.why), ("thread", claim.note.thread), ("host", claim.note.host)];
     for (name, note) in notes {
         if let Some(note) = note {
@@ -103,12 +113,13 @@ mod tests {
         assert_eq!(names.lock("a/.wait/b"), "dlock/a%2F.wait%2Fb/.lock");
         assert_eq!(names.lock(".inbox"), "dlock/%2Einbox/.lock");
         assert_ne!(names.of("a%2Fb"), names.of("a/b"));
+        assert_eq!(names.of("ä\n\u{202e} b"), "dlock/ä%0A%E2%80%AE b/");
     }
 
     #[test]
     fn an_entry_says_who_and_why() {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
-        let party = Party::read(&party(&claim));
+        let party = Party::read(&party(&claim, Some(7)));
         assert_eq!(party, Party { locker: "host-1-c0ffee-7".into(), client: Some("host-1-c0ffee".into()) });
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
             assert_eq!(Party::read(text.as_bytes()), Party { locker: text.into(), client: None });

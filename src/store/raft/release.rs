@@ -7,7 +7,9 @@ use super::sessions::Tenure;
 use super::sight::Sight;
 use super::store::{Gift, RaftStore, until_settled};
 use crate::error::Error;
-use crate::store::processor::{AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome};
+use crate::store::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
+};
 
 impl RaftStore {
     /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
@@ -18,7 +20,10 @@ impl RaftStore {
         Ok(match held {
             Some(holder) => {
                 self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
-                ExtendOutcome::Extended(Extension { number: Some(holder.index), ..Extension::while_waiting(sight.waiting()) })
+                ExtendOutcome::Extended(Extension {
+                    number: Some(holder.index),
+                    ..Extension::while_waiting(sight.waiting())
+                })
             }
             None => ExtendOutcome::NotOurs(NotOurs::new(sight.locker())),
         })
@@ -31,7 +36,8 @@ impl RaftStore {
             return Ok(outcome);
         };
         // The lease is renewed, whatever comes of the number.
-        let number = self.rewrite(claim, claim, &tenure, deadline).ok().flatten().map(|(index, _)| index);
+        let number =
+            self.rewrite(claim, claim, &tenure, extension.number, deadline).ok().flatten().map(|(index, _)| index);
         let extension = Extension { number: number.or(extension.number), ..extension.clone() };
         Ok(ExtendOutcome::Extended(extension.with_numbers(number.map(|number| number..=number))))
     }
@@ -42,6 +48,7 @@ impl RaftStore {
         claim: &Claim<'_>,
         next: &Claim<'_>,
         tenure: &Tenure,
+        after: Option<u64>,
         deadline: Deadline,
     ) -> Result<Option<(u64, Sight)>, Error> {
         let path = self.names.lock(claim.key);
@@ -51,7 +58,7 @@ impl RaftStore {
         if is_passed {
             checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
         }
-        let value = names::party(next);
+        let value = names::party(next, after);
         let has_own_life = self.kv.life(next.lease) != tenure.session.life;
         let write = if is_passed && has_own_life {
             let to = self.session_of(next, deadline)?.id;
@@ -60,7 +67,8 @@ impl RaftStore {
             Write::Hold { path, session: from, value }
         };
         let transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
-        let Committed::Done { index, entries } = self.commit(&[claim.locker, next.locker], &transaction, deadline)? else {
+        let Committed::Done { index, entries } = self.commit(&[claim.locker, next.locker], &transaction, deadline)?
+        else {
             return Ok(None);
         };
         if is_passed && !has_own_life {
@@ -73,7 +81,8 @@ impl RaftStore {
     pub(super) fn is_ours(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ProbeOutcome, Error> {
         let sight = self.look(claim.key, deadline)?;
         let tenure = self.sessions.of(claim.locker);
-        let session = tenure.as_ref().map(|tenure| tenure.session.id.as_str()).or_else(|| sight.session_of(claim.locker));
+        let session =
+            tenure.as_ref().map(|tenure| tenure.session.id.as_str()).or_else(|| sight.session_of(claim.locker));
         let ours = session.is_some_and(|session| sight.is_held_by(session, claim.locker).is_some());
         Ok(if ours { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(NotOurs::new(sight.locker())) })
     }
@@ -161,7 +170,9 @@ impl RaftStore {
             Check::Nothing { prefix: self.names.waiters(claim.key) },
         ];
         let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: self.names.of(claim.key) };
-        let Committed::Done { entries, .. } = self.commit(&[claim.locker], &transaction, deadline)? else { return Ok(None) };
+        let Committed::Done { entries, .. } = self.commit(&[claim.locker], &transaction, deadline)? else {
+            return Ok(None);
+        };
         let sight = self.read(claim.key, entries)?;
         let waiting = sight.waiting();
         // A store that cannot check whether somebody waits has freed the key for the first of them. If this fails, the next poll does it.
@@ -179,12 +190,12 @@ impl RaftStore {
         let sight = if tenure.is_wanted {
             self.look(claim.key, deadline)?
         } else {
-            match self.rewrite(claim, next, tenure, deadline)? {
-                // The store checked that nobody waits, or somebody came at the same moment. The latter waits for the next release.
-                Some((index, sight)) => {
-                    self.sessions.note_wanted(next.locker, sight.waiting() > 0);
-                    return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, sight.waiting()))));
+            match self.rewrite(claim, next, tenure, None, deadline)? {
+                Some((index, sight)) if sight.waiters.is_empty() => {
+                    return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
                 }
+                // A store that cannot check whether somebody waits has passed the key over the first waiter.
+                Some((index, sight)) => return self.passed_over(next, index, &sight, deadline).map(Some),
                 None => self.look(claim.key, deadline)?,
             }
         };
@@ -193,13 +204,31 @@ impl RaftStore {
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if sight.waiters.is_empty() {
-            let rewritten = self.rewrite(claim, next, tenure, deadline)?;
+            let rewritten = self.rewrite(claim, next, tenure, None, deadline)?;
             return Ok(rewritten.map(|(index, sight)| ReleaseOutcome::Passed(Grant::new(index, sight.waiting()))));
         }
         let behind = self.session_of(next, deadline)?;
         let gift = Gift { next: Some((next, &behind)), ..Gift::of(claim.locker, &session, &sight) };
         let given = self.give(claim.key, &gift, deadline)?;
         Ok(given.and_then(|sight| Some(ReleaseOutcome::Queued(sight.holder?.busy()))))
+    }
+
+    /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end.
+    fn passed_over(
+        &self,
+        next: &Claim<'_>,
+        index: u64,
+        sight: &Sight,
+        deadline: Deadline,
+    ) -> Result<ReleaseOutcome, Error> {
+        let session = self.session_of(next, deadline)?;
+        let gift = Gift { next: Some((next, &session)), ..Gift::of(next.locker, &session.id, sight) };
+        let holder = self.give(next.key, &gift, deadline)?.and_then(|sight| sight.holder);
+        Ok(match holder.filter(|holder| holder.party.locker != next.locker) {
+            Some(holder) => ReleaseOutcome::Queued(holder.busy()),
+            // Whoever waited has gone. If another one came since, it waits for the next release.
+            None => ReleaseOutcome::Passed(Grant::new(index, sight.waiting() - 1)),
+        })
     }
 
     /// Ends a tenure of which a request may still be on its way: the end of its session ends both.

@@ -50,7 +50,12 @@ const MOST_IDLE: usize = 256;
 
 impl Sessions {
     /// Gives a session to a tenure: an idle one, renewed if need be, or a new one.
-    pub(super) fn begin<K: Kv + ?Sized>(&self, kv: &K, claim: &Claim<'_>, deadline: Deadline) -> Result<Session, Error> {
+    pub(super) fn begin<K: Kv + ?Sized>(
+        &self,
+        kv: &K,
+        claim: &Claim<'_>,
+        deadline: Deadline,
+    ) -> Result<Session, Error> {
         let life = kv.life(claim.lease);
         while let Some(mut session) = self.take_idle(life) {
             if SystemClock.now() + claim.lease <= session.until || session.renew(kv, deadline)? {

@@ -53,8 +53,7 @@ impl Sight {
                     idle = Some(entry.changed);
                 }
             } else if let (true, Some(session)) = (entry.path.starts_with(&queue), entry.session) {
-                let waiter =
-                    Waiter { party: Party::read(&entry.value), path: entry.path, session, value: entry.value };
+                let waiter = Waiter { party: Party::read(&entry.value), path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));
             }
         }
@@ -72,7 +71,9 @@ impl Sight {
 
     /// Returns whether this session holds the key for this locker.
     pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
-        self.holder.as_ref().filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
+        self.holder
+            .as_ref()
+            .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
     }
 
     /// Returns the session of a locker that holds or waits.

@@ -50,7 +50,10 @@ const TRIES: u32 = 16;
 
 /// The key changed hands too often while it was asked about.
 pub(super) fn too_lively(key: &str) -> Error {
-    Error::backend(BackendFailure::NotExecuted, format!("the key {key:?} changed hands {TRIES} times while it was asked for"))
+    Error::backend(
+        BackendFailure::NotExecuted,
+        format!("the key {key:?} changed hands {TRIES} times while it was asked for"),
+    )
 }
 
 /// Repeats `step` until it has an answer: it has none when the key has changed between its look and its transaction.
@@ -164,7 +167,7 @@ impl RaftStore {
     /// The write that puts a locker into the queue.
     pub(super) fn waiting(&self, claim: &Claim<'_>, session: &Session) -> Write {
         let path = self.names.waiter(claim.key, claim.locker);
-        Write::Hold { path, session: session.id.clone(), value: names::party(claim) }
+        Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
     }
 
     /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
@@ -192,7 +195,9 @@ impl RaftStore {
     /// extends its lease.
     pub(super) fn tell_holder(&self, key: &str, locker: &str, sight: &Sight, deadline: Deadline) {
         let holder = sight.holder.as_ref().map(|holder| &holder.party);
-        let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else { return };
+        let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else {
+            return;
+        };
         if sight.place(locker) == Some(0) {
             let write = Write::Set { path: self.names.inbox(client), value: message::contended(key, holder) };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };

@@ -41,10 +41,11 @@ impl StoreUrl {
             text.map(std::borrow::Cow::into_owned)
                 .map_err(|_| wrong("write what is no letter or digit of a user or password as %XX, in UTF-8".into()))
         };
-        let login = match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)))) {
-            Some((user, password)) => Some((decoded(user)?, password.map(decoded).transpose()?)),
-            None => None,
-        };
+        let login =
+            match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)))) {
+                Some((user, password)) => Some((decoded(user)?, password.map(decoded).transpose()?)),
+                None => None,
+            };
         let mut servers = Vec::new();
         for host in hosts.split(',') {
             let (name, given) = match host.rsplit_once(':') {
@@ -52,10 +53,12 @@ impl StoreUrl {
                 _ => (host, None),
             };
             let port = given.map_or(Some(port), |given| given.parse().ok().filter(|port| *port != 0));
-            let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-            let is_v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).is_some_and(|name| {
-                name.parse::<std::net::Ipv6Addr>().is_ok()
-            });
+            let is_name =
+                |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+            let is_v6 = name
+                .strip_prefix('[')
+                .and_then(|name| name.strip_suffix(']'))
+                .is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
             match port {
                 Some(port) if is_v6 || is_name(name) => servers.push(format!("http://{name}:{port}")),
                 _ => return Err(wrong(form())),
@@ -92,8 +95,21 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_no_password_shown() {
         for url in [
-            "", "host", "redis://host", "etcd://", "etcd://host:0", "etcd://host:x", "etcd://a,,b", "etcd://[::1", "etcd://h/a//b",
-            "etcd://me:secret@", "etcd://me:secret%FF@host", "etcd://me:secret@h:p", "consul://host", "etcd+https://host", "etcd://h/?a=b",
+            "",
+            "host",
+            "redis://host",
+            "etcd://",
+            "etcd://host:0",
+            "etcd://host:x",
+            "etcd://a,,b",
+            "etcd://[::1",
+            "etcd://h/a//b",
+            "etcd://me:secret@",
+            "etcd://me:secret%FF@host",
+            "etcd://me:secret@h:p",
+            "consul://host",
+            "etcd+https://host",
+            "etcd://h/?a=b",
         ] {
             let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();
             assert!(error.starts_with("invalid URL") && !error.contains("secret"), "{error}");

@@ -24,7 +24,8 @@ const FLAG: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 /// Asks one server. Fails if it does not answer within two seconds.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
-    let request = ureq::http::Request::builder().method(method).uri(format!("{address}/v1/{path}")).body(body.to_owned());
+    let request =
+        ureq::http::Request::builder().method(method).uri(format!("{address}/v1/{path}")).body(body.to_owned());
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(Duration::from_secs(2)))
@@ -38,7 +39,13 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, Stri
 /// A path of an entry in a URL.
 fn in_url(path: &str) -> String {
     path.bytes()
-        .map(|b| if b.is_ascii_alphanumeric() || b"/._~-".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .map(|b| {
+            if b.is_ascii_alphanumeric() || b"/._~-".contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
         .collect()
 }
 
@@ -58,6 +65,7 @@ impl Consul {
 
 impl Voters for Consul {
     const LEASE: Duration = Duration::from_secs(2);
+    const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "Consul";
 
     fn start(count: usize) -> Self {
@@ -71,6 +79,8 @@ impl Voters for Consul {
                 "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "data_dir": data,
                 "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
                 "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
+                // A server that is dead for a while would be taken out of the catalog, and with it the sessions that were created there.
+                "autopilot": { "cleanup_dead_servers": false },
                 "limits": { "http_max_conns_per_client": 2000 },
                 "ports": {
                     "http": ports[4 * n], "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_lan": ports[4 * n + 1],
@@ -112,7 +122,9 @@ impl Voters for Consul {
         let mut leader = None;
         eventually("a leader", || {
             let running = self.servers.iter().filter(|server| server.is_running());
-            let told = running.filter_map(|server| ask(&server.address, "GET", "status/leader", "")).find(|(status, _)| *status == 200);
+            let told = running
+                .filter_map(|server| ask(&server.address, "GET", "status/leader", ""))
+                .find(|(status, _)| *status == 200);
             let is_told = |server: &Server| {
                 let own = ask(&server.address, "GET", "agent/self", "").unwrap_or_default().1;
                 let own: Value = serde_json::from_str(&own).unwrap_or_default();

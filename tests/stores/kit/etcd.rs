@@ -1,9 +1,9 @@
 //! etcd.
 
 use super::{Server, Voters, directory, ports};
+use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use crate::support::crew::eventually;
 use redis_dlock::EtcdLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use serde_json::{Value, json};
@@ -19,7 +19,8 @@ pub(crate) struct Etcd {
 
 /// Asks one server. Fails if it does not answer within two seconds.
 fn ask(address: &str, path: &str, body: &Value) -> Option<Value> {
-    let request = ureq::post(format!("{address}/v3/{path}")).config().timeout_global(Some(Duration::from_secs(2))).build();
+    let request =
+        ureq::post(format!("{address}/v3/{path}")).config().timeout_global(Some(Duration::from_secs(2))).build();
     let answer = request.send(&body.to_string()).ok()?;
     serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
 }
@@ -32,6 +33,7 @@ impl Etcd {
 
 impl Voters for Etcd {
     const LEASE: Duration = Duration::from_secs(2);
+    const LONG_LEASE: Duration = Duration::from_secs(5);
     const NAME: &'static str = "etcd";
 
     fn start(count: usize) -> Self {

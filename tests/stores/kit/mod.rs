@@ -21,6 +21,8 @@ use tempfile::TempDir;
 pub(crate) trait Voters: Sized + Send + Sync + 'static {
     /// The shortest lease of these tests.
     const LEASE: Duration;
+    /// A lease that outlives the loss of a leader.
+    const LONG_LEASE: Duration;
     const NAME: &'static str;
 
     /// Starts so many servers, and waits until they answer.

@@ -32,7 +32,7 @@ impl<V: Voters> Fresh<V> {
     }
 
     fn lock(&self, key: &str) -> String {
-        let key = key.replace('%', "%25").replace('/', "%2F");
+        let key = encoded(key);
         format!("{}/{key}/.lock", self.prefix)
     }
 }
@@ -68,4 +68,22 @@ impl<V: Voters> Store for Fresh<V> {
     fn name(&self) -> &'static str {
         V::NAME
     }
+}
+
+/// A key in a path: what is not plain is written as in a URL.
+fn encoded(key: &str) -> String {
+    let is_plain = |at: usize, c: char| match c {
+        '/' | '%' => false,
+        '.' => at > 0,
+        _ => c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric(),
+    };
+    let mut text = String::new();
+    for (at, c) in key.char_indices() {
+        if is_plain(at, c) {
+            text.push(c);
+        } else {
+            c.to_string().bytes().for_each(|byte| text.push_str(&format!("%{byte:02X}")));
+        }
+    }
+    text
 }

@@ -11,8 +11,7 @@ pub(super) enum Failure {
 }
 
 /// Texts of errors that come before anything is written.
-const BEFORE: [&str; 4] =
-    ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
+const BEFORE: [&str; 4] = ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
 
 /// Classifies an answer that is not a success.
 pub(super) fn classify(status: u16, words: &str) -> Failure {

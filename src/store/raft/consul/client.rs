@@ -149,7 +149,7 @@ impl Kv for Arc<Client> {
         if reply.status == 409 {
             return refused(&reply.body);
         }
-        encode::done(&reply.body, &transaction.look).ok_or_else(|| odd("the outcome of a transaction"))
+        encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
     }
 
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
@@ -173,6 +173,9 @@ impl Kv for Arc<Client> {
 /// Without the token.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("http", &self.http).field("has_token", &self.token.is_some()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("http", &self.http)
+            .field("has_token", &self.token.is_some())
+            .finish_non_exhaustive()
     }
 }

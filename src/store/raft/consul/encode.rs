@@ -59,20 +59,27 @@ pub(super) fn transaction(transaction: &Transaction) -> Value {
     operations.into()
 }
 
+/// How many results a transaction has before those of its look. Deletions and checks that something is not there have none.
+fn before_look(transaction: &Transaction) -> usize {
+    let of_checks = transaction.checks.iter().map(|check| match check {
+        Check::HeldBy { .. } | Check::Unchanged { .. } => 1,
+        Check::Free { .. } | Check::Nothing { .. } => 0,
+    });
+    let of_writes = transaction.writes.iter().map(|write| match write {
+        Write::Hold { .. } | Write::Set { .. } => 1,
+        Write::Pass { .. } => 2,
+        Write::Delete { .. } => 0,
+    });
+    of_checks.chain(of_writes).sum()
+}
+
 /// Reads the answer to a transaction that was executed.
-pub(super) fn done(answer: &Value, look: &str) -> Option<Committed> {
+pub(super) fn done(answer: &Value, transaction: &Transaction) -> Option<Committed> {
     let results = answer.get("Results")?.as_array().map(Vec::as_slice).unwrap_or_default();
     let kvs: Option<Vec<_>> = results.iter().map(|result| entry(result.get("KV")?)).collect();
     let kvs = kvs?;
     let index = kvs.iter().map(|entry| entry.changed).max().unwrap_or_default();
-    // The answers to the writes come first, without values; the last of a path is what was looked at.
-    let mut entries: Vec<Entry> = Vec::new();
-    for entry in kvs.into_iter().filter(|entry| !look.is_empty() && entry.path.starts_with(look)) {
-        match entries.iter_mut().find(|other| other.path == entry.path) {
-            Some(other) => *other = entry,
-            None => entries.push(entry),
-        }
-    }
+    let entries = kvs.get(before_look(transaction)..)?.to_vec();
     Some(Committed::Done { index, entries })
 }
 
@@ -108,17 +115,27 @@ mod tests {
 
     #[test]
     fn what_was_looked_at_counts_and_what_was_written_before_does_not() {
-        let kv = |path: &str, value: Value, session: &str, index: u64| {
-            json!({ "KV": { "Key": path, "Value": value, "Session": session, "Flags": LOCK, "CreateIndex": 1, "ModifyIndex": index } })
-        };
+        let kv = |path: &str, value: Value, session: &str, index: u64| json!({ "KV": { "Key": path, "Value": value, "Session": session, "Flags": LOCK, "CreateIndex": 1, "ModifyIndex": index } });
         let results = [
+            kv("k/.wait/a", Value::Null, "s", 4),
             kv("k/.lock", Value::Null, "s", 9),
-            kv("inbox", Value::Null, "", 9),
             kv("k/.lock", "Yg==".into(), "s", 9),
             kv("k/.wait/b", "Yw==".into(), "t", 5),
         ];
-        let Some(Committed::Done { index, entries }) = done(&json!({ "Results": results }), "k/") else { panic!() };
+        let (waiter, path, session) = (String::from("k/.wait/a"), String::from("k/.lock"), String::from("s"));
+        let transaction = Transaction {
+            checks: vec![
+                Check::Free { path: path.clone() },
+                Check::HeldBy { path: waiter.clone(), session: session.clone() },
+            ],
+            writes: vec![Write::Hold { path, session, value: Vec::new() }, Write::Delete { path: waiter }],
+            look: "k/".into(),
+        };
+        let Some(Committed::Done { index, entries }) = done(&json!({ "Results": results }), &transaction) else {
+            panic!()
+        };
         let seen: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.value.as_slice())).collect();
         assert_eq!((index, seen), (9, vec![("k/.lock", &b"b"[..]), ("k/.wait/b", &b"c"[..])]));
+        assert_eq!(done(&json!({ "Results": results[..1] }), &transaction), None);
     }
 }

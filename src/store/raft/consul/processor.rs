@@ -3,8 +3,8 @@
 use super::client::Client;
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome,
-    Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::store::raft::store::RaftStore;
 use crate::store::raft::url::StoreUrl;
@@ -25,7 +25,8 @@ const SHORTEST: Duration = Duration::from_secs(10);
 ///
 /// A lease is from 10 s (Consul's setting `session_ttl_min`) to 19 h. Consul frees a lock whose holder has died after up to two and a half
 /// leases: it promises to keep a session for its time to live, and takes twice that time. The sessions have no lock-delay and no checks of
-/// the node, so the death of a server or agent ends no lock.
+/// the node. Whoever takes the node of the agent or server that created a session out of the catalog ends the session, and the holder is told;
+/// [the manual](crate::manual::stores) says when Consul does so by itself.
 #[derive(Clone)]
 pub struct ConsulLockProcessor {
     store: Arc<RaftStore>,
@@ -54,7 +55,11 @@ impl ConsulLockProcessor {
         let parsed = StoreUrl::parse(url, "consul", PORT)?;
         let token = match parsed.login {
             Some((_, Some(_))) => {
-                return Err(Error::invalid_config("URL", "consul://…", "write the token alone before the host: token@host"));
+                return Err(Error::invalid_config(
+                    "URL",
+                    "consul://…",
+                    "write the token alone before the host: token@host",
+                ));
             }
             Some((token, None)) => Some(token),
             None => None,

@@ -80,6 +80,9 @@ mod tests {
         ] {
             assert!(matches!(of(code, words), Failure::Other(Error::Denied { message }) if message == words));
         }
-        assert!(matches!(classify(404, &json!({ "error": "Not Found", "code": 5 })), Failure::Other(Error::Unsupported { .. })));
+        assert!(matches!(
+            classify(404, &json!({ "error": "Not Found", "code": 5 })),
+            Failure::Other(Error::Unsupported { .. })
+        ));
     }
 }

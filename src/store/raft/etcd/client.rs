@@ -193,6 +193,9 @@ impl Kv for Arc<Client> {
 /// Without the login.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("http", &self.http).field("has_login", &self.login.is_some()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("http", &self.http)
+            .field("has_login", &self.login.is_some())
+            .finish_non_exhaustive()
     }
 }

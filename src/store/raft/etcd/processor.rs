@@ -3,8 +3,8 @@
 use super::client::{Client, Login};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome,
-    Settling, Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
 };
 use crate::store::raft::store::RaftStore;
 use crate::store::raft::url::StoreUrl;
@@ -42,7 +42,11 @@ impl EtcdLockProcessor {
         let login = match parsed.login {
             Some((user, Some(password))) => Some(Login { user, password }),
             Some((_, None)) => {
-                return Err(Error::invalid_config("URL", "etcd://…", "write the password behind the user: user:password@host"));
+                return Err(Error::invalid_config(
+                    "URL",
+                    "etcd://…",
+                    "write the password behind the user: user:password@host",
+                ));
             }
             None => None,
         };
