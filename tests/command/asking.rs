@@ -89,6 +89,29 @@ fn who_holds_and_who_waits_is_shown() {
 }
 
 #[test]
+fn a_run_that_nobody_waits_for_is_shown_with_its_command() {
+    let kit = Kit::new();
+    let holder = kit.run(&[], "echo $DLOCK_TOKEN > token; sleep 100; exit").start();
+    let token = kit.line_of("token");
+    let mut shown = Value::Null;
+    eventually("it has answered", || {
+        shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
+        !shown["holder"]["told"].is_null()
+    });
+    let told = &shown["holder"]["told"];
+    assert_eq!(told["reason"], "sh -c echo $DLOCK_TOKEN > token; sleep 100; exit");
+    assert_eq!((&told["thread"], told["token"].to_string()), (&"main".into(), token.clone()));
+    assert!(told["thread_id"].is_u64() && told["held_for_ms"].is_u64(), "{shown:#}");
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
+    for word in ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    holder.signal(rustix::process::Signal::TERM);
+    holder.end().expect(143);
+    kit.expect_free();
+}
+
+#[test]
 fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen() {
     let kit = Kit::new();
     let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();

@@ -141,7 +141,8 @@ pub(crate) struct Run {
     /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
-    /// What the lock is for
+    /// What the lock is for, as `dlock show` tells it. Without it, that is the command with its arguments: give a reason if the
+    /// arguments hold what users of the server must not see
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// The signal that asks the command's process group to end

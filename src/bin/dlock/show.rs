@@ -97,8 +97,7 @@ fn of_party(page: &mut String, party: &Party) {
     }
     let Some(told) = &party.told else {
         return line(
-            "the process was not asked, or has not answered: one without --reason listens only while it waits"
-                .to_owned(),
+            "the process was not asked, or has not answered: it hangs, has just begun, or does not listen".to_owned(),
         );
     };
     if let Some(reason) = &told.reason {

@@ -17,6 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
 use signals::{FORWARDED, Signals};
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,10 +64,8 @@ fn die_of(signal: Signal) {
 fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let url = store::url(url)?;
-    let mut config = DLockConfig::new(&*wanted.lock_type, &wanted.target).with_lease(wanted.lease);
-    if let Some(reason) = &wanted.reason {
-        config = config.with_reason(reason);
-    }
+    let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
+    let config = DLockConfig::new(&*wanted.lock_type, &wanted.target).with_lease(wanted.lease).with_reason(reason);
     let limit = Limit::of(wanted, started);
     let signals = Signals::block()?;
     // Processes of the command that have lost their parent become children of this one, which sees them end.
@@ -119,6 +118,12 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
         Release::Unanswered => generator.close(),
     }
     Ok(outcome)
+}
+
+/// A command with its arguments, for people.
+fn in_words(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// How long to wait for the lock.
