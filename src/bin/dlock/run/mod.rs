@@ -4,8 +4,8 @@ pub(crate) mod group;
 pub(crate) mod guard;
 pub(crate) mod launch;
 mod signals;
+mod supervise;
 mod terminal;
-mod watch;
 
 use crate::args::{OnLost, Run};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use watch::{Outcome, Watch};
+use supervise::{Outcome, Supervisor};
 
 /// What the main thread waits for.
 #[derive(Debug)]
@@ -65,7 +65,8 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let url = store::url(url)?;
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
-    let config = DLockConfig::new(&*wanted.lock_type, &wanted.target).with_lease(wanted.lease).with_reason(reason);
+    let config =
+        DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
     let limit = Limit::of(wanted, started);
     let signals = Signals::block()?;
     // Processes of the command that have lost their parent become children of this one, which sees them end.
@@ -101,7 +102,7 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
         generator.close();
         return Err(failure);
     };
-    let outcome = watch(terms, wanted, launcher, &mut guard, &inbox, &held)?;
+    let outcome = supervise(terms, wanted, launcher, &mut guard, &inbox, &held)?;
     match release(held) {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
@@ -213,7 +214,7 @@ fn busy(lock: &DistributedReentrantLock, key: &str) -> String {
 }
 
 /// Lets the command run, and returns when nothing of it is left.
-fn watch(
+fn supervise(
     terms: Terms<'_>,
     wanted: &Run,
     mut launcher: Launcher,
@@ -223,11 +224,11 @@ fn watch(
 ) -> Result<Outcome, Failure> {
     let group = launcher.group();
     guard.protect(group)?;
-    let mut watch = Watch::new(terms, wanted, group, held);
+    let mut supervisor = Supervisor::new(terms, wanted, group, held);
     signals::command_begins();
-    watch.begin();
+    supervisor.begin();
     launcher.open_gate(held.fencing_token());
-    let outcome = watch.until_the_end(inbox);
+    let outcome = supervisor.until_the_end(inbox);
     guard.dismiss();
     Ok(outcome)
 }
