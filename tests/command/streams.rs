@@ -119,6 +119,7 @@ fn a_full_disk_is_told_with_a_status_of_its_own() {
         let mut dlock = kit.dlock(words);
         dlock.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
     };
+    kit.server.run::<()>(&["SET", super::kit::KEY, "host-1-ff-1"]);
     for words in PRINTING {
         let ended = said(words);
         assert_eq!(ended.status.code(), Some(70), "{words:?}: {ended:?}");
@@ -129,7 +130,6 @@ fn a_full_disk_is_told_with_a_status_of_its_own() {
         assert!(help.contains("  70   "), "{words:?}: {help}");
     }
     // The break itself has happened.
-    kit.server.run::<()>(&["SET", super::kit::KEY, "host-1-ff-1"]);
     let ended = said(&["break", "JOB", "x", "--locker", "host-1-ff-1"]);
     assert!(ended.status.code() == Some(70) && !kit.is_locked(), "{ended:?}");
 }
