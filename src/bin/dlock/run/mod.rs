@@ -72,14 +72,14 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     // Processes of the command that have lost their parent become children of this one, which sees them end.
     prctl::set_child_subreaper(true).map_err(|error| Failure::system("cannot adopt orphans", error))?;
 
-    // Connecting takes about as long as the two processes take to start.
+    // The launcher takes longest to get ready, and connecting takes about as long as the guard takes to start.
+    let key = config.unique_key().to_owned();
+    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
+    let launcher = Launcher::start(terms, &wanted.command)?;
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
     connect(url, events)?;
-    let key = config.unique_key().to_owned();
-    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
-    let launcher = Launcher::start(terms, &wanted.command)?;
     let mut guard = Guard::start(wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
 
     let generator = connected(&inbox, limit)?;
