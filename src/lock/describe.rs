@@ -14,8 +14,9 @@ impl DLockGenerator {
     /// Returns who holds a lock and why, and who waits for it in which order. See [Who holds it](crate::manual::who_holds_it).
     ///
     /// The store names the lockers. What is known of each process comes from its [client record](crate::ClientRecord), and from its own
-    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, or that it locks with
-    /// a [reason](DLockConfig::with_reason) or a [linger](DLockConfig::with_linger). One that cannot be asked is described by its locker and
+    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, from its first lock
+    /// with a [linger](DLockConfig::with_linger), and from a tenth of a second after its first lock with a
+    /// [reason](DLockConfig::with_reason). One that cannot be asked is described by its locker and
     /// its record. The lock itself is not affected.
     ///
     /// Blocks for two commands, and then until all who were asked have answered, for at most a second.
