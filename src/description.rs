@@ -13,10 +13,13 @@ const DESCRIBES: &str = "describe";
 pub struct Description {
     /// The lock's key in the store.
     pub key: String,
-    /// Who holds it; `None` if nobody does.
+    /// Who holds it; in its lock-delay, who held it last. `None` if nobody does.
     pub holder: Option<Party>,
     /// The time until the store frees the key if nobody extends the lease. `None` if it never does, and where the store does not know.
     pub remaining: Option<Duration>,
+    /// What is left of the [lock-delay](crate::DLockConfig::with_lock_delay), if the lock is in it: the lease of the
+    /// [`holder`](Self::holder) has ended, no process holds the lock any more, and the store keeps others out for that time.
+    pub lock_delay: Option<Duration>,
     /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
     /// not among them.
     pub waiting: Vec<Party>,
@@ -91,10 +94,12 @@ pub struct Told {
 pub struct ListedLock {
     /// The lock's key in the store.
     pub key: String,
-    /// The locker that holds it; `None` if nobody does, and others wait.
+    /// The locker that holds it, or in its lock-delay held it last; `None` if nobody does, and others wait.
     pub locker: Option<String>,
-    /// The time until the holder's lease ends if it is not extended.
+    /// The time until the store frees the lock if nobody extends the lease.
     pub remaining: Option<Duration>,
+    /// What is left of the lock-delay, if no process holds the lock any more: as [`Description::lock_delay`].
+    pub lock_delay: Option<Duration>,
     /// How many processes wait in the store's queue.
     pub waiting: u64,
 }

@@ -10,6 +10,7 @@ use crate::description::{ClientRecord, Description, Party, Told};
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
+use crate::state::locker::lock_delay_left;
 use crate::state::machine::Phase;
 use crate::state::names;
 use crate::store::processor::{Directory, Parties};
@@ -37,6 +38,7 @@ impl Core {
                 clients.push(client);
             }
         }
+        let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
         let records = match directory.records(&clients, limit) {
             // Only what a client says of itself is missing.
             Err(Error::Denied { .. }) => vec![None; clients.len()],
@@ -52,7 +54,7 @@ impl Core {
             Party { is_local: self.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
         };
         let (holder, waiting) = (holder.clone().map(party), waiting.iter().cloned().map(party).collect());
-        Ok(Description { key: name.to_string(), holder, remaining, waiting, queue_length })
+        Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
     }
 
     /// Returns what the store tells people.
