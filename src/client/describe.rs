@@ -6,7 +6,7 @@
 
 use crate::client::core::Core;
 use crate::client::talk::{self, Question, Words};
-use crate::description::{ClientRecord, Description, Party, Told};
+use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
@@ -190,6 +190,8 @@ impl Core {
             first_waits_for: first.as_ref().map(|first| now.since(first.since)),
             ..Told::default()
         };
+        let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.thread, now.since(waiter.since)));
+        let waiting: Vec<_> = waiting.collect();
         let (mut thread, mut reason) = (None, None);
         let is_held = matches!(state.phase, Phase::Held(_));
         let locker = if let Some(tenure) = state.kept() {
@@ -217,6 +219,11 @@ impl Core {
         if let Some(name) = thread.and_then(names::of) {
             (told.thread, told.thread_id) = (name.name, name.id);
         }
+        let named = |(thread, waits_for)| {
+            let names::Name { name: thread, id: thread_id } = names::of(thread).unwrap_or_default();
+            WaitingThread { thread, thread_id, waits_for }
+        };
+        told.waiters = waiting.into_iter().map(named).collect();
         told.reason = reason;
         (locker, told)
     }

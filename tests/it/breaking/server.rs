@@ -18,7 +18,7 @@ fn told(server: &RedisServer) -> Vec<String> {
 
 /// Shows: L2.
 #[test]
-fn what_tells_a_holder_goes_with_its_lease() {
+fn what_tells_of_a_break_ends_by_itself_after_a_minute_and_the_lease() {
     let server = RedisServer::start();
     let lock = connect(&server.url()).generate_with(config("x", 900).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
@@ -28,9 +28,33 @@ fn what_tells_a_holder_goes_with_its_lease() {
     assert_eq!(keys.len(), 1);
     let (value, left): (String, i64) =
         redis::pipe().get(&keys[0]).pttl(&keys[0]).query(&mut server.connection()).unwrap();
-    assert!(value.ends_with(WHY) && (1..=900).contains(&left), "{value}, {left}");
-    eventually("it is gone", || told(&server).is_empty());
+    assert!(value.ends_with(WHY) && (1..=60_000).contains(&left) && left > 900, "{value}, {left}");
+    server.run::<()>(&["DEL", &keys[0]]);
     drop(guard);
+    let lock = operator.generate_with(unlooked()).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(matches!(break_lock(&operator, &lock, &seen(&lock)), BreakOutcome::Broken { .. }));
+    let left: i64 = server.run(&["PTTL", &told(&server)[0]]);
+    assert!(left > 60_000 && left <= i64::try_from(HOUR).unwrap(), "{left}");
+    drop(guard);
+}
+
+/// Shows: G11.
+#[test]
+fn an_order_whose_reply_is_lost_for_longer_than_the_lease_is_found_to_be_carried_out() {
+    let server = RedisServer::start();
+    let lock = connect(&server.url()).generate_with(config("x", 300)).unwrap();
+    let guard = lock.lock().unwrap();
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let operator = connect(&proxy.url());
+    server.run::<()>(&["SCRIPT", "FLUSH"]);
+    assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
+    // The operator waits for the reply for a second.
+    let fired = proxy.trap(Sent::Break, 0, Lot::LoseReply);
+    let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
+    assert!(fired.is_fired());
+    assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{outcome:?}");
+    assert!(guard.unlock().is_err());
 }
 
 /// Anybody who may publish can send the message. The store has the last word.
