@@ -28,7 +28,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Adds what was recorded since: a snapshot takes the samples and the counts out.
+    /// Adds what was recorded since: a snapshot takes the samples and the counts out, and sets the gauges to zero.
     fn add(&mut self, snapshotter: &Snapshotter) {
         for (key, unit, description, value) in snapshotter.snapshot().into_vec() {
             assert!(description.is_some(), "{key:?} is described");
@@ -39,7 +39,9 @@ impl Figures {
                 (MetricKind::Counter, DebugValue::Counter(count)) => {
                     *self.counts.entry(name).or_default() += count;
                 }
-                (MetricKind::Gauge, DebugValue::Gauge(value)) => drop(self.gauges.insert(name, value.into_inner())),
+                (MetricKind::Gauge, DebugValue::Gauge(change)) => {
+                    *self.gauges.entry(name).or_default() += change.into_inner()
+                }
                 (MetricKind::Histogram, DebugValue::Histogram(values)) => {
                     self.samples.entry(name).or_default().extend(values.into_iter().map(|value| value.into_inner()));
                 }
