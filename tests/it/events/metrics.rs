@@ -40,7 +40,7 @@ impl Figures {
                     *self.counts.entry(name).or_default() += count;
                 }
                 (MetricKind::Gauge, DebugValue::Gauge(change)) => {
-                    *self.gauges.entry(name).or_default() += change.into_inner()
+                    *self.gauges.entry(name).or_default() += change.into_inner();
                 }
                 (MetricKind::Histogram, DebugValue::Histogram(values)) => {
                     self.samples.entry(name).or_default().extend(values.into_iter().map(|value| value.into_inner()));
