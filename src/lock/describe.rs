@@ -6,6 +6,7 @@ use crate::description::{Description, ListedLock};
 use crate::error::Error;
 use crate::glob;
 use crate::lock::generator::DLockGenerator;
+use crate::state::locker::lock_delay_left;
 use crate::store::processor::{Inspection, KeyFilter};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -104,7 +105,8 @@ impl Iterator for ListedLocks {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((key, Inspection { holder, remaining, waiting })) = self.found.pop_front() {
-                return Some(Ok(ListedLock { key, locker: holder, remaining, waiting }));
+                let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
+                return Some(Ok(ListedLock { key, locker: holder, remaining, lock_delay, waiting }));
             }
             if self.is_over {
                 return None;
