@@ -29,13 +29,13 @@ if type(waiting) == 'table' then
   end
   return waiting
 end
--- By its own deadline the locker knows without being told.
+-- By its own deadline the locker knows without being told. Who gave the order looks for it after a lost reply, for less than a minute.
 local left = redis.pcall('PTTL', KEYS[1])
 if type(left) == 'table' then
   return left
 end
-if left < 1 then
-  left = 60000 -- a key without a lease, which no lock of this version writes, or one that ends in this moment
+if left < 60000 then -- a key without a lease, too, which no lock of this version writes
+  left = 60000
 end
 
 local given = false

@@ -17,7 +17,7 @@ pub const MIN_LEASE: Duration = Duration::from_millis(20);
 pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// The longest lock-delay. What a dead holder has sent arrives within a minute, or not at all.
-const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// The prefix of all lock keys.
 pub(crate) const PREFIX: &str = "DLOCK_";

@@ -6,6 +6,15 @@ use std::time::{Duration, SystemTime};
 /// The feature of a client that answers when it is asked about a key.
 const DESCRIBES: &str = "describe";
 
+/// How many waiting threads a client names at most.
+pub(crate) const MOST_WAITERS: usize = 16;
+
+/// The most that an answer says of one waiting thread, in bytes.
+const LONGEST_WAITER: usize = 64;
+
+/// The longest reason in an answer that names waiting threads, in bytes.
+const LONGEST_REASON: usize = 400;
+
 /// Who holds a lock and who waits for it: [`DLockGenerator::describe`](crate::DLockGenerator::describe). It may be out of date when it is
 /// read. All its texts are one line each and safe to show; those that clients say of themselves may be anybody's who may write to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +22,13 @@ const DESCRIBES: &str = "describe";
 pub struct Description {
     /// The lock's key in the store.
     pub key: String,
-    /// Who holds it; `None` if nobody does.
+    /// Who holds it; in its lock-delay, who held it last. `None` if nobody does.
     pub holder: Option<Party>,
     /// The time until the store frees the key if nobody extends the lease. `None` if it never does, and where the store does not know.
     pub remaining: Option<Duration>,
+    /// What is left of the [lock-delay](crate::DLockConfig::with_lock_delay), if the lock is in it: the lease of the
+    /// [`holder`](Self::holder) has ended, no process holds the lock any more, and the store keeps others out for that time.
+    pub lock_delay: Option<Duration>,
     /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
     /// not among them.
     pub waiting: Vec<Party>,
@@ -83,6 +95,36 @@ pub struct Told {
     pub waiting_threads: usize,
     /// For how long the first of them has waited.
     pub first_waits_for: Option<Duration>,
+    /// The first of them, in their order: sixteen at most, and fewer if the answer has no more room. The others are only counted, and a client
+    /// of an earlier version names none.
+    pub waiters: Vec<WaitingThread>,
+}
+
+/// A thread that waits for a lock in its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingThread {
+    /// The name of the thread. A long one is cut, and ends with `…`.
+    pub thread: Option<String>,
+    /// The number of the thread, as in Rust's `ThreadId(7)`.
+    pub thread_id: Option<u64>,
+    /// For how long it has waited, since it last asked the store.
+    pub waits_for: Duration,
+}
+
+impl WaitingThread {
+    /// Returns the fields of an answer that name the thread: its number, its time in milliseconds, and its name. What is unknown is empty.
+    fn to_text(&self) -> String {
+        let id = self.thread_id.map_or_else(String::new, |id| id.to_string());
+        format!("{id},{},{}", self.waits_for.as_millis(), self.thread.as_deref().unwrap_or_default())
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ',');
+        let (id, waits, name) = (parts.next()?, parts.next()?, parts.next()?);
+        let thread = Some(name).filter(|name| !name.is_empty()).map(str::to_owned);
+        Some(Self { thread, thread_id: id.parse().ok(), waits_for: waits.parse().ok().map(Duration::from_millis)? })
+    }
 }
 
 /// A lock that is held or waited for: an item of [`DLockGenerator::list`](crate::DLockGenerator::list).
@@ -91,10 +133,12 @@ pub struct Told {
 pub struct ListedLock {
     /// The lock's key in the store.
     pub key: String,
-    /// The locker that holds it; `None` if nobody does, and others wait.
+    /// The locker that holds it, or in its lock-delay held it last; `None` if nobody does, and others wait.
     pub locker: Option<String>,
-    /// The time until the holder's lease ends if it is not extended.
+    /// The time until the store frees the lock if nobody extends the lease.
     pub remaining: Option<Duration>,
+    /// What is left of the lock-delay, if no process holds the lock any more: as [`Description::lock_delay`].
+    pub lock_delay: Option<Duration>,
     /// How many processes wait in the store's queue.
     pub waiting: u64,
 }
@@ -196,7 +240,15 @@ impl Told {
         fields.put("threads", Some(self.waiting_threads));
         fields.put("waits", millis(self.first_waits_for));
         fields.put_text("thread", self.thread.as_deref(), 150);
-        fields.put_text("reason", self.reason.as_deref(), fields::MOST);
+        let most = if self.waiters.is_empty() { fields::MOST } else { LONGEST_REASON };
+        fields.put_text("reason", self.reason.as_deref(), most);
+        // Earlier versions ignore these.
+        for waiter in self.waiters.iter().take(MOST_WAITERS) {
+            if !fields.has_room("waiter", LONGEST_WAITER) {
+                break;
+            }
+            fields.put_text("waiter", Some(&waiter.to_text()), LONGEST_WAITER);
+        }
         fields.into_line()
     }
 
@@ -217,6 +269,7 @@ impl Told {
                 "lingering" => told.lingering = value == "1",
                 "threads" => told.waiting_threads = value.parse().unwrap_or(0),
                 "waits" => told.first_waits_for = millis(&value),
+                "waiter" if told.waiters.len() < MOST_WAITERS => told.waiters.extend(WaitingThread::of_text(&value)),
                 _ => {}
             }
         }
@@ -250,6 +303,7 @@ mod tests {
             lingering: true,
             waiting_threads: 3,
             first_waits_for: Some(Duration::from_secs(9)),
+            waiters: vec![waits("a, thread", 1), waits("", 0), waits("z", u64::MAX)],
         };
         let line = told.to_line(Some("l-1"));
         assert!(line.len() <= fields::MOST);
@@ -258,5 +312,31 @@ mod tests {
         assert!(read.reason.as_ref().is_some_and(|reason| reason.starts_with("xxx")));
         assert_eq!(Told { reason: None, ..read }, Told { reason: None, ..told });
         assert_eq!(Told::of_line("count=-1 held=never lingering=2 x"), (None, Told::default()));
+    }
+
+    fn waits(name: &str, ms: u64) -> WaitingThread {
+        let thread = Some(name).filter(|name| !name.is_empty()).map(str::to_owned);
+        WaitingThread { thread, thread_id: ms.checked_add(1), waits_for: Duration::from_millis(ms) }
+    }
+
+    #[test]
+    fn an_answer_names_the_first_waiting_threads_that_it_has_room_for() {
+        for (length, reason, least) in [(1, 0, MOST_WAITERS), (12, 200, MOST_WAITERS), (5000, 5000, 5)] {
+            let waiters: Vec<_> = (0..100).map(|n| waits(&"é".repeat(length), n)).collect();
+            let told = Told { waiters, waiting_threads: 100, reason: Some("r".repeat(reason)), ..Told::default() };
+            let line = told.to_line(Some("host-1-ff-7"));
+            assert!(line.len() <= fields::MOST, "{}", line.len());
+            let read = Told::of_line(&line).1;
+            assert!((least..=MOST_WAITERS).contains(&read.waiters.len()), "{length}: {}", read.waiters.len());
+            assert_eq!(read.waiting_threads, 100);
+            for (n, (read, waits)) in read.waiters.iter().zip(&told.waiters).enumerate() {
+                assert_eq!((read.thread_id, read.waits_for), (waits.thread_id, waits.waits_for), "{n}");
+                assert!(read.thread.as_ref().is_some_and(|name| name.starts_with('é') && name.len() <= 64), "{n}");
+            }
+        }
+        // What others have written.
+        let odd = "waiter=1,2,a waiter= waiter=x waiter=1,x,a waiter=,7, waiter=1,2,a,b";
+        assert_eq!(Told::of_line(odd).1.waiters.iter().map(|w| w.waits_for.as_millis()).collect::<Vec<_>>(), [2, 7, 2]);
+        assert_eq!(Told::of_line(&"waiter=1,2,a ".repeat(60)).1.waiters.len(), MOST_WAITERS);
     }
 }

@@ -51,6 +51,11 @@ impl Fields {
         }
     }
 
+    /// Returns whether a text of this many bytes would not be cut for want of room.
+    pub(crate) fn has_room(&self, name: &str, most: usize) -> bool {
+        self.0.len() + " ".len() + name.len() + "=".len() + most + "…".len() <= MOST
+    }
+
     fn begin(&mut self, name: &str) {
         if !self.0.is_empty() {
             self.0.push(' ');

@@ -108,6 +108,10 @@ pub(crate) fn probe_pause(lease: Duration) -> Duration {
     lease / 6
 }
 
+/// The pause between two checks of one key because of messages that its hold was broken. A true one comes once, so it waits only behind a
+/// forged one.
+pub(crate) const BROKEN_PAUSE: Duration = Duration::from_secs(1);
+
 /// If round trips are long, a lease is extended earlier, but no earlier than this after its last extension.
 pub(crate) fn earliest_extension(lease: Duration) -> Duration {
     lease / 6

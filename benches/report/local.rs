@@ -71,7 +71,7 @@ fn alone(plan: &Plan, section: &mut Section) {
 }
 
 /// Has a thread wait for the lock in vain, and then lock it, so that it lingers.
-fn wait_once(generator: &DLockGenerator, lock: &redis_dlock::DistributedReentrantLock) {
+pub(crate) fn wait_once(generator: &DLockGenerator, lock: &redis_dlock::DistributedReentrantLock) {
     let held = generator.generate("BENCH", "waited for").unwrap();
     let guard = held.lock().unwrap();
     thread::scope(|scope| {

@@ -8,6 +8,7 @@
 mod cluster;
 mod hand_over;
 mod held;
+mod hooks;
 mod jvm_trip;
 mod local;
 mod many_keys;
@@ -49,6 +50,7 @@ enum Experiment {
     ManyKeys,
     PairCost,
     Local,
+    Hooks,
     JvmTrip,
     HandOver,
     Held,
@@ -80,6 +82,7 @@ impl Experiment {
             Self::ManyKeys => many_keys::run(plan),
             Self::PairCost => pair_cost::run(plan),
             Self::Local => local::run(plan),
+            Self::Hooks => hooks::run(plan),
             Self::JvmTrip => jvm_trip::run(plan),
             Self::HandOver => hand_over::run(plan),
             Self::Held => held::run(plan),

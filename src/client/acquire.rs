@@ -101,7 +101,7 @@ impl Core {
         let called_at = self.observed_now();
         self.prepare(&key.name, || wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
-        if settings.reason().is_some() && self.record.is_on() {
+        if settings.reason().is_some() && self.record.is_on() && !self.listens_with_record() {
             // A client that says what its locks are for can be asked.
             self.listen_for(key);
         }

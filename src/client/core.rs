@@ -172,7 +172,7 @@ impl Core {
 
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        self.id.next_locker(self.hands_over() && !settings.linger().is_zero()).into()
+        self.id.next_locker(settings.lock_delay(), self.hands_over() && !settings.linger().is_zero()).into()
     }
 
     /// Returns whether this process is a forked child of the one that made the client, with a copy of its memory.

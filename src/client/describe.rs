@@ -6,10 +6,11 @@
 
 use crate::client::core::Core;
 use crate::client::talk::{self, Question, Words};
-use crate::description::{ClientRecord, Description, Party, Told};
+use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
+use crate::state::locker::lock_delay_left;
 use crate::state::machine::Phase;
 use crate::state::names;
 use crate::store::processor::{Directory, Parties};
@@ -37,6 +38,7 @@ impl Core {
                 clients.push(client);
             }
         }
+        let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
         let records = match directory.records(&clients, limit) {
             // Only what a client says of itself is missing.
             Err(Error::Denied { .. }) => vec![None; clients.len()],
@@ -52,7 +54,7 @@ impl Core {
             Party { is_local: self.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
         };
         let (holder, waiting) = (holder.clone().map(party), waiting.iter().cloned().map(party).collect());
-        Ok(Description { key: name.to_string(), holder, remaining, waiting, queue_length })
+        Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
     }
 
     /// Returns what the store tells people.
@@ -188,6 +190,8 @@ impl Core {
             first_waits_for: first.as_ref().map(|first| now.since(first.since)),
             ..Told::default()
         };
+        let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.thread, now.since(waiter.since)));
+        let waiting: Vec<_> = waiting.collect();
         let (mut thread, mut reason) = (None, None);
         let is_held = matches!(state.phase, Phase::Held(_));
         let locker = if let Some(tenure) = state.kept() {
@@ -215,6 +219,11 @@ impl Core {
         if let Some(name) = thread.and_then(names::of) {
             (told.thread, told.thread_id) = (name.name, name.id);
         }
+        let named = |(thread, waits_for)| {
+            let names::Name { name: thread, id: thread_id } = names::of(thread).unwrap_or_default();
+            WaitingThread { thread, thread_id, waits_for }
+        };
+        told.waiters = waiting.into_iter().map(named).collect();
         told.reason = reason;
         (locker, told)
     }

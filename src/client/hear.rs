@@ -127,14 +127,14 @@ impl Core {
 }
 
 impl Core {
-    /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once. The message alone ends
-    /// nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
+    /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
+    /// second. The message alone ends nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
     pub(crate) fn on_broken(&self, key: &Arc<Key>, locker: &str) {
         let mut state = key.state();
         let now = self.clock.now();
         if let Some(tenure) = state.live_tenure(locker) {
-            tenure.doubt(now);
-            self.schedule_look(key, tenure, now);
+            tenure.told_broken(now);
+            self.schedule_renewal(key, tenure);
         } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
             &mut state.phase
             && *about.locker == *locker

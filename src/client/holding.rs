@@ -24,7 +24,7 @@ impl Core {
         state.failures = 0;
         state.failure = None;
         if state.about().is_some_and(|about| about.broken && about.locker == tenure.locker) {
-            tenure.doubt(now);
+            tenure.told_broken(now);
         }
         // The earlier server may have granted it, and the reply was on its way.
         if self.is_of_earlier_server(tenure.renewed_at()) {

@@ -26,6 +26,8 @@ struct State {
     due: Option<Moment>,
     /// How often the first write was put off, because the client has not got its first lock yet.
     put_off: u32,
+    /// Whether the client listens from the first write on.
+    listens: bool,
     line: Option<String>,
     is_written: bool,
     has_warned: bool,
@@ -33,7 +35,7 @@ struct State {
 
 impl Record {
     pub(crate) fn new(is_on: bool) -> Self {
-        let state = State { due: None, put_off: 0, line: None, is_written: false, has_warned: false };
+        let state = State { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
         Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
     }
 
@@ -85,6 +87,7 @@ impl Core {
         state.line = Some(line);
         state.is_written |= written.is_ok() || is_tried_soon;
         state.due = Some(begun + if is_tried_soon { RECORD_RETRY } else { RECORD_PAUSE });
+        let listens = std::mem::take(&mut state.listens);
         let warns = !is_tried_soon && written.is_err() && !std::mem::replace(&mut state.has_warned, true);
         drop(state);
         match written {
@@ -97,6 +100,21 @@ impl Core {
             Err(error) => log::debug!(CLIENT, "the client record was not written this time: {error}"),
             Ok(()) => {}
         }
+        if listens {
+            self.listen();
+        }
+    }
+
+    /// Has the client listen once its record is written, and not before: a program that ends soon saves a thread and a connection. Returns
+    /// `false` if nothing is to be waited for.
+    pub(super) fn listens_with_record(&self) -> bool {
+        if self.listener.is_started() {
+            return false;
+        }
+        let mut state = self.record.state.lock();
+        let is_put_off = state.due.is_some() && state.line.is_none();
+        state.listens |= is_put_off;
+        is_put_off
     }
 
     /// Puts the first write off while the client holds nothing, a few times. The first lock of a program does not share its connection then, and

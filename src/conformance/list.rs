@@ -75,7 +75,7 @@ macro_rules! __conformance_cases {
                 tells_the_holder [Breaking Queue]
                 passes_over_those_who_are_not_heard [Breaking Queue DeadAtOnce]
                 of_a_holder_of_any_shape [Breaking Queue]
-                is_told_until_the_lease_would_have_ended [Breaking]
+                is_told_after_the_lease_would_have_ended [Breaking]
                 of_a_lease_that_has_ended_changes_nothing [Breaking]
                 of_a_poller_leaves_the_gap_as_it_is [Breaking Queue Gaps]
                 that_is_refused_leaves_the_key_with_its_holder [Breaking Queue Denials]

@@ -21,7 +21,7 @@ pub trait Store: Send + Sync {
     /// Returns when this much time has gone by for the store: a lease of just that length has ended.
     fn pass_time(&self, time: Duration);
 
-    /// Lists what the store keeps, without what may stay for ever (a counter), and what tells of broken holds and ends with their leases.
+    /// Lists what the store keeps, without what may stay for ever (a counter), and what tells of broken holds and ends by itself.
     /// Empty when no lock is held or waited for.
     fn leftovers(&self) -> Vec<String>;
 

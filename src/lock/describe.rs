@@ -6,6 +6,7 @@ use crate::description::{Description, ListedLock};
 use crate::error::Error;
 use crate::glob;
 use crate::lock::generator::DLockGenerator;
+use crate::state::locker::lock_delay_left;
 use crate::store::processor::{Inspection, KeyFilter};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,8 +15,9 @@ impl DLockGenerator {
     /// Returns who holds a lock and why, and who waits for it in which order. See [Who holds it](crate::manual::who_holds_it).
     ///
     /// The store names the lockers. What is known of each process comes from its [client record](crate::ClientRecord), and from its own
-    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, or that it locks with
-    /// a [reason](DLockConfig::with_reason) or a [linger](DLockConfig::with_linger). One that cannot be asked is described by its locker and
+    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, from its first lock
+    /// with a [linger](DLockConfig::with_linger), and from a tenth of a second after its first lock with a
+    /// [reason](DLockConfig::with_reason). One that cannot be asked is described by its locker and
     /// its record. The lock itself is not affected.
     ///
     /// Blocks for two commands, and then until all who were asked have answered, for at most a second.
@@ -103,7 +105,8 @@ impl Iterator for ListedLocks {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((key, Inspection { holder, remaining, waiting })) = self.found.pop_front() {
-                return Some(Ok(ListedLock { key, locker: holder, remaining, waiting }));
+                let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
+                return Some(Ok(ListedLock { key, locker: holder, remaining, lock_delay, waiting }));
             }
             if self.is_over {
                 return None;

@@ -41,7 +41,8 @@ pub struct DistributedReentrantLock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The value of the key: `{host}-{pid}-{random}-{n}` for a holder of this crate, `{ip}-{thread}` for JVM DLock.
+    /// The value of the key: `{host}-{pid}-{random}-{n}` and more for a holder of this crate ([operations](crate::manual::operations#who-holds-a-lock)),
+    /// `{ip}-{thread}` for JVM DLock.
     pub locker: String,
     /// How long until its lease and its [lock-delay](crate::DLockConfig::with_lock_delay) end if it is not extended; `None` for a key that
     /// never expires (this crate writes none).

@@ -1,18 +1,20 @@
 //! Locker strings: they say who holds a key, and for which tenure.
 //!
-//! The format is `{host}-{pid}-{random}-{n}`, with an `L` at the end if the tenure may linger. The part before the
-//! last `-` is the client id; `n` counts the client's tenures. A locker is never used twice, so a late or repeated
-//! command can only touch the tenure that it was meant for.
+//! The format is `{host}-{pid}-{random}-{n}`. Behind it stands `D` and a number of milliseconds if the tenure has a
+//! lock-delay, and then `L` if it may linger. The part before the last `-` is the client id; `n` counts the client's
+//! tenures. A locker is never used twice, so a late or repeated command can only touch the tenure that it was meant for.
 
+use crate::config::LONGEST_LOCK_DELAY;
 use crate::error::{BackendFailure, Error};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The random bytes drawn from the operating system for each client: 96 bits, because containers share host names and
 /// pid 1.
 const RANDOM_BYTES: usize = 12;
-/// The space for a count: `-`, the digits of any `u64`, `L`.
-const COUNT_ROOM: usize = 22;
+/// The space for a count: `-`, the digits of any `u64`, `D60000`, `L`.
+const COUNT_ROOM: usize = 28;
 
 /// The identity of one client, and the source of its lockers.
 #[derive(Debug)]
@@ -64,24 +66,44 @@ impl ClientId {
         &self.text[..self.host]
     }
 
-    /// Returns a locker that was never returned before. `may_linger` says whether its tenure may linger.
-    pub(crate) fn next_locker(&self, may_linger: bool) -> String {
+    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger.
+    pub(crate) fn next_locker(&self, lock_delay: Duration, may_linger: bool) -> String {
         // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
         locker.push_str(&self.text);
         // Writing to a `String` cannot fail.
-        let _ = write!(locker, "-{n}{}", if may_linger { "L" } else { "" });
+        let _ = write!(locker, "-{n}");
+        if !lock_delay.is_zero() {
+            let _ = write!(locker, "D{}", lock_delay.as_millis());
+        }
+        if may_linger {
+            locker.push('L');
+        }
         locker
     }
 }
 
 /// Returns whether a holder's locker says that its tenure may linger and can therefore be recalled.
 pub(crate) fn may_linger(locker: &str) -> bool {
-    locker
-        .rsplit_once('-')
-        .and_then(|(_, count)| count.strip_suffix('L'))
-        .is_some_and(|count| !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()))
+    marks(locker).is_some_and(|(_, may_linger)| may_linger)
+}
+
+/// Returns what is left of the lock-delay in which a key is that contains this locker for so long. `None` if it is not in one: the lease
+/// has not ended yet, or the locker has no lock-delay.
+pub(crate) fn lock_delay_left(locker: &str, remaining: Option<Duration>) -> Option<Duration> {
+    let (delay, _) = marks(locker)?;
+    remaining.filter(|left| !delay.is_zero() && *left <= delay)
+}
+
+/// Returns the lock-delay that a locker of this crate says, and whether its tenure may linger.
+fn marks(locker: &str) -> Option<(Duration, bool)> {
+    let (_, end) = locker.rsplit_once('-')?;
+    let (end, may_linger) = end.strip_suffix('L').map_or((end, false), |end| (end, true));
+    let (count, delay) = end.split_once('D').unwrap_or((end, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let delay = Duration::from_millis(delay.parse().ok().filter(|_| is_number(count) && is_number(delay))?);
+    (delay <= LONGEST_LOCK_DELAY).then_some((delay, may_linger))
 }
 
 /// Returns a host name that can stand in a locker: no spaces, no control characters, not empty, not long.
@@ -102,10 +124,11 @@ mod tests {
     #[test]
     fn lockers_share_the_client_id_and_never_repeat() {
         let id = ClientId::draw().expect("random bytes");
-        let (a, b) = (id.next_locker(false), id.next_locker(true));
+        let (a, b) = (id.next_locker(Duration::ZERO, false), id.next_locker(Duration::ZERO, true));
+        let c = id.next_locker(LONGEST_LOCK_DELAY, true);
         assert_ne!(a.strip_suffix('L'), b.strip_suffix('L'));
-        assert_eq!([&a, &b].map(|locker| may_linger(locker)), [false, true]);
-        for locker in [&a, &b] {
+        assert_eq!([&a, &b, &c].map(|locker| may_linger(locker)), [false, true, true]);
+        for locker in [&a, &b, &c] {
             assert_eq!(locker.rsplit_once('-').expect("a dash").0, id.as_str());
         }
         let random = id.as_str().rsplit_once('-').expect("a dash").1;
@@ -115,10 +138,44 @@ mod tests {
 
     #[test]
     fn foreign_holders_do_not_linger() {
-        for holder in ["", "L", "-L", "host-1-L", "host-1-7l", "host-1-7XL", "uuid:7L", "host-1-7", "7L"] {
+        for holder in [
+            "",
+            "L",
+            "-L",
+            "host-1-L",
+            "host-1-7l",
+            "host-1-7XL",
+            "uuid:7L",
+            "host-1-7",
+            "7L",
+            "h-7DL",
+            "h-DL",
+            "h-D7L",
+            "h-7LD7",
+            "h-7D60001L",
+            "h-7D+1L",
+            "h-7D1D1L",
+        ] {
             assert!(!may_linger(holder), "{holder:?}");
         }
-        assert!(may_linger("host-1-ff-7L"));
+        assert!(may_linger("host-1-ff-7L") && may_linger("h-7D1500L"));
+    }
+
+    #[test]
+    fn a_key_is_in_the_lock_delay_that_its_locker_says() {
+        let ms = Duration::from_millis;
+        let id = ClientId::draw().expect("random bytes");
+        for (may_linger, left) in [(false, 0), (false, 1500), (true, 1), (true, 1500)] {
+            let locker = id.next_locker(ms(1500), may_linger);
+            assert_eq!(lock_delay_left(&locker, Some(ms(left))), Some(ms(left)), "{locker}");
+            assert_eq!(lock_delay_left(&locker, Some(ms(1501))), None, "its lease has not ended");
+            assert_eq!(lock_delay_left(&locker, None), None, "it never ends");
+        }
+        for locker in
+            [&*id.next_locker(Duration::ZERO, false), "10.0.0.1-17", "host-1-ff-7D", "host-1-ff-7D60001", "7D9"]
+        {
+            assert_eq!(lock_delay_left(locker, Some(Duration::ZERO)), None, "{locker}");
+        }
     }
 
     #[test]

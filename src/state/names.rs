@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 static NAMES: Mutex<BTreeMap<u64, Name>> = Mutex::new(BTreeMap::new());
 
 /// What is known of a thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Name {
     pub(crate) name: Option<String>,
     /// The number in its `ThreadId`.

@@ -29,9 +29,13 @@ pub(crate) struct Tenure {
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
-    /// Since when the key may no longer contain our locker, because another server answers than before, or a message says so.
-    /// [`Moment::NEVER`] without such a doubt.
+    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`] without such a
+    /// doubt.
     doubted_at: Moment,
+    /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if none does.
+    check_at: Moment,
+    /// When the next such message counts. Anybody who may publish can send them.
+    next_check: Moment,
     /// When the current hold began, or else the last one.
     held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
@@ -64,6 +68,8 @@ impl Tenure {
             heard_at: counts_from,
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
+            check_at: Moment::NEVER,
+            next_check: counts_from,
             held_since: counts_from,
             hold_ends: Moment::NEVER,
             is_answered: true,
@@ -227,7 +233,7 @@ impl Tenure {
     pub(crate) fn due(&self, trip: Duration) -> Moment {
         let probe =
             if self.settings.probe() { self.checked_at + timing::probe_pause(self.lease()) } else { Moment::NEVER };
-        self.extend_at(trip).min(probe).min(self.doubted_at).min(self.valid_until())
+        self.extend_at(trip).min(probe).min(self.doubted_at).min(self.check_at).min(self.valid_until())
     }
 
     /// Notes that a reply has extended the lease.
@@ -253,9 +259,21 @@ impl Tenure {
         if self.doubted_at <= sent_at {
             self.doubted_at = Moment::NEVER;
         }
+        if self.check_at <= sent_at {
+            self.check_at = Moment::NEVER;
+        }
     }
 
-    /// Notes that another server answers since now, or that a message says that the key is not ours any more. The key must be checked.
+    /// Notes that a message says that the hold was broken. The key must be checked: at once, or a while after the last check for this reason.
+    pub(crate) fn told_broken(&mut self, now: Moment) {
+        let at = now.max(self.next_check);
+        if at < self.check_at {
+            self.check_at = at;
+            self.next_check = at + timing::BROKEN_PAUSE;
+        }
+    }
+
+    /// Notes that another server answers since now. The key must be checked.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted_at = now;
     }

@@ -1,10 +1,9 @@
 //! `dlock ls`, `show`, `watch` and `break`, as an operator uses them.
 
 use super::kit::{Kit, Start};
+use super::places::Watching;
 use super::support::crew::eventually;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -89,6 +88,29 @@ fn who_holds_and_who_waits_is_shown() {
 }
 
 #[test]
+fn a_run_that_nobody_waits_for_is_shown_with_its_command() {
+    let kit = Kit::new();
+    let holder = kit.run(&[], "echo $DLOCK_TOKEN > token; sleep 100; exit").start();
+    let token = kit.line_of("token");
+    let mut shown = Value::Null;
+    eventually("it has answered", || {
+        shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
+        !shown["holder"]["told"].is_null()
+    });
+    let told = &shown["holder"]["told"];
+    assert_eq!(told["reason"], "sh -c echo $DLOCK_TOKEN > token; sleep 100; exit");
+    assert_eq!((&told["thread"], told["token"].to_string()), (&"main".into(), token.clone()));
+    assert!(told["thread_id"].is_u64() && told["held_for_ms"].is_u64(), "{shown:#}");
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
+    for word in ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    holder.signal(rustix::process::Signal::TERM);
+    holder.end().expect(143);
+    kit.expect_free();
+}
+
+#[test]
 fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen() {
     let kit = Kit::new();
     let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
@@ -112,17 +134,13 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen() {
 fn the_list_is_watched_through_an_outage() {
     let mut kit = Kit::new();
     kit.server.run::<()>(&["SET", "DLOCK_JOB_a", "host-1-ff-1", "PX", "600000"]);
-    let mut dlock = kit.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]);
-    let mut running = dlock.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(|line| json(&line.unwrap()));
-    let mut wait_for = |is_it: &dyn Fn(&Value) -> bool| assert!(lines.any(|line| is_it(&line)));
-    wait_for(&|line| line["locks"][0]["key"] == "DLOCK_JOB_a");
+    let watching = Watching::start(&mut kit.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    watching.wait_for("the lock", |line| line["locks"][0]["key"] == "DLOCK_JOB_a");
     kit.server.kill();
-    wait_for(&|line| line["error"].as_str().is_some_and(|error| error.contains("lock store failed")));
+    let fails = |line: &Value| line["error"].as_str().is_some_and(|error| error.contains("lock store failed"));
+    watching.wait_for("an outage", fails);
     kit.server.restart();
-    wait_for(&|line| line["locks"].as_array().is_some_and(Vec::is_empty));
-    running.kill().unwrap();
-    running.wait().unwrap();
+    watching.wait_for("its end", |line| line["locks"].as_array().is_some_and(Vec::is_empty));
     let twice = kit.dlock(&["watch", "--count", "2", "--interval", "1ms"]).end().expect(0);
     assert_eq!(twice.out.matches("0 locks").count(), 2, "{twice:?}");
     assert!(!twice.out.contains('\u{1b}'), "{twice:?}");

@@ -122,7 +122,7 @@ pub(crate) struct Running {
 }
 
 /// Killed when dropped.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

@@ -1,6 +1,7 @@
 //! What the command reads, writes and is given; what `dlock` itself writes where nobody can read it.
 
-use super::kit::{Kit, Start, with_default_signals};
+use super::kit::{Killed, Kit, Start, with_default_signals};
+use super::support::crew::eventually;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
@@ -96,4 +97,58 @@ fn what_the_command_leaves_in_a_file_is_all_there() {
     let status = kit.run(&[], "seq 100000").stdout(file).status().unwrap();
     assert!(status.success());
     assert!(fs::read_to_string(kit.path("out")).unwrap().ends_with("\n100000\n"));
+}
+
+/// All that print what they were asked for.
+const PRINTING: [&[&str]; 8] = [
+    &["ls"],
+    &["ls", "--json"],
+    &["show", "JOB", "x"],
+    &["watch"],
+    &["watch", "--json"],
+    &["doctor"],
+    &["completions", "bash"],
+    &["man", "run"],
+];
+
+#[test]
+fn a_full_disk_is_told_with_a_status_of_its_own() {
+    let kit = Kit::new();
+    let said = |words: &[&str]| {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut dlock = kit.dlock(words);
+        dlock.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+    };
+    kit.server.run::<()>(&["SET", super::kit::KEY, "host-1-ff-1"]);
+    for words in PRINTING {
+        let ended = said(words);
+        assert_eq!(ended.status.code(), Some(70), "{words:?}: {ended:?}");
+        let text = String::from_utf8_lossy(&ended.stderr);
+        assert!(text.starts_with("dlock: cannot write the output: No space left"), "{words:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{words:?}: {text}");
+        let help = kit.dlock(&[words[0], "--help"]).end().expect(0).out;
+        assert!(help.contains("  70   "), "{words:?}: {help}");
+    }
+    // The break itself has happened.
+    let ended = said(&["break", "JOB", "x", "--locker", "host-1-ff-1"]);
+    assert!(ended.status.code() == Some(70) && !kit.is_locked(), "{ended:?}");
+}
+
+/// `dlock watch | head -1`: without a reader there is nothing to go on for.
+#[test]
+fn a_reader_that_has_gone_ends_it_without_a_word() {
+    let kit = Kit::new();
+    for words in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let err = File::create(kit.path("err")).unwrap();
+        let mut running = Killed(kit.dlock(words).stdout(writer).stderr(err).spawn().unwrap());
+        let mut status = None;
+        eventually(&format!("the end of {words:?}"), || {
+            status = running.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success(), "{words:?}: {status:?}");
+        assert_eq!(fs::read_to_string(kit.path("err")).unwrap(), "", "{words:?}");
+    }
 }

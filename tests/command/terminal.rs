@@ -17,7 +17,9 @@ fn shell(kit: &Kit) -> PtySession {
         .current_dir(kit.home.path());
     bash.env("dlock", env!("CARGO_BIN_EXE_dlock"));
     // What decides about colours.
-    ["CI", "CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR"].map(|name| drop(bash.env_remove(name)));
+    for name in ["CI", "CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR"] {
+        bash.env_remove(name);
+    }
     let mut session = spawn_command(bash, Some(HANG.as_millis().try_into().unwrap())).unwrap();
     session.exp_string(PROMPT).unwrap();
     // At its end it is killed, because an interactive shell ignores SIGTERM. The kernel then hangs up the terminal.

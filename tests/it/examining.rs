@@ -44,7 +44,8 @@ fn a_server_in_good_order_is_told_to_be_so_and_left_as_it_was() {
     });
     let findings = examine(&server.url());
     assert_eq!(worst(&findings), Severity::Fine, "{findings:#?}");
-    let subjects: Vec<_> = findings.iter().map(|finding| finding.subject).collect();
+    let mut subjects: Vec<_> = findings.iter().map(|finding| finding.subject).collect();
+    subjects.dedup();
     use Subject::*;
     let all = [Connection, Version, Role, Eviction, Persistence, Replicas, Rights, Messages, Clock, RoundTrip];
     assert_eq!(subjects, all);
@@ -77,12 +78,27 @@ fn each_right_that_is_missing_is_named() {
     assert_ne!(worst(&found), Severity::Wrong, "{found:#?}");
     let rights: Vec<_> = rules.iter().filter(|word| word.starts_with(['+', '~', '&'])).collect();
     assert!(rights.len() > 20, "{rights:?}");
+    // Each one that the login has is told, too.
+    let fine = |found: &[Finding], right: &str| {
+        let mut messages = of(found, Subject::Rights).into_iter().filter(|(severity, _)| *severity == Severity::Fine);
+        messages.any(|(_, message)| message.split_whitespace().any(|word| word == right))
+    };
+    // The subscription is examined with the messages.
+    for right in rights.iter().filter(|right| **right != "+subscribe") {
+        assert!(fine(&found, right), "{right}: {found:#?}");
+    }
+    // The line has no right to list locks, which locks do not need.
+    let notice = found.iter().find(|f| f.subject == Subject::Rights && f.severity == Severity::Notice).unwrap();
+    assert!(notice.message.contains("scan") && notice.advice.as_ref().unwrap().contains("dlock watch"), "{notice:?}");
+    server.run::<()>(&["ACL", "SETUSER", "dlock", "+scan"]);
+    let listing = examine(&url);
+    assert!(fine(&listing, "+scan") && of(&listing, Subject::Rights).iter().all(|(s, _)| *s == Severity::Fine));
     for right in rights {
         set(Some(right));
         let found = examine(&url);
         let named = found.iter().filter(|f| f.severity == Severity::Wrong).filter_map(|f| f.advice.as_deref());
         let named: Vec<_> = named.filter(|advice| advice.contains(right.as_str())).collect();
-        assert!(!named.is_empty(), "without {right}: {found:#?}");
+        assert!(!named.is_empty() && !fine(&found, right), "without {right}: {found:#?}");
         assert!(found.iter().all(|f| !f.message.contains("PASSWORD")), "{found:#?}");
     }
     set(None);

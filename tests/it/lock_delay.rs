@@ -1,7 +1,7 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
 use crate::support::crew::{HANG, eventually, spawn};
-use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
+use crate::support::lab::{Lab, builder, connect, is_listener_on, on_both_stores};
 use crate::support::monitor::{Executed, Monitor};
 use crate::support::watched::Watched;
 use crate::support::worker::{self, Worker};
@@ -30,6 +30,7 @@ on_both_stores!(
     a_holder_that_has_lost_its_lease_gives_the_lock_away_when_it_unlocks,
     a_waiter_that_gives_up_leaves_nothing_behind,
     a_lock_that_lingers_is_given_away_at_once,
+    a_lock_in_its_delay_is_described_and_listed_as_such,
 );
 
 /// What is left of the key in the store.
@@ -150,6 +151,55 @@ fn a_lock_that_lingers_is_given_away_at_once(lab: &Lab) {
     assert!(here.is_locked().unwrap(), "it lingers");
     let there = lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap();
     drop(there.try_lock_for(HANG).unwrap().expect("the lock"));
+}
+
+fn a_lock_in_its_delay_is_described_and_listed_as_such(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config(ms(600), FOR_EVER)).unwrap();
+    let guard = lock.lock().unwrap();
+    let other = builder().build(lab.processor()).unwrap();
+    let described = || other.describe("TEST", "x").unwrap();
+    let listed = || other.list("TEST_x").next().expect("it is in the store").unwrap();
+    let found = described();
+    let locker = found.holder.expect("the holder").locker;
+    assert_eq!((found.lock_delay, listed().lock_delay), (None, None), "a thread holds it");
+    watch.silence();
+    eventually("its delay has begun", || described().lock_delay.is_some());
+    assert!(!guard.is_valid(), "no thread holds it");
+    let (found, listed) = (described(), listed());
+    assert_eq!(found.lock_delay, found.remaining);
+    assert!((ms(1)..=FOR_EVER).contains(&found.lock_delay.unwrap()), "{found:?}");
+    assert_eq!(found.holder.map(|holder| holder.locker), Some(locker.clone()), "who held it");
+    assert_eq!((listed.lock_delay, listed.locker), (listed.remaining, Some(locker)));
+    assert!(listed.lock_delay <= found.lock_delay);
+    watch.heal();
+    drop(guard);
+    eventually("the unlock has ended the delay", || described().lock_delay.is_none());
+}
+
+/// On a clock that is moved by hand, to the nanosecond.
+#[test]
+fn a_description_tells_the_delay_from_the_end_of_the_lease_on() {
+    const LEASE: Duration = Duration::from_secs(1000);
+    const DELAY: Duration = Duration::from_secs(50);
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryLockProcessor::with_clock(clock.clone());
+    let (processor, watch) = Watched::new(Arc::new(store.clone()));
+    let holds = DLockGenerator::builder().clock(clock.clone()).build(processor).unwrap();
+    let _guard = holds.generate_with(config(LEASE, DELAY)).unwrap().lock_owned().unwrap();
+    watch.fail(redis_dlock::BackendFailure::NotExecuted);
+    let asker = DLockGenerator::builder().clock(clock.clone()).build(store).unwrap();
+    let delay = || asker.describe("TEST", "x").unwrap().lock_delay;
+    let second = Duration::from_secs(1);
+    clock.advance(LEASE - Duration::from_nanos(1));
+    assert_eq!(delay(), None);
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(delay(), Some(DELAY));
+    clock.advance(DELAY - second);
+    assert_eq!(delay(), Some(second));
+    clock.advance(second);
+    let free = asker.describe("TEST", "x").unwrap();
+    assert_eq!((free.holder, free.lock_delay), (None, None));
 }
 
 /// What a thread left half done may still go on.
@@ -286,6 +336,20 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
         let waited = Duration::from_micros(granted - began) + ms(1);
         assert!(waited >= length, "{waited:?}, polls: {polls}");
     }
+}
+
+#[test]
+fn the_delay_of_a_killed_holder_says_who_that_was() {
+    let server = RedisServer::start();
+    let mut dead = holding(&server, FOR_EVER);
+    let asker = connect(&server.url());
+    let found = || asker.describe("TEST", "x").unwrap();
+    let client = || found().holder.and_then(|holder| holder.client);
+    eventually("its record is written", || client().is_some());
+    assert_eq!(found().lock_delay, None);
+    dead.kill();
+    eventually("its delay has begun", || found().lock_delay.is_some());
+    assert_eq!(client().unwrap().pid, Some(dead.pid()));
 }
 
 /// Shows: G4.

@@ -12,7 +12,7 @@ use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
     DistributedReentrantLock, Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
-    RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock,
+    RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock, WaitingThread,
 };
 use std::path::Path;
 
@@ -51,6 +51,7 @@ const _: () = {
     goes_anywhere::<Party>();
     goes_anywhere::<ClientRecord>();
     goes_anywhere::<Told>();
+    goes_anywhere::<WaitingThread>();
     goes_anywhere::<ListedLock>();
     goes_anywhere::<ListedLocks>();
     goes_anywhere::<LeaseLoss>();

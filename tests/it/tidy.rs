@@ -1,5 +1,6 @@
 //! The rooms of `src`: which may use which stands in ARCHITECTURE.md, and nothing else is true.
 
+mod beside;
 mod citations;
 
 use std::collections::{BTreeMap, BTreeSet};

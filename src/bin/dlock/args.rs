@@ -2,7 +2,6 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
-use crate::status;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -27,33 +26,90 @@ const WHERE: &str = "\
 The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file
 $XDG_CONFIG_HOME/dlock/config (~/.config/dlock/config if XDG_CONFIG_HOME is not set).";
 
+/// What `--help` says of the exit statuses of `dlock run`.
+const RUNNING: &str = "\
+Exit status:
+  that of the command; 128 + n if signal n ended it, or ended dlock while it waited for the lock
+  64   wrong usage: arguments, URL or configuration file
+  65   not acquired: somebody else held the lock for all the time of --wait, or with --no-wait at the first attempt
+  66   the lock was lost while the command ran (with --on-lost stop)
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot carry the lock: it is too old, or the key is used for something else
+  70   the operating system refused something that dlock needs
+  126  the command cannot be executed
+  127  the command was not found
+
+INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of
+this group is left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+
+/// The same for `dlock ls`, `show` and `watch`.
+const ASKING: &str = "\
+Exit status:
+  0    done, whether or not there is such a lock
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot tell, or the key is used for something else
+  70   the output could not be written";
+
+/// The same for `dlock completions` and `man`.
+const PRINTING: &str = "\
+Exit status:
+  0    done
+  64   there is no such shell or subcommand
+  70   the output could not be written";
+
+/// The same for `dlock break`.
+const BREAKING: &str = "\
+Exit status:
+  0    the lock was taken from that locker
+  1    that locker does not hold the lock: nothing was changed
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot break locks, or the key is used for something else
+  70   the lock was taken, and that could not be written
+
+The broken holder is told at once if it listens, else by its next look, a sixth of its lease later at most. Until then it goes on.";
+
+/// The same for `dlock doctor`.
+const EXAMINING: &str = "\
+Exit status:
+  0    nothing is wrong; there may be notices
+  1    something is wrong with a server, or it cannot be reached
+  64   wrong usage: arguments, URL or configuration file
+  70   the findings could not be written";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
-    #[command(after_help = status::TABLE)]
+    #[command(after_help = RUNNING)]
     Run(Run),
     /// Lists the locks that somebody holds or waits for
-    #[command(after_help = status::ASKING)]
+    #[command(after_help = ASKING)]
     Ls(Ls),
     /// Shows who holds a lock, why and since when, and who waits for it in which order
-    #[command(after_help = status::ASKING)]
+    #[command(after_help = ASKING)]
     Show(Show),
     /// Lists locks again and again, in place on a terminal, until it is interrupted
-    #[command(after_help = status::ASKING)]
+    #[command(after_help = ASKING)]
     Watch(Watch),
     /// Takes a lock from its holder by force, and gives it to the first that waits
-    #[command(after_help = status::BREAKING)]
+    #[command(after_help = BREAKING)]
     Break(Break),
     /// Examines the server, or each master of a Cluster: rights, version, role, messages, eviction, persistence, replicas, clock and
     /// round trip; and says what to do
-    #[command(after_help = status::DOCTOR)]
+    #[command(after_help = EXAMINING)]
     Doctor(Doctor),
     /// Prints what a shell needs to complete the arguments of dlock
+    #[command(after_help = PRINTING)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Prints the manual page, for `man -l -`
+    #[command(after_help = PRINTING)]
     Man {
         /// A subcommand, for its own page
         #[arg(value_name = "SUBCOMMAND")]
@@ -61,26 +117,43 @@ pub(crate) enum Action {
     },
 }
 
+/// One lock.
 #[derive(Args, Debug)]
-pub(crate) struct Ls {
+pub(crate) struct LockName {
+    /// The lock's type, a name for locks of one kind
+    #[arg(value_name = "TYPE")]
+    pub(crate) lock_type: String,
+    /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+}
+
+/// Some locks.
+#[derive(Args, Debug)]
+pub(crate) struct Which {
     /// Which locks, by TYPE_TARGET, without the prefix DLOCK_ of the keys: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
     #[arg(value_name = "PATTERN", default_value = "*")]
     pub(crate) pattern: String,
-    /// Prints one JSON document a line: `{"key", "locker", "remaining_ms", "waiting"}`, with `null` for what there is not
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "waiting"}; "locker" and "remaining_ms"
+    /// are null if nobody holds it
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// The lock's type
-    #[arg(value_name = "TYPE")]
-    pub(crate) lock_type: String,
-    /// What is locked
-    #[arg(value_name = "TARGET")]
-    pub(crate) target: String,
-    /// Prints one JSON document: `{"key", "holder", "remaining_ms", "waiting", "queue_length"}`, where the holder and each that waits is
-    /// `{"locker", "client", "told"}`, with `null` for what is not known
+    #[command(flatten)]
+    pub(crate) lock: LockName,
+    /// Prints one JSON document: {"key", "holder", "remaining_ms", "waiting", "queue_length"}. The holder, and each in the list
+    /// "waiting", is {"locker", "client", "told"}. "client" is {"program", "host", "pid", "user", "version", "started_unix_ms",
+    /// "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering",
+    /// "waiting_threads", "first_waits_for_ms"}. What is not known is null
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -88,7 +161,11 @@ pub(crate) struct Show {
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     #[command(flatten)]
-    pub(crate) of: Ls,
+    pub(crate) which: Which,
+    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "waiting"}, …]}, or {"error"}
+    /// with a text while the server does not answer
+    #[arg(long)]
+    pub(crate) json: bool,
     /// How long to wait before asking again
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) interval: Duration,
@@ -99,12 +176,8 @@ pub(crate) struct Watch {
 
 #[derive(Args, Debug)]
 pub(crate) struct Break {
-    /// The lock's type
-    #[arg(value_name = "TYPE")]
-    pub(crate) lock_type: String,
-    /// What is locked
-    #[arg(value_name = "TARGET")]
-    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) lock: LockName,
     /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
     #[arg(long, value_name = "LOCKER", required = true)]
     pub(crate) locker: String,
@@ -118,20 +191,16 @@ pub(crate) struct Doctor {
     /// How long the examination of one server may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) limit: Duration,
-    /// Prints one JSON document: `{"worst": …, "findings": [{"server", "subject", "severity", "message", "advice"}, …]}`, with
-    /// `fine`, `notice` or `wrong` as severity, and `null` where there is nothing to do
+    /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
+    /// "worst" are fine, notice or wrong; "advice" is null where there is nothing to do
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The lock's type, a name for locks of one kind
-    #[arg(value_name = "TYPE")]
-    pub(crate) lock_type: String,
-    /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
-    #[arg(value_name = "TARGET")]
-    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) lock: LockName,
     /// Waits for the lock for at most this time (30s, 5m). Without it, waits without a limit
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) wait: Option<Duration>,
@@ -141,7 +210,8 @@ pub(crate) struct Run {
     /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
-    /// What the lock is for
+    /// What the lock is for, as `dlock show` tells it. Without it, that is the command with its arguments: give a reason if the
+    /// arguments hold what users of the server must not see
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// The signal that asks the command's process group to end

@@ -2,13 +2,13 @@
 
 use crate::args::Break;
 use crate::output::{self, one_line};
-use crate::status::{Failure, WRONG};
+use crate::status::{Failure, NOT_HELD};
 use crate::store;
 use redis_dlock::BreakOutcome;
 
 pub(crate) fn take(url: Option<&str>, wanted: &Break) -> Result<u8, Failure> {
-    let Break { lock_type, target, locker, reason } = wanted;
-    match store::connect(url)?.break_lock(lock_type, target, locker, reason)? {
+    let Break { lock, locker, reason } = wanted;
+    match store::connect(url)?.break_lock(&lock.lock_type, &lock.target, locker, reason)? {
         BreakOutcome::Broken { next, waiting } => {
             let next = next.map_or_else(|| "it is free".to_owned(), |next| format!("{} has it now", one_line(&next)));
             output::print(&format!("taken from {}; {next}; waiting: {waiting}\n", one_line(locker)))?;
@@ -18,10 +18,10 @@ pub(crate) fn take(url: Option<&str>, wanted: &Break) -> Result<u8, Failure> {
             let holder =
                 holder.map_or_else(|| "nobody does".to_owned(), |holder| format!("{} does", one_line(&holder)));
             Err(Failure::new(
-                WRONG,
+                NOT_HELD,
                 format!("{} does not hold the lock, {holder}: nothing was changed", one_line(locker)),
             ))
         }
-        outcome => Err(Failure::new(WRONG, format!("{outcome:?}"))),
+        outcome => Err(Failure::new(NOT_HELD, format!("{outcome:?}"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Doctor;
 use crate::output;
-use crate::status::{Failure, WRONG};
+use crate::status::{Failure, UNSOUND};
 use crate::store;
 use anstyle::{AnsiColor, Style};
 use redis_dlock::{Finding, RedisLockProcessor, Severity};
@@ -18,7 +18,7 @@ pub(crate) fn examine(url: Option<&str>, wanted: &Doctor) -> Result<u8, Failure>
     };
     let findings = store.examine(wanted.limit);
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
-    Ok(if worst(&findings) == Severity::Wrong { WRONG } else { 0 })
+    Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }
 
 fn worst(findings: &[Finding]) -> Severity {

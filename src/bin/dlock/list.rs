@@ -1,24 +1,23 @@
 //! `dlock ls`: the locks that somebody holds or waits for.
 
-use crate::args::Ls;
-use crate::output::{self, one_line, table, time};
+use crate::args::{Ls, Which};
+use crate::output::{self, millis, one_line, table, time};
 use crate::status::Failure;
 use crate::store;
 use redis_dlock::{DLockGenerator, Error, ListedLock};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(crate) fn list(url: Option<&str>, wanted: &Ls) -> Result<u8, Failure> {
-    let locks = ask(&store::connect(url)?, &wanted.pattern)?;
+    let locks = ask(&store::connect(url)?, &wanted.which)?;
     output::print(&if wanted.json { lines(&locks) } else { page(&locks) })?;
     Ok(0)
 }
 
 /// All locks, by their names: a server may tell of one twice.
-pub(crate) fn ask(generator: &DLockGenerator, pattern: &str) -> Result<Vec<ListedLock>, Error> {
+pub(crate) fn ask(generator: &DLockGenerator, which: &Which) -> Result<Vec<ListedLock>, Error> {
     let found: Result<BTreeMap<_, _>, _> =
-        generator.list(pattern).map(|lock| lock.map(|lock| (lock.key.clone(), lock))).collect();
+        generator.list(&which.pattern).map(|lock| lock.map(|lock| (lock.key.clone(), lock))).collect();
     Ok(found?.into_values().collect())
 }
 
@@ -34,10 +33,6 @@ pub(crate) fn document(lock: &ListedLock) -> serde_json::Value {
         "remaining_ms": lock.remaining.map(millis),
         "waiting": lock.waiting,
     })
-}
-
-pub(crate) fn millis(time: Duration) -> u64 {
-    time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// A table for people.

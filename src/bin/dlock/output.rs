@@ -6,20 +6,22 @@ use comfy_table::{CellAlignment, Table, presets};
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 
-/// Prints a text, with its colours if the output is a terminal that shows them. A reader that has gone away is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+/// Prints a text, with its colours if the output is a terminal that shows them. Returns whether somebody reads on: a reader that has gone
+/// away is no failure.
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
 }
 
 /// Prints bytes as they are.
-pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write(bytes: &[u8]) -> Result<bool, Failure> {
     write_to(io::stdout().lock(), bytes)
 }
 
-fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<(), Failure> {
+fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<bool, Failure> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::system("cannot write the output", error)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::system("cannot write the output", error)),
     }
 }
 
@@ -60,11 +62,16 @@ fn turns(c: char) -> bool {
 /// A time as people write it: to a millisecond below ten seconds, to a second above.
 pub(crate) fn time(time: Duration) -> String {
     let whole = if time < Duration::from_secs(10) {
-        Duration::from_millis(time.as_millis().try_into().unwrap_or(u64::MAX))
+        Duration::from_millis(millis(time))
     } else {
         Duration::from_secs(time.as_secs())
     };
     humantime::format_duration(whole).to_string()
+}
+
+/// A time as programs read it: whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// The part of a text that the terminal has room for: a line that is left out would scroll the first one away.

@@ -1,8 +1,7 @@
 //! `dlock show`: who holds a lock, and who waits for it.
 
 use crate::args::Show;
-use crate::list::millis;
-use crate::output::{self, one_line, time};
+use crate::output::{self, millis, one_line, time};
 use crate::status::Failure;
 use crate::store;
 use redis_dlock::{ClientRecord, Description, Party, Told};
@@ -11,7 +10,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 pub(crate) fn show(url: Option<&str>, wanted: &Show) -> Result<u8, Failure> {
-    let seen = store::connect(url)?.describe(&*wanted.lock_type, &wanted.target)?;
+    let seen = store::connect(url)?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
     output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
     Ok(0)
 }
@@ -97,8 +96,7 @@ fn of_party(page: &mut String, party: &Party) {
     }
     let Some(told) = &party.told else {
         return line(
-            "the process was not asked, or has not answered: one without --reason listens only while it waits"
-                .to_owned(),
+            "the process was not asked, or has not answered: it hangs, has just begun, or does not listen".to_owned(),
         );
     };
     if let Some(reason) = &told.reason {

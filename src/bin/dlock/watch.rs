@@ -1,6 +1,6 @@
 //! `dlock watch`: the list of locks, again and again.
 
-use crate::args::Watch;
+use crate::args::{Watch, Which};
 use crate::list;
 use crate::output::{self, fit};
 use crate::status::Failure;
@@ -13,25 +13,21 @@ use std::thread;
 pub(crate) fn watch(url: Option<&str>, wanted: &Watch) -> Result<u8, Failure> {
     // A wrong URL or a wrong password will not mend itself; a server that fails later may.
     let generator = store::connect(url)?;
-    let in_place = !wanted.of.json && io::stdout().is_terminal();
+    let in_place = !wanted.json && io::stdout().is_terminal();
     let mut rounds = 0;
     loop {
-        let page = if wanted.of.json {
-            document(&generator, &wanted.of.pattern)
-        } else {
-            page(&generator, &wanted.of.pattern)
-        };
-        output::print(&if in_place { output::over(&fit(&page)) } else { page })?;
+        let page = if wanted.json { document(&generator, &wanted.which) } else { page(&generator, &wanted.which) };
+        let is_read = output::print(&if in_place { output::over(&fit(&page)) } else { page })?;
         rounds += 1;
-        if wanted.count.is_some_and(|count| rounds >= count) {
+        if !is_read || wanted.count.is_some_and(|count| rounds >= count) {
             return Ok(0);
         }
         thread::sleep(wanted.interval);
     }
 }
 
-fn page(generator: &DLockGenerator, pattern: &str) -> String {
-    match list::ask(generator, pattern) {
+fn page(generator: &DLockGenerator, which: &Which) -> String {
+    match list::ask(generator, which) {
         Ok(locks) => {
             format!("{}{} {}\n", list::page(&locks), locks.len(), if locks.len() == 1 { "lock" } else { "locks" })
         }
@@ -40,8 +36,8 @@ fn page(generator: &DLockGenerator, pattern: &str) -> String {
 }
 
 /// One line: `{"locks": […]}`, or `{"error": "…"}`.
-fn document(generator: &DLockGenerator, pattern: &str) -> String {
-    let document = match list::ask(generator, pattern) {
+fn document(generator: &DLockGenerator, which: &Which) -> String {
+    let document = match list::ask(generator, which) {
         Ok(locks) => json!({ "locks": locks.iter().map(list::document).collect::<Vec<_>>() }),
         Err(error) => json!({ "error": error.to_string() }),
     };

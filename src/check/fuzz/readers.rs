@@ -5,6 +5,7 @@ use crate::config::check_lease;
 use crate::lock::properties::{Leases, parse};
 use crate::state::locker::{ClientId, may_linger};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 pub(super) const TARGETS: &[Target] =
     &[Target { name: "properties", check: properties }, Target { name: "locker", check: locker }];
@@ -51,8 +52,8 @@ fn printed(leases: &Leases) -> String {
 fn locker(data: &[u8]) {
     let (host, holder) = data.split_at(data.iter().position(|b| *b == 0).unwrap_or(data.len()));
     let id = ClientId::of_host(&String::from_utf8_lossy(host)).expect("random bytes");
-    for linger in [false, true] {
-        let locker = id.next_locker(linger);
+    for (linger, delay) in [(false, 0), (true, 0), (false, 60_000), (true, 1)] {
+        let locker = id.next_locker(Duration::from_millis(delay), linger);
         assert!(locker.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b)), "{locker:?}");
         assert!(locker.len() < 150, "{locker:?}");
         assert_eq!(locker.rsplit_once('-').map(|(client, _)| client), Some(id.as_str()));
@@ -61,7 +62,9 @@ fn locker(data: &[u8]) {
     let holder = String::from_utf8_lossy(holder);
     if may_linger(&holder) {
         let short = holder.strip_suffix('L').expect("lingers by its last letter");
-        let client = short.trim_end_matches(|c: char| c.is_ascii_digit());
+        let without_digits = |text: &str| text.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        let end = without_digits(short);
+        let client = end.strip_suffix('D').map_or_else(|| end.clone(), without_digits);
         assert!(client.ends_with('-') && client.len() < short.len(), "{holder:?}");
         assert!(!may_linger(short) && !may_linger(&format!("{holder}L")) && !may_linger(&format!("{holder} ")));
     } else {

@@ -20,16 +20,18 @@ struct Belief {
     /// When its guard was first and last asked and said "valid".
     valid: Option<(u64, u64)>,
     doubted: bool,
+    /// Whether the lock was taken away from it by force: its guard may say "valid" for a while, whoever is inside.
+    broken: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal(Arc<Mutex<Book>>);
 
 /// The entry of a hold.
-#[derive(Debug)]
 pub(crate) struct Entry {
     journal: Journal,
     place: usize,
+    is_broken: Box<dyn Fn() -> bool>,
 }
 
 impl Journal {
@@ -50,10 +52,10 @@ impl Journal {
             if let Some(other) = book.holds.iter().find(|other| other.token == token) {
                 book.faults.push(format!("{who} and {} have the same token {token}", other.who));
             }
-            book.holds.push(Belief { who, token, valid: None, doubted: false });
+            book.holds.push(Belief { who, token, valid: None, doubted: false, broken: false });
             book.holds.len() - 1
         });
-        Entry { journal: self.clone(), place }
+        Entry { journal: self.clone(), place, is_broken: Box::new(|| false) }
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
@@ -62,6 +64,11 @@ impl Journal {
 }
 
 impl Entry {
+    /// Sets by what to know that the hold was broken. From then on what its guard says is not compared with what others say.
+    pub(crate) fn excused_if(self, is_broken: impl Fn() -> bool + 'static) -> Self {
+        Self { is_broken: Box::new(is_broken), ..self }
+    }
+
     /// Asks whether the hold is valid, and checks whether the answer is possible. The answer counts for the moment *before* the
     /// question, because it may be out of date when it arrives.
     pub(crate) fn ask(&self, is_valid: impl FnOnce() -> bool) -> bool {
@@ -75,7 +82,11 @@ impl Entry {
             book.time
         });
         let answer = question();
-        self.journal.with(|book| book.take(self.place, at, answer.is_some()));
+        let broken = (self.is_broken)();
+        self.journal.with(|book| {
+            book.holds[self.place].broken |= broken;
+            book.take(self.place, at, answer.is_some());
+        });
         answer
     }
 }
@@ -90,6 +101,9 @@ impl Book {
         }
         if self.holds[place].doubted {
             self.faults.push(format!("{who} was invalid, and is valid again"));
+        }
+        if self.holds[place].broken {
+            return;
         }
         let first = self.holds[place].valid.map_or(at, |(first, _)| first);
         let is_new = self.holds[place].valid.is_none();

@@ -11,7 +11,7 @@
 //!
 //! | part | is | in |
 //! |---|---|---|
-//! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close | `visitor`, `execution`, `scenarios` |
+//! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close, break a hold | `visitor`, `execution`, `scenarios` |
 //! | the store | the embedded one; an operation is one step | `store`, `network` |
 //! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left. In half of the executions the store asks replicas: then they may also be executed and not acknowledged, and a grant that was heard is extended before it counts | `network` |
 //! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages | `inbox` |
@@ -26,7 +26,8 @@
 //!
 //! * *G1, G6*: at most one guard of all clients is valid at a time (`journal`). A guard that was invalid is never valid again. Unlocking
 //!   without an error means that the guard was valid until then. A loss is reported to the threads that watch, and nothing else is.
-//!   Keys are not deleted here, so a lease is lost only by its deadline, and never because another locker has the key.
+//!   Keys are not deleted here, so a lease is lost only by its deadline, and never because another locker has the key. A hold that was
+//!   broken is excused from then on, until it is told; all others are not.
 //! * *G7*: tokens rise in the order of the holds, and no token is issued twice. *G9*: reentry counts, and is the same hold.
 //! * *L1, L3*: a thread that is forgotten is a deadlock. No client waits for a grant that it has already heard of.
 //! * *S8, S9, S11*: the timer looks at all keys at each of its steps, and each thread after each call.

@@ -85,5 +85,7 @@ caught! {
     lingers_unwatched: LingersUnwatched, LINGERING_FAULTY, LEFT;
     takes_up_recalled: TakesUpRecalled, LINGERING, &["given back"];
     ignores_recall: IgnoresRecall, LINGERING, FORGOTTEN;
+    keeps_what_is_broken: KeepsWhatIsLost, BREAKING, &["is valid again", "valid: false, unlocking: Some(Ok"];
+    extends_after_a_break: ExtendsAnyTenure, BREAKING, TWO_INSIDE;
     believes_messages: BelievesMessages, TWO, &["by a message alone"];
 }

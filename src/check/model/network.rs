@@ -10,7 +10,8 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
 use crate::store::processor::{
-    AcquireOutcome, ExtendOutcome, Extension, Message, Outcome, OwnedRequest, PollOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, Breaking, ExtendOutcome, Extension, Message, Outcome, OwnedRequest,
+    PollOutcome, ReleaseOutcome, Request,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,8 @@ struct Heard {
     contended: HashMap<String, u32>,
     /// The lockers of which a reply has said that they have the key.
     answered: HashSet<String>,
+    /// The lockers whose holds were broken, or are being broken.
+    broken: HashSet<String>,
 }
 
 /// One store, and a client's connection to it.
@@ -145,6 +148,26 @@ impl Network {
     /// Whether a hold of this locker may begin.
     pub(crate) fn may_begin(&self, locker: &str) -> bool {
         !self.shared.asks_replicas || self.memory().answered.contains(locker)
+    }
+
+    /// Whether the hold of this locker was broken, or is being broken.
+    pub(crate) fn is_broken(&self, locker: &str) -> bool {
+        self.memory().broken.contains(locker)
+    }
+
+    /// Breaks the hold of a locker.
+    pub(super) fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error> {
+        time::step();
+        self.memory().broken.insert(order.locker.to_owned());
+        let outcome = self.shared.store.break_hold(order, limit);
+        log::trace!("{:?}: {order:?}: {outcome:?}", time::now());
+        if !matches!(outcome, Ok(BreakOutcome::Broken { .. })) {
+            self.memory().broken.remove(order.locker);
+        }
+        *self.shared.news.lock() += 1;
+        self.shared.changed.notify_all();
+        time::step();
+        outcome
     }
 
     /// Counts a hold of this locker, if others are known to wait for it. Returns how many holds there were since.

@@ -2,7 +2,7 @@
 
 use super::execution::Scenario;
 use super::network::Faults;
-use super::visitor::Act::{Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
+use super::visitor::Act::{Break, Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
 use super::world::LEASE;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
@@ -113,6 +113,18 @@ pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[C
 /// A client that polls is closed.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
 
+/// Holds are broken while their client extends, probes, releases or passes the lock on, and while others wait.
+pub(crate) const BREAKING: Scenario =
+    Scenario { clients: &[&[&[Lock, Lock], &[Lock, Lock]], &[&[Lock], &[Break, Break]]], probe: true, ..TWO };
+
+pub(crate) const BREAKING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..BREAKING };
+
+/// Nobody hears of it: the holder finds out by itself.
+pub(crate) const BREAKING_ASKING: Scenario = Scenario { listener: false, ..BREAKING };
+
+/// What is broken lingers.
+pub(crate) const BREAKING_LINGERING: Scenario = Scenario { linger: Duration::from_millis(60), ..BREAKING };
+
 fn config() -> Config {
     let mut config = Config::new();
     config.stack_size = 0x2_0000;
@@ -210,4 +222,12 @@ holds! {
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
     // Shows: L6.
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
+    // Shows: G1, G6, L2.
+    holds_that_are_broken: BREAKING;
+    // Shows: G1, G6, L2.
+    holds_that_are_broken_amid_faults: BREAKING_FAULTY;
+    // Shows: G1, G6, L2.
+    holds_that_are_broken_unheard: BREAKING_ASKING;
+    // Shows: L2.
+    a_lock_that_lingers_and_is_broken: BREAKING_LINGERING;
 }

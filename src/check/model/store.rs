@@ -5,8 +5,8 @@ use super::network::Network;
 use super::time;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, Outcome, PollOutcome,
-    ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor,
+    Numbers, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::atomic::Ordering;
@@ -68,6 +68,10 @@ impl LockProcessor for Network {
         Some(self)
     }
 
+    fn breaking(&self) -> Option<&dyn Breaking> {
+        Some(self)
+    }
+
     fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -105,6 +109,19 @@ impl WaitQueue for Network {
         }
         let inbox = self.shared.store.open_inbox(client, limit)?;
         Ok(Box::new(ModelInbox::new(self.clone(), inbox)))
+    }
+}
+
+impl Breaking for Network {
+    fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error> {
+        Self::break_hold(self, order, limit)
+    }
+
+    fn broken(&self, claim: &Claim<'_>, limit: Duration) -> Result<Option<Broken>, Error> {
+        time::step();
+        let broken = self.shared.store.broken(claim, limit);
+        time::step();
+        broken
     }
 }
 

@@ -13,6 +13,9 @@ use shuttle::rand::{Rng, thread_rng};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often `Break` looks for a holder.
+const LOOKS: u32 = 30;
+
 /// One action of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
@@ -30,6 +33,8 @@ pub(crate) enum Act {
     Cancel,
     /// Closes the thread's client.
     Close,
+    /// Waits until somebody holds the lock, and breaks that hold.
+    Break,
     /// Does nothing for this long.
     Nap(Duration),
 }
@@ -68,6 +73,7 @@ impl Visitor {
             Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
             Act::Cancel => return self.world.cancel.cancel(),
             Act::Close => return self.generator.close(),
+            Act::Break => return self.break_hold(),
             Act::Nap(time) => return thread::sleep(time),
         };
         match (act, got) {
@@ -97,7 +103,10 @@ impl Visitor {
     /// Shows: G6.
     fn stay(&self, act: Act, guard: DLockGuard<'_>) {
         log::trace!("{:?}: {} is inside with {}", time::now(), self.name, guard.fencing_token());
-        let entry = self.world.journal.enter(&*self.name, guard.fencing_token());
+        let locker = self.locker();
+        let network = self.world.network.clone();
+        let is_broken = move || locker.as_ref().is_some_and(|locker| network.is_broken(locker));
+        let entry = self.world.journal.enter(&*self.name, guard.fencing_token()).excused_if(is_broken.clone());
         let lost = guard.lost();
         entry.ask(|| guard.is_valid());
         if self.locker().is_some_and(|locker| !self.world.network.may_begin(&locker)) {
@@ -124,8 +133,10 @@ impl Visitor {
         entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
         match (ended, lost.try_recv()) {
             (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
-            // Nobody deletes or overwrites keys here.
+            // Nobody deletes or overwrites keys here: only a break takes one away.
             (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline => {}
+            // Who finds the key gone asks by whom it was broken, and tells those who watch then.
+            (Some(Err(Error::LeaseLost(_))), Ok(()) | Err(TryRecvError::Empty)) if is_broken() => {}
             (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
             (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
         }
@@ -142,6 +153,21 @@ impl Visitor {
             }
             Err(Error::LeaseLost(_)) if !guard.is_valid() => {}
             Err(error) => self.object(format!("reentry: {error}")),
+        }
+    }
+
+    /// Takes the lock away from whoever is seen to hold it. If nobody holds it for long, there is nothing to do.
+    fn break_hold(&self) {
+        for _ in 0..LOOKS {
+            let found = self.lock.holder().ok().flatten();
+            if let Some(holder) = found {
+                match self.generator.break_lock(self.lock.lock_type(), self.lock.target(), &holder.locker, "why") {
+                    Ok(_) | Err(Error::ShutDown) => {}
+                    Err(error) => self.object(format!("a break: {error}")),
+                }
+                return;
+            }
+            thread::sleep(LEASE / 24);
         }
     }
 

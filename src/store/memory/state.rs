@@ -14,8 +14,8 @@ use std::time::Duration;
 /// How long a waiter that nobody hears keeps its place, as in `scripts/hand_over.lua`.
 pub(super) const KEEP: Duration = Duration::from_secs(1);
 
-/// How long a locker is told that its hold was broken if that had no lease, as in `scripts/break.lua`.
-const TOLD_WITHOUT_LEASE: Duration = Duration::from_secs(60);
+/// How long a break is told of at least, as in `scripts/break.lua`.
+const LEAST_TOLD: Duration = Duration::from_secs(60);
 
 /// What an operation needs to know in addition to the key's state.
 pub(super) struct Scene<'a> {
@@ -137,17 +137,18 @@ impl KeyState {
         })
     }
 
-    /// Returns the outcome, and when the lease that was broken would have ended, if one was.
+    /// Returns the outcome, and until when a break is told of, if there was one.
     pub(super) fn break_hold(
         &mut self,
         scene: &mut Scene<'_>,
         locker: &str,
     ) -> Result<(BreakOutcome, Option<Moment>), Error> {
-        let until = self.0.holder.as_ref().and_then(|holder| holder.until).map(Moment::from_nanos);
+        let lease_ends = self.0.holder.as_ref().and_then(|holder| holder.until).map(Moment::from_nanos);
+        let least = scene.now + LEAST_TOLD;
         let outcome = self.0.break_hold(scene, locker).map_err(error)?;
         Ok(match outcome {
             spec::Break::Broken { next, waiting } => {
-                (BreakOutcome::Broken { next, waiting }, Some(until.unwrap_or(scene.now + TOLD_WITHOUT_LEASE)))
+                (BreakOutcome::Broken { next, waiting }, Some(lease_ends.map_or(least, |ends| ends.max(least))))
             }
             spec::Break::NotHeldBy(holder) => (BreakOutcome::NotHeldBy { holder }, None),
         })

@@ -25,7 +25,7 @@ pub(super) struct Store {
     /// key, and the ended leases of dead clients at most double the memory.
     pub(super) sweep_at: usize,
     pub(super) inboxes: Inboxes,
-    /// The lockers whose holds were broken, until their leases would have ended.
+    /// The lockers whose holds were broken, for a minute at least, and until their leases would have ended.
     pub(super) broken: HashMap<String, (Broken, Moment)>,
     /// What each client says of itself, and until when it is kept.
     pub(super) records: HashMap<String, (String, Moment)>,

@@ -16,9 +16,9 @@ pub trait Breaking: Send + Sync {
     /// As [`release`](super::LockProcessor::release).
     fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error>;
 
-    /// Returns by whom the hold of this claim's locker was broken, and why, if it was. The store must know it until the lease that was
-    /// broken would have ended, and may forget it then. Asked when the client has found that the key does not contain its locker. Blocks for
-    /// at most `limit`.
+    /// Returns by whom the hold of this claim's locker was broken, and why, if it was. The store must know it for a minute, and longer until
+    /// the lease that was broken would have ended; it may forget it then. Asked when the client of the locker has found that the key does not
+    /// contain it, and by whoever has broken the hold and has lost the reply. Blocks for at most `limit`.
     ///
     /// # Errors
     ///

@@ -98,7 +98,7 @@ impl RedisLockProcessor {
                 };
                 // If the node is gone, the one behind it begins anew.
                 let cursor = if own == address { cursor } else { "0" };
-                let reply = node.say(&directory::scan(cursor), limit)?;
+                let reply = cluster.ask_master(&node, &directory::scan(cursor), limit)?;
                 let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
                 let next = if next == "0" {
                     behind.map(|behind| format!("0 {behind}"))

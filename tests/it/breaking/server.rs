@@ -6,9 +6,11 @@ use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{config, connect, is_listener_on, wait_with};
 use crate::support::proxy::{Lot, Sent};
 use crate::support::sentinels::{Plan, Service};
+use crate::support::watched::{Kind, Watched};
 use crate::support::{Jvm, Proxy, RedisServer, cause};
-use redis_dlock::{BreakOutcome, CancelToken, DLockConfig, DLockGenerator, LossCause, RedisLockProcessor};
+use redis_dlock::{BreakOutcome, CancelToken, DLockConfig, DLockGenerator, LossCause, ManualClock, RedisLockProcessor};
 use rustix::process::Signal;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The keys that tell broken holders.
@@ -18,7 +20,7 @@ fn told(server: &RedisServer) -> Vec<String> {
 
 /// Shows: L2.
 #[test]
-fn what_tells_a_holder_goes_with_its_lease() {
+fn what_tells_of_a_break_ends_by_itself_after_a_minute_and_the_lease() {
     let server = RedisServer::start();
     let lock = connect(&server.url()).generate_with(config("x", 900).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
@@ -28,9 +30,33 @@ fn what_tells_a_holder_goes_with_its_lease() {
     assert_eq!(keys.len(), 1);
     let (value, left): (String, i64) =
         redis::pipe().get(&keys[0]).pttl(&keys[0]).query(&mut server.connection()).unwrap();
-    assert!(value.ends_with(WHY) && (1..=900).contains(&left), "{value}, {left}");
-    eventually("it is gone", || told(&server).is_empty());
+    assert!(value.ends_with(WHY) && (1..=60_000).contains(&left) && left > 900, "{value}, {left}");
+    server.run::<()>(&["DEL", &keys[0]]);
     drop(guard);
+    let lock = operator.generate_with(unlooked()).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(matches!(break_lock(&operator, &lock, &seen(&lock)), BreakOutcome::Broken { .. }));
+    let left: i64 = server.run(&["PTTL", &told(&server)[0]]);
+    assert!(left > 60_000 && left <= i64::try_from(HOUR).unwrap(), "{left}");
+    drop(guard);
+}
+
+/// Shows: G11.
+#[test]
+fn an_order_whose_reply_is_lost_for_longer_than_the_lease_is_found_to_be_carried_out() {
+    let server = RedisServer::start();
+    let lock = connect(&server.url()).generate_with(config("x", 300)).unwrap();
+    let guard = lock.lock().unwrap();
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let operator = connect(&proxy.url());
+    server.run::<()>(&["SCRIPT", "FLUSH"]);
+    assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
+    // The operator waits for the reply for a second.
+    let fired = proxy.trap(Sent::Break, 0, Lot::LoseReply);
+    let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
+    assert!(fired.is_fired());
+    assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{outcome:?}");
+    assert!(guard.unlock().is_err());
 }
 
 /// Anybody who may publish can send the message. The store has the last word.
@@ -61,6 +87,47 @@ fn a_forged_message_breaks_nothing() {
     eventually("it has asked", probes);
     assert!(guard.is_valid() && guard.lost().is_empty());
     guard.unlock().unwrap();
+}
+
+/// However many messages come: the client's clock stands still unless it is moved.
+/// Shows: G3.
+#[test]
+fn forged_messages_cost_one_question_a_second() {
+    if !is_listener_on() {
+        return;
+    }
+    let server = RedisServer::start();
+    let (processor, watch) = Watched::new(Arc::new(RedisLockProcessor::connect(&server.url()).unwrap()));
+    let clock = Arc::new(ManualClock::new());
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(processor).unwrap();
+    let lock = generator.generate_with(unlooked().with_linger(ms(1))).unwrap();
+    let guard = lock.lock().unwrap();
+    let locker = seen(&lock);
+    let channel = format!("DLOCK:1:inbox:{}", locker.rsplit_once('-').unwrap().0);
+    eventually("it listens", || server.run::<Vec<String>>(&["PUBSUB", "CHANNELS"]).contains(&channel));
+    let message = format!("broken {locker} {}", lock.key());
+    let mut sent = watch.heard();
+    for second in 1..=4 {
+        for _ in 0..100 {
+            assert_eq!(server.run::<u64>(&["PUBLISH", &channel, &message]), 1);
+        }
+        sent += 100;
+        eventually("all are heard", || watch.heard() == sent);
+        eventually("it has asked", || watch.count_of(Kind::Probe) >= second);
+        // Its next message counts a millisecond later.
+        clock.advance(ms(999));
+        server.run::<u64>(&["PUBLISH", &channel, &message]);
+        sent += 1;
+        eventually("all are heard", || watch.heard() == sent);
+        assert_eq!(watch.count_of(Kind::Probe), second, "no more than one a second");
+        clock.advance(ms(1));
+    }
+    // A true message behind forged ones tells the holder in time.
+    let operator = connect(&server.url());
+    assert!(matches!(break_lock(&operator, &lock, &locker), BreakOutcome::Broken { .. }));
+    clock.advance(ms(1000));
+    guard.lost().recv_timeout(HANG).expect("a loss");
+    assert_broken(&cause(guard.unlock()));
 }
 
 /// Shows: S3.

@@ -34,6 +34,37 @@ fn clients_of_one_process_are_described() {
     assert!(own.is_local && own.told.unwrap().hold_count == 1);
 }
 
+/// Of one process more threads wait than an answer names.
+#[test]
+fn waiting_threads_are_named_with_their_times_up_to_a_bound() {
+    let store = MemoryLockProcessor::new();
+    let [one, asker] = [(); 2].map(|()| DLockGenerator::new(store.clone()).unwrap());
+    let lock = one.generate_with(config("x", "why")).unwrap();
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let wait = |n: usize| {
+            let waits = || drop(lock.lock().unwrap());
+            thread::Builder::new().name(format!("waiter {n}")).spawn_scoped(scope, waits).unwrap();
+            crate::support::crew::eventually("it waits", || lock.queue_length() == n + 1);
+        };
+        (0..3).for_each(wait);
+        for asker in [&one, &asker] {
+            let told = holder(asker, "x", |holder| holder.told.is_some()).told.unwrap();
+            let names: Vec<_> = told.waiters.iter().map(|waiter| waiter.thread.as_deref().unwrap()).collect();
+            assert_eq!(names, ["waiter 0", "waiter 1", "waiter 2"]);
+            assert!(told.waiters.iter().all(|waiter| waiter.thread_id.is_some()));
+            assert!(told.waiters.is_sorted_by_key(|waiter| std::cmp::Reverse(waiter.waits_for)), "{told:?}");
+            assert_eq!(told.waiters[0].waits_for.as_millis(), told.first_waits_for.unwrap().as_millis());
+        }
+        (3..20).for_each(wait);
+        for asker in [&one, &asker] {
+            let told = holder(asker, "x", |holder| holder.told.is_some()).told.unwrap();
+            assert_eq!((told.waiters.len(), told.waiting_threads), (16, 20));
+        }
+        guard.unlock().unwrap();
+    });
+}
+
 #[test]
 fn a_lock_that_lingers_says_so() {
     let store = MemoryLockProcessor::new();

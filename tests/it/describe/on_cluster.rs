@@ -41,3 +41,17 @@ fn locks_of_all_nodes_are_listed() {
     keys.dedup();
     assert_eq!(keys.len(), guards.len());
 }
+
+/// A program that only lists, and calls nothing else that would notice it, follows a failover.
+#[test]
+fn listing_goes_on_after_a_master_has_failed() {
+    let mut cluster = Cluster::start();
+    let generator = DLockGenerator::connect(&cluster.url(0)).unwrap();
+    let list = || generator.list("*").collect::<Result<Vec<_>, _>>();
+    assert_eq!(list().unwrap(), []);
+    cluster.nodes[1].kill();
+    // The first questions of what has become of its slots come too early.
+    eventually("it fails", || list().is_err());
+    cluster.wait_for_promotion(1);
+    eventually("it goes on", || list().is_ok());
+}

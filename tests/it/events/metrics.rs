@@ -13,6 +13,7 @@ use std::time::Duration;
 
 alone_on_both_stores!(
     each_figure_is_recorded_by_lock_type_and_never_by_key,
+    threads_that_wait_in_several_clients_are_added_up,
     nothing_is_recorded_unless_the_builder_is_told_so,
     a_recorder_that_panics_disturbs_no_lock,
 );
@@ -27,7 +28,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Adds what was recorded since: a snapshot takes the samples and the counts out.
+    /// Adds what was recorded since: a snapshot takes the samples and the counts out, and sets the gauges to zero.
     fn add(&mut self, snapshotter: &Snapshotter) {
         for (key, unit, description, value) in snapshotter.snapshot().into_vec() {
             assert!(description.is_some(), "{key:?} is described");
@@ -38,7 +39,9 @@ impl Figures {
                 (MetricKind::Counter, DebugValue::Counter(count)) => {
                     *self.counts.entry(name).or_default() += count;
                 }
-                (MetricKind::Gauge, DebugValue::Gauge(value)) => drop(self.gauges.insert(name, value.into_inner())),
+                (MetricKind::Gauge, DebugValue::Gauge(change)) => {
+                    *self.gauges.entry(name).or_default() += change.into_inner();
+                }
                 (MetricKind::Histogram, DebugValue::Histogram(values)) => {
                     self.samples.entry(name).or_default().extend(values.into_iter().map(|value| value.into_inner()));
                 }
@@ -131,6 +134,38 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
         assert!(!name.contains("victim") && !name.contains("DLOCK_"), "labelled with a key: {name}");
     }
     is_in_the_table(figures.units.keys());
+}
+
+fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let mut waiting = || {
+        figures.add(&snapshotter);
+        figures.gauges.get("dlock_waiting_threads{lock_type=TEST}").copied()
+    };
+    let one = builder.build(lab.processor()).unwrap();
+    let two = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let [here, there] = [&one, &two].map(|generator| generator.generate_with(config("x", 60_000)).unwrap());
+    let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
+    let wait = |lock: &redis_dlock::DistributedReentrantLock| {
+        let lock = lock.clone();
+        spawn(move || drop(lock.lock().unwrap()))
+    };
+    let waiters = [wait(&here), wait(&here), wait(&there)];
+    eventually("all are counted", || waiting() == Some(3.0));
+    // One that gives up leaves the others, and so does a client that is closed.
+    assert!(there.try_lock_for(Duration::from_millis(50)).unwrap().is_none());
+    assert_eq!(waiting(), Some(3.0));
+    let third = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let closed = third.generate_with(config("x", 60_000)).unwrap();
+    let waiter = spawn(move || assert!(closed.lock().is_err()));
+    eventually("it is counted", || waiting() == Some(4.0));
+    third.close();
+    waiter.join();
+    assert_eq!(waiting(), Some(3.0));
+    guard.unlock().unwrap();
+    waiters.into_iter().for_each(|waiter| waiter.join());
+    assert_eq!(waiting(), Some(0.0));
 }
 
 /// The manual names each figure.

@@ -20,6 +20,9 @@ on_both_stores!(no_extension_outlives_the_release_it_races_with);
 
 /// On each of the two stores.
 const RACES: usize = 50_000;
+/// As many are enough where a busy machine has needed this long for them.
+const FEWER: usize = RACES / 20;
+const LONG: Duration = Duration::from_secs(60);
 const THREADS: usize = 4;
 const LOCKS_PER_THREAD: usize = 48;
 /// A batch of so many extensions is worth a sign.
@@ -40,6 +43,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
         })
         .collect();
     let mut left_alive = Vec::new();
+    let begin = Instant::now();
     loop {
         barrier.wait();
         // Everybody has unlocked. A key is alive now only if a busy machine kept its release from being answered.
@@ -49,7 +53,8 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
             left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
         }
         let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
-        let done = failed || book.raced.load(Ordering::SeqCst) >= RACES;
+        let wanted = if begin.elapsed() < LONG { RACES } else { FEWER };
+        let done = failed || book.raced.load(Ordering::SeqCst) >= wanted;
         book.over.store(done, Ordering::SeqCst);
         barrier.wait();
         if done {
@@ -62,7 +67,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     assert_eq!(*book.revived.lock(), [""; 0], "extended after their release");
     // Both sides have won races, or there was none.
     let (raced, late) = (book.raced.load(Ordering::SeqCst), book.refused.load(Ordering::SeqCst));
-    assert!(late > RACES / 100 && late < raced, "{late} of {raced} extensions came too late");
+    assert!(late > raced / 100 && late < raced, "{late} of {raced} extensions came too late");
 }
 
 fn race(locks: &[DistributedReentrantLock], book: &Book, barrier: &Barrier) {

@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `waking.rs` | losses, waits, lingering and retries that end when the clock is moved |
 //! | `jumping.rs` | a clock that is moved while a question is under way, or by several threads |
+//! | `records.rs` | client records, which are refreshed by the client's clock and end by the store's |
 //! | `on_redis.rs` | the same with a real server, whose own time goes on |
 //! | `unreachable.rs` | the embedded store is set unreachable, and comes back |
 
 mod jumping;
 mod on_redis;
+mod records;
 mod unreachable;
 mod waking;
 

@@ -7,7 +7,7 @@ use super::group::Group;
 use super::launch::SELF;
 use crate::status::{Failure, USAGE, say};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, setsid};
 use std::ffi::{OsStr, OsString};
@@ -19,9 +19,6 @@ use std::time::{Duration, Instant};
 
 /// The hidden subcommand.
 pub(crate) const WORD: &str = "--guard-command";
-
-/// The line by which `dlock` says that nothing is left to guard.
-const DONE: &str = "done";
 
 /// How often the guard looks whether the group is gone.
 const LOOK: Duration = Duration::from_millis(10);
@@ -60,10 +57,12 @@ impl Guard {
         told.map_err(|error| Failure::system("the guard of the command has ended", error))
     }
 
-    /// Lets it end, because the group is gone.
+    /// Ends it, because the group is gone. It has nothing that it would have to put in order, and may not even have started.
     pub(crate) fn dismiss(&mut self) {
-        if let Some(mut line) = self.line.take() {
-            let _ = line.write_all(format!("{DONE}\n").as_bytes());
+        if let Some(line) = self.line.take() {
+            // In this order: at the end of its line it would go to work.
+            let _ = kill(self.pid, Signal::SIGKILL);
+            drop(line);
         }
     }
 }
@@ -92,9 +91,6 @@ pub(crate) fn keep_watch(words: impl Iterator<Item = OsString>) -> u8 {
     let _ = prctl::set_name(c"dlock-guard");
     let mut group = None;
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        if line == DONE {
-            return 0;
-        }
         group = line.parse().ok().map(|pid| Group(Pid::from_raw(pid)));
     }
     if let Some(group) = group {

@@ -4,8 +4,8 @@ pub(crate) mod group;
 pub(crate) mod guard;
 pub(crate) mod launch;
 mod signals;
+mod supervise;
 mod terminal;
-mod watch;
 
 use crate::args::{OnLost, Run};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
@@ -17,10 +17,11 @@ use nix::sys::signal::{SigSet, Signal};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
 use signals::{FORWARDED, Signals};
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use watch::{Outcome, Watch};
+use supervise::{Outcome, Supervisor};
 
 /// What the main thread waits for.
 #[derive(Debug)]
@@ -63,23 +64,22 @@ fn die_of(signal: Signal) {
 fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let url = store::url(url)?;
-    let mut config = DLockConfig::new(&*wanted.lock_type, &wanted.target).with_lease(wanted.lease);
-    if let Some(reason) = &wanted.reason {
-        config = config.with_reason(reason);
-    }
+    let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
+    let config =
+        DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
     let limit = Limit::of(wanted, started);
     let signals = Signals::block()?;
     // Processes of the command that have lost their parent become children of this one, which sees them end.
     prctl::set_child_subreaper(true).map_err(|error| Failure::system("cannot adopt orphans", error))?;
 
-    // Connecting takes about as long as the two processes take to start.
+    // The launcher takes longest to get ready, and connecting takes about as long as the guard takes to start.
+    let key = config.unique_key().to_owned();
+    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
+    let launcher = Launcher::start(terms, &wanted.command)?;
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
     connect(url, events)?;
-    let key = config.unique_key().to_owned();
-    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
-    let launcher = Launcher::start(terms, &wanted.command)?;
     let mut guard = Guard::start(wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
 
     let generator = connected(&inbox, limit)?;
@@ -102,7 +102,7 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
         generator.close();
         return Err(failure);
     };
-    let outcome = watch(terms, wanted, launcher, &mut guard, &inbox, &held)?;
+    let outcome = supervise(terms, wanted, launcher, &mut guard, &inbox, &held)?;
     match release(held) {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
@@ -119,6 +119,12 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
         Release::Unanswered => generator.close(),
     }
     Ok(outcome)
+}
+
+/// A command with its arguments, for people.
+fn in_words(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// How long to wait for the lock.
@@ -208,7 +214,7 @@ fn busy(lock: &DistributedReentrantLock, key: &str) -> String {
 }
 
 /// Lets the command run, and returns when nothing of it is left.
-fn watch(
+fn supervise(
     terms: Terms<'_>,
     wanted: &Run,
     mut launcher: Launcher,
@@ -218,11 +224,11 @@ fn watch(
 ) -> Result<Outcome, Failure> {
     let group = launcher.group();
     guard.protect(group)?;
-    let mut watch = Watch::new(terms, wanted, group, held);
+    let mut supervisor = Supervisor::new(terms, wanted, group, held);
     signals::command_begins();
-    watch.begin();
+    supervisor.begin();
     launcher.open_gate(held.fencing_token());
-    let outcome = watch.until_the_end(inbox);
+    let outcome = supervisor.until_the_end(inbox);
     guard.dismiss();
     Ok(outcome)
 }

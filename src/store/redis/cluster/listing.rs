@@ -4,6 +4,7 @@ use super::core::Cluster;
 use crate::error::Error;
 use crate::store::redis::node::Node;
 use crate::timing::end_of;
+use ::redis::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,5 +32,15 @@ impl Cluster {
         let mut masters = masters.into_iter();
         let first = masters.next().map(|(address, node)| (node, address));
         Ok((first, masters.next().map(|(address, _)| address)))
+    }
+
+    /// Asks a master for what is asked of all. If it gives no answer, the map is asked for: another node may have its place by now.
+    pub(crate) fn ask_master(&self, master: &Node, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        self.keep_fresh(Instant::now());
+        let reply = master.say(words, limit);
+        if reply.is_err() {
+            self.want_map();
+        }
+        reply
     }
 }

@@ -17,6 +17,12 @@ const LASTS: &str = "10000";
 /// A script that no server knows.
 const UNKNOWN_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
+/// The right that locks do not need.
+const LISTS: &str = "+scan";
+
+const WITHOUT_SCAN: &str =
+    "give the login +scan if it is to list locks: list, dlock ls and dlock watch need it, and locks do not";
+
 /// A command that tries a right.
 struct Trial<'a> {
     right: &'static str,
@@ -60,6 +66,7 @@ impl Examination<'_> {
             trial("+time", &["TIME"]),
             trial("+info", &["INFO", "server"]),
             trial("+eval", &["EVAL", "return 1", "1", key]),
+            trial(LISTS, &["SCAN", "0", "COUNT", "1"]),
             trial("+evalsha", &["EVALSHA", UNKNOWN_SCRIPT, "1", key]),
         ];
         match self.form {
@@ -77,37 +84,36 @@ impl Examination<'_> {
         if acks {
             trials.push(trial("+wait", &["WAIT", "0", "0"]));
         }
-        let count = trials.len() + 2;
         let is_written = self.may(&trial("+set and ~DLOCK_*", &["SET", key, "examined", "PX", LASTS]));
-        let mut all = is_written;
         for trial in trials.iter().filter(|trial| is_written || !trial.needs_key) {
-            all &= self.may(trial);
+            self.may(trial);
         }
-        all &= self.may(&trial("+del", &["DEL", key]));
-        if all {
-            self.fine(Subject::Rights, format!("the login has the {count} rights that were tried"));
-        }
+        self.may(&trial("+del", &["DEL", key]));
     }
 
     /// Tries a right. Returns `true` if the server has executed the command, or would have with other arguments.
     fn may(&mut self, trial: &Trial<'_>) -> bool {
         let error = match self.ask(&trial.words) {
             Ok(Value::ServerError(error)) => classify(&error, &self.key),
-            Ok(_) => return true,
+            Ok(_) => return self.has(trial),
             Err(error) => {
                 self.failed(Subject::Rights, &error);
                 return false;
             }
         };
         match error {
+            Error::Denied { message } if trial.right == LISTS => {
+                self.notice(Subject::Rights, message, WITHOUT_SCAN);
+                false
+            }
             Error::Denied { message } => {
                 let advice = format!("give the login {}", trial.right);
                 self.wrong(Subject::Rights, message, &advice);
                 false
             }
             // A wrong type, a text that is no number, an unknown script.
-            Error::Conflict { .. } => true,
-            Error::Backend { .. } if trial.needs_key || trial.right == "+evalsha" => true,
+            Error::Conflict { .. } => self.has(trial),
+            Error::Backend { .. } if trial.needs_key || trial.right == "+evalsha" => self.has(trial),
             error => {
                 self.wrong(
                     Subject::Writes,
@@ -117,5 +123,10 @@ impl Examination<'_> {
                 false
             }
         }
+    }
+
+    fn has(&mut self, trial: &Trial<'_>) -> bool {
+        self.fine(Subject::Rights, format!("the login has {}", trial.right));
+        true
     }
 }

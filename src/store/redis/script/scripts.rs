@@ -14,6 +14,7 @@ const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
+const LOOK: &str = include_str!("../../../../scripts/look.lua");
 
 /// How long a waiter that nobody hears keeps its place. `scripts/hand_over.lua` says it in milliseconds.
 pub(crate) const KEEP: Duration = Duration::from_secs(1);
@@ -128,6 +129,7 @@ fn splice(source: &str) -> String {
             Some("issue") => text.push_str(&splice(code_of(ISSUE))),
             Some("enqueue") => text.push_str(code_of(ENQUEUE)),
             Some("waiters") => text.push_str(code_of(WAITERS)),
+            Some("look") => text.push_str(code_of(LOOK)),
             Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
             Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
             None => {
@@ -224,9 +226,9 @@ impl Call<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn scripts_are_whole_and_start_with_their_flags() {
-        for (script, first) in [
+    /// All scripts, and their first lines.
+    fn all() -> Vec<(&'static Lazy<Script>, &'static str)> {
+        vec![
             (&ACQUIRE, "#!lua"),
             (&EXTEND_ALONE, "#!lua flags=allow-oom"),
             (&POLL, "#!lua flags=allow-oom"),
@@ -238,7 +240,20 @@ mod tests {
             (&BROKEN, "#!lua flags=no-writes"),
             (&LOCKERS, "#!lua flags=no-writes"),
             (&RECORD, "#!lua"),
-        ] {
+            (&SEES, "#!lua flags=no-writes"),
+        ]
+    }
+
+    #[test]
+    fn no_script_is_forgotten_here() {
+        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts")).expect("the scripts");
+        let texts = files.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a text"));
+        assert_eq!(texts.filter(|text| text.starts_with("#!lua")).count(), all().len());
+    }
+
+    #[test]
+    fn scripts_are_whole_and_start_with_their_flags() {
+        for (script, first) in all() {
             for form in [Form::Server, Form::Cluster] {
                 let Text { text, sha } = script.text(form);
                 assert_eq!(text.lines().next(), Some(first));
@@ -252,7 +267,7 @@ mod tests {
     #[test]
     fn the_two_forms_differ_by_the_three_replacements_alone() {
         let mut applied = [0; 3];
-        for script in [&ACQUIRE, &POLL, &PROBE, &EXTEND, &EXTEND_ALONE, &RELEASE, &BREAK, &BROKEN, &INSPECT] {
+        for (script, _) in all() {
             let (server, cluster) = (&script.server.text, &script.cluster.text);
             let back = REPLACEMENTS.iter().fold(cluster.clone(), |text, (here, there)| text.replace(there, here));
             assert_eq!(back, *server);
@@ -271,8 +286,8 @@ mod tests {
             }
             assert_eq!(server == cluster, script.server.sha == script.cluster.sha);
         }
-        // hand_over.lua is in four scripts, and each script that hands over sends its message.
-        assert_eq!(applied, [6, 5, 8]);
+        // hand_over.lua is in four scripts, and each script that hands over sends its message. sees.lua asks for subscribers.
+        assert_eq!(applied, [6, 6, 8]);
     }
 
     #[test]

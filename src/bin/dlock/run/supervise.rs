@@ -43,7 +43,8 @@ enum Ending {
     },
 }
 
-pub(crate) struct Watch<'a> {
+/// Looks after the command from its beginning to the end of its group.
+pub(crate) struct Supervisor<'a> {
     terms: Terms<'a>,
     wanted: &'a Run,
     held: &'a DLockGuard<'a>,
@@ -59,7 +60,7 @@ pub(crate) struct Watch<'a> {
     stops_own: bool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Supervisor<'a> {
     pub(crate) fn new(terms: Terms<'a>, wanted: &'a Run, group: Group, held: &'a DLockGuard<'a>) -> Self {
         Self {
             terms,
