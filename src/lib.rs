@@ -47,6 +47,8 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
+//! | `etcd` | no | [`EtcdLockProcessor`]: a store whose servers vote, so that a lock survives the death of a server ([which store](manual::stores)) |
+//! | `consul` | no | [`ConsulLockProcessor`]: the same on Consul |
 //! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
@@ -59,7 +61,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features, some links point to items that do not exist.
 #![cfg_attr(
-    not(all(feature = "conformance", feature = "redis", feature = "test-util")),
+    not(all(feature = "conformance", feature = "consul", feature = "etcd", feature = "redis", feature = "test-util")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 

@@ -51,6 +51,13 @@ if ! usable_redis; then
     fi
     install_redis
 fi
+# The stores that vote. Their tests run where their servers are; the last lines say which did.
+etcd=${ETCD_BIN:-etcd}
+if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} ]] && command -v apt-get >/dev/null; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server ||
+        { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server; } || true
+fi
+consul=${CONSUL_BIN:-consul}
 if ! command -v cargo >/dev/null; then
     echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
     exit 1
@@ -109,7 +116,18 @@ without_messages=$!
 trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
 cargo test --locked --all-features --test faults -- --test-threads 8
 joined "$without_messages" "$directory/without-messages" "a test without messages"
-# The mistakes that these tests must find.
+# Their servers wait for one another, and the tests for the ends of leases.
+cargo test --locked --all-features --test stores --no-run
+stores=()
+for store in etcd consul; do
+    if command -v "${!store}" >/dev/null; then
+        cargo test --locked --all-features --test stores -- "$store" --test-threads 12
+        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
+    else
+        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
+    fi
+done
+# The mistakes that the tests of faults must find.
 RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
 # From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
 lift() {
@@ -172,4 +190,5 @@ if [[ $terms != 6 ]]; then
     exit 1
 fi
 cargo run --locked --all-features --quiet --example table
+printf '%s\n' "${stores[@]}"
 echo "tests/run.sh: all passed"

@@ -63,6 +63,10 @@ const _: () = {
     // Stores and clocks.
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
+    #[cfg(feature = "consul")]
+    goes_anywhere::<redis_dlock::ConsulLockProcessor>();
+    #[cfg(feature = "etcd")]
+    goes_anywhere::<redis_dlock::EtcdLockProcessor>();
     goes_anywhere::<RedisBuilder>();
     goes_anywhere::<Finding>();
     goes_anywhere::<Subject>();

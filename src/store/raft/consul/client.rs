@@ -54,7 +54,7 @@ impl Client {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method, path, body: &body, secret, is_repeatable };
-        self.http.send(&call, deadline, read)
+        self.http.send(&call, deadline, |answer| read(&answer))
     }
 
     /// Asks for an entry, and waits until it has changed since an index, on connections of its own.
@@ -64,12 +64,12 @@ impl Client {
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
         let patience = wait + wait / 16 + Duration::from_secs(2);
-        let reply = self.http.send_by(agent, patience, &call, Deadline::after(patience), read)?;
+        let reply = self.http.send_by(agent, patience, &call, Deadline::after(patience), |answer| read(&answer))?;
         reply.ok_or_else(|| odd("the entry"))
     }
 }
 
-fn read(answer: Answer) -> Result<Option<Reply>, Error> {
+fn read(answer: &Answer) -> Result<Option<Reply>, Error> {
     if !TELLING.contains(&answer.status) {
         return match classify(answer.status, &answer.body) {
             Failure::NoSession => Ok(None),
@@ -99,15 +99,16 @@ fn refused(errors: &Value) -> Result<Committed, Error> {
 
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
-        let mut limits = StoreLimits::default();
-        limits.shortest_lease = self.shortest_lease;
-        limits.longest_lease = Duration::from_secs(24 * 3600 * 4 / 5);
-        limits.command = Duration::from_secs(3);
-        limits.outage = Duration::from_secs(3);
-        limits.dead_holder_leases = 3;
-        limits.dead_waiters = DeadWaiters::AfterLeases(3);
-        limits.remaining_known = false;
-        limits
+        StoreLimits {
+            shortest_lease: self.shortest_lease,
+            longest_lease: Duration::from_secs(24 * 3600 * 4 / 5),
+            command: Duration::from_secs(3),
+            outage: Duration::from_secs(3),
+            dead_holder_leases: 3,
+            dead_waiters: DeadWaiters::AfterLeases(3),
+            remaining_known: false,
+            ..StoreLimits::default()
+        }
     }
 
     fn has_answered(&self) -> bool {

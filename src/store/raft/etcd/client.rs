@@ -126,15 +126,16 @@ pub(super) fn odd(what: &str) -> Error {
 
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
-        let mut limits = StoreLimits::default();
-        limits.shortest_lease = SHORTEST;
-        limits.tick = Duration::from_secs(1);
-        limits.command = Duration::from_secs(3);
-        limits.outage = ELECTION;
-        limits.dead_holder_leases = 3;
-        limits.dead_waiters = DeadWaiters::AfterLeases(3);
-        limits.remaining_known = false;
-        limits
+        StoreLimits {
+            shortest_lease: SHORTEST,
+            tick: Duration::from_secs(1),
+            command: Duration::from_secs(3),
+            outage: ELECTION,
+            dead_holder_leases: 3,
+            dead_waiters: DeadWaiters::AfterLeases(3),
+            remaining_known: false,
+            ..StoreLimits::default()
+        }
     }
 
     fn has_answered(&self) -> bool {

@@ -16,7 +16,7 @@ fn a_slot_is_heard_from_its_confirmation_to_its_loss() {
     assert!(ears.get_ready(70, "k", Duration::ZERO).is_err());
     let now = Instant::now();
     assert_eq!(ears.take_due(now), [70]);
-    assert_eq!(ears.take_due(now), [], "it was taken");
+    assert!(ears.take_due(now).is_empty(), "it was taken");
     ears.ask(&[70], LINE);
     assert!(!ears.hears(70));
     assert_eq!(ears.confirm(70, LINE).expect("asked for"), ["k"], "whose thread went on");
