@@ -53,7 +53,11 @@ if ! usable_redis; then
 fi
 # The stores that vote. Their tests run where their servers are; the last lines say which did.
 etcd=${ETCD_BIN:-etcd}
-if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} ]] && command -v apt-get >/dev/null; then
+may_install=no
+if command -v apt-get >/dev/null && { [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; }; then
+    may_install=yes
+fi
+if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} && $may_install == yes ]]; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server ||
         { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server; } || true
 fi

@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 
 /// What is written of the fields, by subcommand.
 const TOLD: [(&str, &[&str]); 4] = [
-    ("ls", &[r#"{"key", "locker", "remaining_ms", "waiting"}"#]),
+    ("ls", &[r#"{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}"#]),
     (
         "show",
         &[
-            r#"{"key", "holder", "remaining_ms", "waiting", "queue_length"}"#,
+            r#"{"key", "holder", "remaining_ms", "lock_delay_ms", "waiting", "queue_length"}"#,
             r#"{"locker", "client", "told"}"#,
             r#"{"program", "host", "pid", "user", "version", "started_unix_ms", "features"}"#,
-            r#"{"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms"}"#,
+            r#"{"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms", "waiters"}"#,
+            r#"{"thread", "thread_id", "waits_for_ms"}"#,
         ],
     ),
-    ("watch", &[r#"{"locks": [{"key", "locker", "remaining_ms", "waiting"}, …]}"#, r#"{"error"}"#]),
+    ("watch", &[r#"{"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}"#, r#"{"error"}"#]),
     ("doctor", &[r#"{"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}"#]),
 ];
 
@@ -72,7 +73,9 @@ fn party(client: &Value, told: &Value) -> Value {
 #[test]
 fn a_listed_lock_has_these_fields() {
     let kit = Kit::new();
-    let lock = json!({ "key": "text", "locker": "text", "remaining_ms": "integer", "waiting": "integer" });
+    let lock = json!({
+        "key": "text", "locker": "text", "remaining_ms": "integer", "lock_delay_ms": null, "waiting": "integer",
+    });
     for name in ["DLOCK_JOB_x", "DLOCK_JOB_y"] {
         kit.server.run::<()>(&["SET", name, "host-1-ff-1", "PX", "600000"]);
     }
@@ -95,7 +98,9 @@ fn a_listed_lock_has_these_fields() {
 fn a_lock_that_is_shown_has_these_fields() {
     let kit = Kit::new();
     let show = || printed(&kit, &["show", "JOB", "x", "--json"]).pop().unwrap();
-    let free = json!({ "key": KEY, "holder": null, "remaining_ms": null, "waiting": [], "queue_length": 0 });
+    let free = json!({
+        "key": KEY, "holder": null, "remaining_ms": null, "lock_delay_ms": null, "waiting": [], "queue_length": 0,
+    });
     assert_eq!(show(), free);
     let _holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
     kit.pid_of("pid");
@@ -114,15 +119,16 @@ fn a_lock_that_is_shown_has_these_fields() {
     let holds = json!({
         "thread": "text", "thread_id": "integer", "reason": "text", "held_for_ms": "integer", "hold_count": "integer",
         "token": "integer", "lease_left_ms": "integer", "lingering": "bool", "waiting_threads": "integer",
-        "first_waits_for_ms": null,
+        "first_waits_for_ms": null, "waiters": [],
     });
     let waits = json!({
         "thread": "text", "thread_id": "integer", "reason": "text", "held_for_ms": null, "hold_count": "integer",
         "token": null, "lease_left_ms": null, "lingering": "bool", "waiting_threads": "integer",
         "first_waits_for_ms": "integer",
+        "waiters": [{ "thread": "text", "thread_id": "integer", "waits_for_ms": "integer" }],
     });
     let expected = json!({
-        "key": "text", "holder": party(&client, &holds), "remaining_ms": "integer",
+        "key": "text", "holder": party(&client, &holds), "remaining_ms": "integer", "lock_delay_ms": null,
         "waiting": [party(&client, &waits)], "queue_length": "integer",
     });
     assert_eq!(shape(&shown), expected, "{shown:#}");
@@ -130,6 +136,24 @@ fn a_lock_that_is_shown_has_these_fields() {
     kit.server.run::<()>(&["SET", KEY, "10.0.0.1-7"]);
     let of_jvm = shape(&show()["holder"]);
     assert_eq!(of_jvm, party(&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_lock_in_its_delay_is_told_as_such() {
+    let kit = Kit::new();
+    // The holder has died: less is left than the lock-delay, which the locker says.
+    kit.server.run::<()>(&["SET", KEY, "host-1-c0ffee-1D60000", "PX", "50000"]);
+    for document in [&printed(&kit, &["ls", "--json"])[0], &printed(&kit, &["show", "JOB", "x", "--json"])[0]] {
+        let left = document["lock_delay_ms"].as_u64().unwrap();
+        assert!(left > 0 && left <= 50_000, "{document:#}");
+    }
+    let shown = kit.dlock(&["show", "JOB", "x"]).end().out;
+    assert!(
+        shown.contains("nobody holds it: its lock-delay") && shown.contains("held last by host-1-c0ffee-1D60000"),
+        "{shown}"
+    );
+    let listed = kit.dlock(&["ls"]).end().out;
+    assert!(listed.contains("(delay after host-1-c0ffee-1D60000)"), "{listed}");
 }
 
 #[test]

@@ -140,8 +140,8 @@ pub(crate) struct Which {
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "waiting"}; "locker" and "remaining_ms"
-    /// are null if nobody holds it
+    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}; "locker" and
+    /// "remaining_ms" are null if nobody holds it, "lock_delay_ms" unless the holder has died and the lock is in its lock-delay
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -150,10 +150,11 @@ pub(crate) struct Ls {
 pub(crate) struct Show {
     #[command(flatten)]
     pub(crate) lock: LockName,
-    /// Prints one JSON document: {"key", "holder", "remaining_ms", "waiting", "queue_length"}. The holder, and each in the list
+    /// Prints one JSON document: {"key", "holder", "remaining_ms", "lock_delay_ms", "waiting", "queue_length"}. The holder, and each in the list
     /// "waiting", is {"locker", "client", "told"}. "client" is {"program", "host", "pid", "user", "version", "started_unix_ms",
     /// "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering",
-    /// "waiting_threads", "first_waits_for_ms"}. What is not known is null
+    /// "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads that wait are {"thread", "thread_id",
+    /// "waits_for_ms"}. What is not known is null
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -162,8 +163,8 @@ pub(crate) struct Show {
 pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "waiting"}, …]}, or {"error"}
-    /// with a text while the server does not answer
+    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}, or
+    /// {"error"} with a text while the server does not answer
     #[arg(long)]
     pub(crate) json: bool,
     /// How long to wait before asking again

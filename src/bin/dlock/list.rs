@@ -31,6 +31,7 @@ pub(crate) fn document(lock: &ListedLock) -> serde_json::Value {
         "key": lock.key,
         "locker": lock.locker,
         "remaining_ms": lock.remaining.map(millis),
+        "lock_delay_ms": lock.lock_delay.map(millis),
         "waiting": lock.waiting,
     })
 }
@@ -40,7 +41,11 @@ pub(crate) fn page(locks: &[ListedLock]) -> String {
     let row = |lock: &ListedLock| {
         [
             one_line(&lock.key),
-            lock.locker.as_deref().map_or_else(|| "-".to_owned(), one_line),
+            match &lock.locker {
+                None => "-".to_owned(),
+                Some(locker) if lock.lock_delay.is_some() => format!("(delay after {})", one_line(locker)),
+                Some(locker) => one_line(locker),
+            },
             lock.remaining.map_or_else(|| "-".to_owned(), time),
             lock.waiting.to_string(),
         ]

@@ -4,7 +4,7 @@ use crate::args::Show;
 use crate::output::{self, millis, one_line, time};
 use crate::status::Failure;
 use crate::store;
-use redis_dlock::{ClientRecord, Description, Party, Told};
+use redis_dlock::{ClientRecord, Description, Party, Told, WaitingThread};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -20,6 +20,7 @@ fn document(seen: &Description) -> String {
         "key": seen.key,
         "holder": seen.holder.as_ref().map(party),
         "remaining_ms": seen.remaining.map(millis),
+        "lock_delay_ms": seen.lock_delay.map(millis),
         "waiting": seen.waiting.iter().map(party).collect::<Vec<_>>(),
         "queue_length": seen.queue_length,
     });
@@ -59,6 +60,15 @@ fn told(told: &Told) -> Value {
         "lingering": told.lingering,
         "waiting_threads": told.waiting_threads,
         "first_waits_for_ms": told.first_waits_for.map(millis),
+        "waiters": told.waiters.iter().map(waiter).collect::<Vec<_>>(),
+    })
+}
+
+fn waiter(waiter: &WaitingThread) -> Value {
+    json!({
+        "thread": waiter.thread,
+        "thread_id": waiter.thread_id,
+        "waits_for_ms": millis(waiter.waits_for),
     })
 }
 
@@ -68,7 +78,15 @@ fn page(seen: &Description) -> String {
     match &seen.holder {
         None => page.push_str("  nobody holds it\n"),
         Some(holder) => {
-            let _ = writeln!(page, "  held by {}", one_line(&holder.locker));
+            match seen.lock_delay {
+                Some(left) => {
+                    let _ = writeln!(page, "  nobody holds it: its lock-delay has {} left", time(left));
+                    let _ = writeln!(page, "  held last by {}", one_line(&holder.locker));
+                }
+                None => {
+                    let _ = writeln!(page, "  held by {}", one_line(&holder.locker));
+                }
+            }
             of_party(&mut page, holder);
             if let Some(left) = seen.remaining {
                 let _ = writeln!(page, "    the server keeps it for {}", time(left));
@@ -121,6 +139,11 @@ fn of_party(page: &mut String, party: &Party) {
     if told.waiting_threads > 0 {
         let first = told.first_waits_for.map_or_else(String::new, |since| format!(", the longest for {}", time(since)));
         line(format!("waiting threads: {}{first}", told.waiting_threads));
+    }
+    for waiter in &told.waiters {
+        let name = waiter.thread.as_deref().map_or_else(|| "a thread without a name".to_owned(), one_line);
+        let number = waiter.thread_id.map_or_else(String::new, |id| format!(" ({id})"));
+        line(format!("  {name}{number} waits for {}", time(waiter.waits_for)));
     }
 }
 
