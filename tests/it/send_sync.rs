@@ -1,5 +1,9 @@
 //! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
 
+#[cfg(feature = "consul")]
+use redis_dlock::ConsulLockProcessor;
+#[cfg(feature = "etcd")]
+use redis_dlock::EtcdLockProcessor;
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
@@ -64,9 +68,9 @@ const _: () = {
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
     #[cfg(feature = "consul")]
-    goes_anywhere::<redis_dlock::ConsulLockProcessor>();
+    goes_anywhere::<ConsulLockProcessor>();
     #[cfg(feature = "etcd")]
-    goes_anywhere::<redis_dlock::EtcdLockProcessor>();
+    goes_anywhere::<EtcdLockProcessor>();
     goes_anywhere::<RedisBuilder>();
     goes_anywhere::<Finding>();
     goes_anywhere::<Subject>();
