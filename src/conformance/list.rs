@@ -191,6 +191,7 @@ macro_rules! __conformance_cases {
                 of_a_lost_tenure_changes_nothing []
                 passes_to_the_next_locker_when_nobody_waits [Queue]
                 passes_to_the_next_locker_past_the_dead [Queue DeadAtOnce]
+                passes_with_a_lease_that_begins_anew [Queue]
                 passes_with_the_lease_of_the_next_locker [Queue]
                 queues_the_next_locker_when_somebody_waits [Queue DeadAtOnce]
                 repeated_with_the_same_next_locker_changes_nothing [Queue]

@@ -92,6 +92,19 @@ pub(crate) fn passes_to_the_next_locker_past_the_dead(suite: &Suite) {
     dead.poll_gone();
 }
 
+/// Shows: G3, G5.
+pub(crate) fn passes_with_a_lease_that_begins_anew(suite: &Suite) {
+    let lease = suite.short() * 4;
+    let client = suite.client();
+    let (a, next) = (client.tenure_with("k", lease), client.tenure_with("k", lease));
+    a.acquire();
+    // Each part is far from the end of the lease; together they are longer.
+    suite.store().pass_time(lease * 5 / 8);
+    assert!(matches!(a.release_to(&next), ReleaseOutcome::Passed(_)));
+    suite.store().pass_time(lease / 2);
+    assert!(next.holds());
+}
+
 pub(crate) fn passes_with_the_lease_of_the_next_locker(suite: &Suite) {
     let client = suite.client();
     let (a, next) = (client.holder("k"), client.tenure_with("k", suite.short()));

@@ -187,6 +187,9 @@ impl RaftStore {
         tenure: &Tenure,
         deadline: Deadline,
     ) -> Result<Option<ReleaseOutcome>, Error> {
+        if !self.lives_for(claim, tenure, next.lease, deadline)? {
+            return Ok(Some(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker()))));
+        }
         let sight = if tenure.is_wanted {
             self.look(claim.key, deadline)?
         } else {

@@ -27,7 +27,7 @@ pub(super) struct Session {
     pub(super) id: String,
     pub(super) life: Duration,
     /// The moment until which it certainly lives.
-    until: Moment,
+    pub(super) until: Moment,
 }
 
 /// What is known of a tenure.

@@ -124,6 +124,26 @@ impl RaftStore {
         Ok(None)
     }
 
+    /// Makes sure that the session of a tenure lives for a whole lease from now on, because another locker goes on with it. Returns `false`
+    /// if it has ended.
+    pub(super) fn lives_for(
+        &self,
+        claim: &Claim<'_>,
+        tenure: &Tenure,
+        lease: Duration,
+        deadline: Deadline,
+    ) -> Result<bool, Error> {
+        let now = SystemClock.now();
+        if now + lease <= tenure.session.until {
+            return Ok(true);
+        }
+        let lives = self.kv.renew(&tenure.session.id, deadline)?;
+        if lives {
+            self.sessions.note_renewed(claim.locker, now);
+        }
+        Ok(lives)
+    }
+
     /// The writes that give a key to the first waiter, and say so to it.
     fn giving(&self, key: &str, gift: &Gift<'_>, to: &Waiter) -> Transaction {
         let path = self.names.lock(key);
