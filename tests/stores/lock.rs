@@ -4,7 +4,9 @@ use crate::kit::{Fresh, Voters};
 use crate::support::crew::{Member, eventually, spawn};
 use parking_lot::Mutex;
 use redis_dlock::conformance::Store;
-use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
+use redis_dlock::{
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,12 +161,20 @@ fn leases_that_the_store_does_not_keep_are_refused_by_name<V: Voters>() {
     assert!(refused.contains(&format!("{shortest:?}")), "{refused}");
 }
 
-#[test]
-fn nothing_of_a_password_is_shown() {
-    let processor = redis_dlock::EtcdLockProcessor::new("etcd://me:sesame@127.0.0.1:1").unwrap();
+fn shows_no_secret(processor: impl LockProcessor) {
     let shown = format!("{processor:?}");
     assert!(!shown.contains("sesame"), "{shown}");
     let failed = DLockGenerator::new(processor).unwrap().generate("STORES", "x").unwrap().lock().unwrap_err();
     assert!(!format!("{failed} {failed:?}").contains("sesame"), "{failed:?}");
     assert!(failed.to_string().contains("127.0.0.1:1"), "{failed}");
+}
+
+#[test]
+fn nothing_of_a_password_of_etcd_is_shown() {
+    shows_no_secret(redis_dlock::EtcdLockProcessor::new("etcd://me:sesame@127.0.0.1:1").unwrap());
+}
+
+#[test]
+fn nothing_of_a_token_of_consul_is_shown() {
+    shows_no_secret(redis_dlock::ConsulLockProcessor::new("consul://sesame@127.0.0.1:1").unwrap());
 }

@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod each;
+
+mod beside;
 mod faults;
 mod kit;
 mod lock;

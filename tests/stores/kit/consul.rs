@@ -54,6 +54,11 @@ impl Consul {
         ask(&self.servers[0].address, method, path, body).expect("Consul answers")
     }
 
+    /// The address of the first server.
+    pub(crate) fn address(&self) -> &str {
+        &self.servers[0].address
+    }
+
     fn session(&self, lease: Option<Duration>) -> String {
         let ttl = lease.map_or("24h".into(), |lease| format!("{}ms", lease.as_millis()));
         let body = json!({ "TTL": ttl, "LockDelay": "0s", "Behavior": "delete", "NodeChecks": [] });
