@@ -42,7 +42,9 @@ fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() 
     assert!(scripts <= begin.elapsed().as_secs() + 1, "{calls:?}");
     // Such a script may move the fence to the clock.
     assert!((pairs..=pairs + scripts).contains(&calls.count("set")), "{calls:?}");
-    for (command, count) in [("llen", 2 * pairs), ("incr", pairs), ("get", 2 * pairs - scripts)] {
+    // Instead of a plain attempt, or after one that has counted: its number had just become too old to be trusted.
+    assert!((pairs..=pairs + scripts).contains(&calls.count("incr")), "{calls:?}");
+    for (command, count) in [("llen", 2 * pairs), ("get", 2 * pairs - scripts)] {
         assert_eq!(calls.count(command), count, "{command}: {calls:?}");
     }
     assert_eq!(calls.count("del"), pairs, "{calls:?}");

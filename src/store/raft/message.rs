@@ -1,24 +1,19 @@
 //! The messages between clients, as the store keeps them.
 
 use super::kv::Change;
+use crate::clock::{Clock, SystemClock};
 use crate::store::processor::{Grant, Message};
 use serde_json::{Value, json};
-use std::time::SystemTime;
-
-/// Makes a message differ from the one before: Consul takes an entry that says the same as before for no change.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// Says to a waiter that it has the key. Its number is the index of the message.
 pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
-    json!({ "granted": key, "who": locker, "waiting": waiting, "at": now() }).to_string().into_bytes()
+    json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
 }
 
-/// Says to a holder that somebody waits.
-pub(super) fn contended(key: &str, locker: &str) -> Vec<u8> {
-    json!({ "contended": key, "who": locker, "at": now() }).to_string().into_bytes()
+/// Says to a holder that somebody waits. Who says so, and the local time, make it differ from the message before: Consul takes an entry that
+/// says the same as before for no change. (A locker is granted a key only once.)
+pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
+    json!({ "contended": key, "who": locker, "by": by, "at": SystemClock.now().as_nanos() }).to_string().into_bytes()
 }
 
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
@@ -53,7 +48,7 @@ mod tests {
         let grant = Grant::new(7, 3);
         let message = Message::Granted { key: key.clone(), locker: locker.clone(), grant };
         assert_eq!(read(&change(granted(&key, &locker, 3))), [message]);
-        assert_eq!(read(&change(contended(&key, &locker))), [Message::Contended { key, locker }]);
+        assert_eq!(read(&change(contended(&key, &locker, "h-2"))), [Message::Contended { key, locker }]);
     }
 
     #[test]
@@ -62,7 +57,7 @@ mod tests {
         for text in ["", "granted", "{}", "{\"granted\":\"k\"}", "{\"granted\":\"k\",\"who\":\"h-1\"}"] {
             assert_eq!(read(&change(text.into())), std::slice::from_ref(&all), "{text}");
         }
-        let merged = Change { is_merged: true, ..change(contended("k", "h-1")) };
+        let merged = Change { is_merged: true, ..change(contended("k", "h-1", "h-2")) };
         assert_eq!(read(&merged).last(), Some(&all));
     }
 }

@@ -219,7 +219,7 @@ impl RaftStore {
             return;
         };
         if sight.place(locker) == Some(0) {
-            let write = Write::Set { path: self.names.inbox(client), value: message::contended(key, holder) };
+            let write = Write::Set { path: self.names.inbox(client), value: message::contended(key, holder, locker) };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
             let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
         }

@@ -22,6 +22,9 @@ fn is_fence(key: &str) -> bool {
     key == FENCE || (key.starts_with("DLOCK:1:{") && key.ends_with("}:fence"))
 }
 
+/// How long a processor waits for the server.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub(crate) struct RedisStore {
     name: &'static str,
     /// What processors connect to.
@@ -119,7 +122,7 @@ impl Store for RedisStore {
         // A cluster may be away for a while, and leases are extended early for that; the tests are about one that is not.
         let always_there = Duration::from_millis(1);
         // No case is about a server that is slow, and this machine may be.
-        let builder = RedisLockProcessor::builder(&self.url).unwrap().io_timeout(Duration::from_secs(10));
+        let builder = RedisLockProcessor::builder(&self.url).unwrap().io_timeout(PATIENCE).connect_timeout(PATIENCE);
         let builder = if self.is_cluster { builder.failover_within(always_there) } else { builder };
         let store = builder.connect().unwrap();
         if self.proved {
