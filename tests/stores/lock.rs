@@ -4,6 +4,7 @@ use crate::kit::{Fresh, Voters};
 use crate::support::crew::{Member, eventually, spawn};
 use parking_lot::Mutex;
 use redis_dlock::conformance::Store;
+use redis_dlock::processor::{Claim, Message};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };
@@ -18,6 +19,7 @@ on_each_store!(
     a_wait_that_is_given_up_leaves_no_place_in_the_queue,
     thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand,
     leases_that_the_store_does_not_keep_are_refused_by_name,
+    an_inbox_outlives_its_connections,
 );
 
 /// Far longer than any of these tests.
@@ -159,6 +161,23 @@ fn leases_that_the_store_does_not_keep_are_refused_by_name<V: Voters>() {
     let config = DLockConfig::new("STORES", "x").with_lease(shortest - Duration::from_millis(1));
     let refused = client(&store).generate_with(config).unwrap_err().to_string();
     assert!(refused.contains(&format!("{shortest:?}")), "{refused}");
+}
+
+/// Connections end after a while, so that one that has died silently is noticed. The inbox goes on with another one.
+fn an_inbox_outlives_its_connections<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let processor = store.processor();
+    let queue = processor.queue().unwrap();
+    let holder = Claim::new("k", "h-1-c0ffee", "h-1-c0ffee-1", LONG);
+    let waiter = Claim::new("k", "h-2-c0ffee", "h-2-c0ffee-1", LONG);
+    let mut inbox = queue.open_inbox(waiter.client, LONG).unwrap();
+    processor.acquire(&holder, LONG).unwrap();
+    queue.join(&waiter, LONG).unwrap();
+    assert_eq!(inbox.next(Duration::from_secs(40)).unwrap(), None);
+    processor.release(&holder, LONG).unwrap();
+    let heard = inbox.next(LONG).unwrap();
+    assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if *locker == waiter.locker), "{heard:?}");
+    processor.release(&waiter, LONG).unwrap();
 }
 
 fn shows_no_secret(processor: impl LockProcessor) {

@@ -5,8 +5,8 @@ use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
 use super::sessions::Session;
 use super::sight::Sight;
-use super::store::{Gift, RaftStore, until_settled};
-use crate::error::{BackendFailure, Error};
+use super::store::{Gift, RaftStore, is_open, until_settled};
+use crate::error::Error;
 use crate::store::processor::{AcquireOutcome, Claim, Grant, PollOutcome};
 
 impl RaftStore {
@@ -79,7 +79,7 @@ impl RaftStore {
             Committed::Refused(Some(entries)) => self.read(claim.key, entries)?,
             Committed::Refused(None) => self.look(claim.key, deadline)?,
             Committed::NoSession => {
-                self.sessions.forget(claim.locker);
+                self.sessions.forget_with_idle(claim.locker);
                 return Ok(Ok(None));
             }
         };
@@ -108,12 +108,6 @@ impl RaftStore {
         Ok(None)
     }
 
-    /// Makes an error of one that came after something was done for the locker.
-    fn left_open(&self, claim: &Claim<'_>, error: &Error) -> Error {
-        self.sessions.doubt(claim.locker);
-        Error::backend(BackendFailure::Unknown, error.to_string())
-    }
-
     /// Takes a place at the queue's end.
     fn enter(&self, claim: &Claim<'_>, session: &Session, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
         let transaction = Transaction {
@@ -125,7 +119,7 @@ impl RaftStore {
             Committed::Done { entries, .. } => self.read(claim.key, entries)?,
             Committed::Refused(_) => return Ok(None),
             Committed::NoSession => {
-                self.sessions.forget(claim.locker);
+                self.sessions.forget_with_idle(claim.locker);
                 return Ok(None);
             }
         };
@@ -186,9 +180,4 @@ impl RaftStore {
         }
         Ok(outcome)
     }
-}
-
-/// Returns whether a request that failed so may have done something.
-fn is_open(error: &Error) -> bool {
-    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }

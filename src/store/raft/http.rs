@@ -117,12 +117,17 @@ impl Http {
     }
 }
 
+/// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
+const CONNECTING: Duration = Duration::from_secs(2);
+
 /// Makes connections of their own.
 pub(super) fn agent() -> Agent {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .proxy(None)
+        .timeout_resolve(Some(CONNECTING))
+        .timeout_connect(Some(CONNECTING))
         .max_idle_connections(64)
         .max_idle_connections_per_host(32)
         .build()

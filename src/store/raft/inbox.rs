@@ -26,7 +26,7 @@ impl RaftInbox {
     pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
-        let teller = cut.clone();
+        let teller = Teller(cut.clone());
         let work = move || {
             loop {
                 match listening.next() {
@@ -35,14 +35,14 @@ impl RaftInbox {
                             if let Message::Contended { locker, .. } = &message {
                                 sessions.note_wanted(locker, true);
                             }
-                            if teller.send(Ok(message)).is_err() {
+                            if teller.0.send(Ok(message)).is_err() {
                                 return;
                             }
                         }
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        let _ = teller.send(Err(error));
+                        let _ = teller.0.send(Err(error));
                         return;
                     }
                 }
@@ -53,6 +53,15 @@ impl RaftInbox {
             Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
         })?;
         Ok(Self { heard, cut, cutter, thread: Some(thread), has_ended: false })
+    }
+}
+
+/// What the thread tells. However it ends, also by a panic, it says so: an inbox without its thread would be deaf.
+struct Teller(Sender<Heard>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let _ = self.0.send(Err(ended()));
     }
 }
 

@@ -5,7 +5,7 @@ use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
 use super::sessions::Tenure;
 use super::sight::Sight;
-use super::store::{Gift, RaftStore, until_settled};
+use super::store::{Gift, RaftStore, is_open, until_settled};
 use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
@@ -107,10 +107,11 @@ impl RaftStore {
         if outcome.is_ok() {
             self.sessions.end(claim.locker);
         }
-        if let Some(next) = next
-            && matches!(outcome, Ok(ReleaseOutcome::NotOurs(_)) | Err(Error::Denied { .. } | Error::Conflict { .. }))
-        {
-            // It neither holds nor waits.
+        let is_unknown_to_the_store = match &outcome {
+            Ok(outcome) => matches!(outcome, ReleaseOutcome::NotOurs(_)),
+            Err(error) => !is_open(error),
+        };
+        if let Some(next) = next.filter(|_| is_unknown_to_the_store) {
             self.sessions.end(next.locker);
         }
         outcome
@@ -198,7 +199,10 @@ impl RaftStore {
                     return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
                 }
                 // A store that cannot check whether somebody waits has passed the key over the first waiter.
-                Some((index, sight)) => return self.passed_over(next, index, &sight, deadline).map(Some),
+                Some((index, sight)) => {
+                    let outcome = self.passed_over(next, index, &sight, deadline);
+                    return outcome.map(Some).map_err(|error| self.left_open(next, &error));
+                }
                 None => self.look(claim.key, deadline)?,
             }
         };
@@ -248,7 +252,8 @@ impl RaftStore {
             return Ok(ReleaseOutcome::NotOurs(NotOurs::new(sight.locker())));
         }
         match next {
-            Some(next) => match self.take(next, true, deadline)? {
+            // Whatever comes of that, the earlier tenure has ended.
+            Some(next) => match self.take(next, true, deadline).map_err(|error| self.left_open(next, &error))? {
                 AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
                 AcquireOutcome::Busy(busy) | AcquireOutcome::Unqueued { busy, .. } => Ok(ReleaseOutcome::Queued(busy)),
             },

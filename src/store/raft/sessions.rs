@@ -131,6 +131,12 @@ impl Sessions {
         self.tenures.lock().remove(locker);
     }
 
+    /// The same, for a session that has ended before its time. Somebody may have ended the idle ones, too.
+    pub(super) fn forget_with_idle(&self, locker: &str) {
+        self.forget(locker);
+        drop(self.take_all_idle());
+    }
+
     /// Returns the sessions that nobody uses, to end them.
     pub(super) fn take_all_idle(&self) -> Vec<Session> {
         std::mem::take(&mut *self.idle.lock())

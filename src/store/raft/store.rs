@@ -48,12 +48,9 @@ impl<'a> Gift<'a> {
 /// A key that changes under our hands is looked at again, this often at once. Each time another process has taken it or given it away.
 const TRIES: u32 = 16;
 
-/// The key changed hands too often while it was asked about.
-pub(super) fn too_lively(key: &str) -> Error {
-    Error::backend(
-        BackendFailure::NotExecuted,
-        format!("the key {key:?} changed hands {TRIES} times while it was asked for"),
-    )
+/// Returns whether a request that failed so may have done something.
+pub(super) fn is_open(error: &Error) -> bool {
+    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }
 
 /// Repeats `step` until it has an answer: it has none when the key has changed between its look and its transaction.
@@ -63,7 +60,8 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
             return Ok(answer);
         }
     }
-    Err(too_lively(key))
+    let message = format!("the key {key:?} changed hands {TRIES} times while it was asked for");
+    Err(Error::backend(BackendFailure::NotExecuted, message))
 }
 
 impl RaftStore {
@@ -89,7 +87,7 @@ impl RaftStore {
         deadline: Deadline,
     ) -> Result<Committed, Error> {
         let committed = self.kv.commit(transaction, deadline);
-        if matches!(committed, Err(Error::Backend { failure: BackendFailure::Unknown, .. })) {
+        if committed.as_ref().is_err_and(is_open) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker));
         }
         committed
@@ -140,8 +138,16 @@ impl RaftStore {
         let lives = self.kv.renew(&tenure.session.id, deadline)?;
         if lives {
             self.sessions.note_renewed(claim.locker, now);
+        } else {
+            self.sessions.forget(claim.locker);
         }
         Ok(lives)
+    }
+
+    /// Makes an error of one that came after something was done for a locker: its outcome is unknown, and its session is never used again.
+    pub(super) fn left_open(&self, claim: &Claim<'_>, error: &Error) -> Error {
+        self.sessions.doubt(claim.locker);
+        Error::backend(BackendFailure::Unknown, error.to_string())
     }
 
     /// The writes that give a key to the first waiter, and say so to it.

@@ -11,6 +11,7 @@ use ureq::Agent;
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) agent: Agent,
+    pub(super) status: u16,
     pub(super) body: ureq::Body,
     pub(super) server: String,
 }
@@ -27,7 +28,7 @@ impl Http {
             let server = &self.servers[(first + n) % self.servers.len()];
             let agent = agent();
             match begin_stream(&agent, server, call, life, deadline.left()?) {
-                Ok(body) => return Ok(Stream { agent, body, server: server.clone() }),
+                Ok((status, body)) => return Ok(Stream { agent, status, body, server: server.clone() }),
                 Err(error) => failed = Some(error),
             }
         }
@@ -41,12 +42,13 @@ fn begin_stream(
     call: &Call<'_>,
     life: Duration,
     limit: Duration,
-) -> Result<ureq::Body, Error> {
+) -> Result<(u16, ureq::Body), Error> {
     let request = agent
         .configure_request(request(server, call)?)
         .timeout_connect(Some(limit))
         .timeout_recv_response(Some(limit))
         .timeout_recv_body(Some(life))
         .build();
-    Ok(agent.run(request).map_err(|e| failure(server, e))?.into_body())
+    let response = agent.run(request).map_err(|e| failure(server, e))?;
+    Ok((response.status().as_u16(), response.into_body()))
 }

@@ -33,7 +33,7 @@ impl Etcd {
 
 impl Voters for Etcd {
     const LEASE: Duration = Duration::from_secs(2);
-    const LONG_LEASE: Duration = Duration::from_secs(5);
+    const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "etcd";
 
     fn start(count: usize) -> Self {

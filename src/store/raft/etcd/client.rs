@@ -6,7 +6,7 @@ use super::watch::Watch;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
-use crate::store::raft::http::{Answer, Call, Http};
+use crate::store::raft::http::{Answer, Call, Http, failure};
 use crate::store::raft::json::{number, parse, to_base64};
 use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
 use crate::store::raft::stream::Stream;
@@ -92,8 +92,14 @@ impl Client {
         Ok(Some(token).filter(|token| !token.is_empty()))
     }
 
-    /// Opens the stream of the changes of an entry from an index on; `None` for those from now on.
-    pub(super) fn watch(&self, path: &str, from: Option<u64>, deadline: Deadline) -> Result<Stream, Error> {
+    /// Opens the stream of the changes of an entry from an index on; `None` for those from now on. It lasts for `life`.
+    pub(super) fn watch(
+        &self,
+        path: &str,
+        from: Option<u64>,
+        life: Duration,
+        deadline: Deadline,
+    ) -> Result<Stream, Error> {
         let mut create = json!({ "key": to_base64(path) });
         if let Some(from) = from {
             create["start_revision"] = from.to_string().into();
@@ -102,7 +108,18 @@ impl Client {
         let token = self.token(deadline)?;
         let secret = token.as_deref().map(|token| ("authorization", token));
         let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
-        self.http.stream(&call, super::watch::LIFE, deadline)
+        let mut stream = self.http.stream(&call, life, deadline)?;
+        if stream.status == 200 {
+            return Ok(stream);
+        }
+        let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
+        match read(&Answer { status: stream.status, index: None, body })? {
+            Reply::Token | Reply::NoUsers => {
+                *self.token.lock() = None;
+                Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))
+            }
+            Reply::Value(_) | Reply::NoLease => Err(odd("the watch")),
+        }
     }
 }
 

@@ -5,22 +5,23 @@
 
 use super::client::{Client, odd};
 use super::encode;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::http::failure;
+use crate::store::raft::inbox::ended;
 use crate::store::raft::json::parse;
 use crate::store::raft::kv::{Change, Listening};
 use crate::store::raft::stream::Stream;
 use crate::sync::Mutex;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::{Agent, BodyReader};
 
 /// How long a stream lasts.
-pub(super) const LIFE: Duration = Duration::from_secs(60);
+const LIFE: Duration = Duration::from_secs(20);
 
 /// How long it may take to open the next one.
 const OPENING: Duration = Duration::from_secs(3);
@@ -42,7 +43,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
-        let stream = client.watch(path, None, deadline)?;
+        let stream = client.watch(path, None, LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));
         let mut watch = Self { client, path: path.to_owned(), lines, server, agent, told: 0, ready: VecDeque::new() };
@@ -54,6 +55,7 @@ impl Watch {
     fn created(&mut self) -> Result<u64, Error> {
         let line = self.line()?.ok_or_else(|| odd("the watch"))?;
         let result = line.get("result").ok_or_else(|| odd("the watch"))?;
+        refuse_cancelled(result)?;
         if result.get("created").and_then(Value::as_bool) != Some(true) {
             return Err(odd("the watch"));
         }
@@ -63,41 +65,49 @@ impl Watch {
     /// Reads a line. `None` at the end of the stream's time.
     fn line(&mut self) -> Result<Option<Value>, Error> {
         let mut line = String::new();
-        match (&mut self.lines).take_line(&mut line) {
+        match (&mut self.lines).take(LONGEST).read_line(&mut line) {
             Ok(0) => Ok(None),
             Ok(_) => parse(&line, &self.server).map(Some),
-            Err(e) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => Ok(None),
-            Err(e) => Err(failure(&self.server, ureq::Error::Io(e))),
+            // The client of HTTP wraps its errors in those of reading.
+            Err(e) => match ureq::Error::from(e) {
+                ureq::Error::Timeout(_) => Ok(None),
+                error => Err(failure(&self.server, error)),
+            },
         }
     }
 
     /// Opens the next stream, which begins after the last change that was told.
     fn reopen(&mut self) -> Result<(), Error> {
-        let stream = self.client.watch(&self.path, Some(self.told + 1), Deadline::after(OPENING))?;
+        if self.agent.lock().is_none() {
+            return Err(ended());
+        }
+        let stream = self.client.watch(&self.path, Some(self.told + 1), LIFE, Deadline::after(OPENING))?;
         let (agent, lines, server) = parts(stream);
         match &mut *self.agent.lock() {
             Some(shared) => *shared = agent,
-            None => return Err(crate::store::raft::inbox::ended()),
+            None => return Err(ended()),
         }
         (self.lines, self.server) = (lines, server);
         self.created().map(drop)
     }
 }
 
-fn parts(stream: Stream) -> (Agent, BufReader<BodyReader<'static>>, String) {
-    let Stream { agent, body, server } = stream;
-    (agent, BufReader::new(body.into_with_config().limit(u64::MAX).reader()), server)
-}
-
-/// Reads lines of a bounded length.
-trait TakeLine {
-    fn take_line(self, line: &mut String) -> std::io::Result<usize>;
-}
-
-impl TakeLine for &mut BufReader<BodyReader<'static>> {
-    fn take_line(self, line: &mut String) -> std::io::Result<usize> {
-        std::io::Read::take(self, LONGEST).read_line(line)
+/// Fails if etcd has ended the watch, and says why.
+fn refuse_cancelled(result: &Value) -> Result<(), Error> {
+    if result.get("canceled").and_then(Value::as_bool) != Some(true) {
+        return Ok(());
     }
+    let reason = result.get("cancel_reason").and_then(Value::as_str).unwrap_or("for no reason that it gives");
+    Err(if reason.contains("permission denied") {
+        Error::denied(reason)
+    } else {
+        Error::backend(BackendFailure::NotExecuted, format!("etcd has ended the watch: {reason}"))
+    })
+}
+
+fn parts(stream: Stream) -> (Agent, BufReader<BodyReader<'static>>, String) {
+    let Stream { agent, body, server, .. } = stream;
+    (agent, BufReader::new(body.into_with_config().limit(u64::MAX).reader()), server)
 }
 
 impl Listening for Watch {
@@ -110,9 +120,7 @@ impl Listening for Watch {
             return Ok(None);
         };
         let result = line.get("result").ok_or_else(|| odd("the changes"))?;
-        if result.get("canceled").and_then(Value::as_bool) == Some(true) {
-            return Err(odd("the changes: the watch was cancelled"));
-        }
+        refuse_cancelled(result)?;
         let events = result.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for event in events {
             // What is left out is `PUT`.
@@ -128,7 +136,8 @@ impl Listening for Watch {
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
         let agent = Arc::clone(&self.agent);
         Box::new(move || {
-            if let Some(agent) = agent.lock().take() {
+            let connected = agent.lock().take();
+            if let Some(agent) = connected {
                 agent.shutdown();
             }
         })
