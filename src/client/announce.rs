@@ -24,10 +24,16 @@ pub(crate) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: 
         Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
         None => log::warn!(LEASE, "{error}"),
     }
+    tell_watchers(watchers);
+    queued.finish();
+}
+
+/// Sends the message of a loss to the loss channels of the hold.
+pub(crate) fn tell_watchers(watchers: Vec<Sender<()>>) {
     for watcher in watchers {
+        // There is room for it, and the receiver may be gone.
         let _ = watcher.try_send(());
     }
-    queued.finish();
 }
 
 /// Queues the loss of a tenure, if a thread was told of the hold. Call it with the key's mutex held, or as the thread that has the turn.

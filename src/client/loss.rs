@@ -1,6 +1,6 @@
 //! Lost tenures: how a loss is noticed, announced and queried.
 
-use crate::client::announce::{queue, tell, tell_queued};
+use crate::client::announce::{queue, tell, tell_queued, tell_watchers};
 use crate::client::core::Core;
 use crate::client::observer::Queued;
 use crate::client::turn::Turn;
@@ -16,12 +16,12 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A tenure that is marked lost, of which nobody has been told yet.
+/// A tenure that is marked lost. The key keeps the channels of its hold until one of two threads tells them: the one that has noticed the
+/// loss, or the one that unlocks before.
 #[must_use]
 pub(super) struct Lost {
     key: Arc<Key>,
     tenure: Tenure,
-    watchers: Vec<Sender<()>>,
     /// The event for the program. `None` until it is known whether an operator has broken the hold.
     queued: Option<Queued>,
 }
@@ -64,27 +64,26 @@ impl Core {
         key.hold.lose();
         self.stop_renewing(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
         let tenure = tenure.clone();
-        let watchers = std::mem::take(&mut state.watchers);
         // An event whose cause may change waits until it is known, and may be told behind later ones.
         let queued = (!tenure.may_be_broken()).then(|| queue(self.observer.as_deref(), &key.name, &tenure));
-        Some(Lost { key: Arc::clone(key), tenure, watchers, queued })
+        Some(Lost { key: Arc::clone(key), tenure, queued })
     }
 
     /// Announces losses that are marked. Those whose cause an operator may have to do with come last: first it asks the store. As it may be
     /// the lease thread that asks, it does so for a short time; then the causes are those that were seen.
     pub(super) fn announce_losses(&self, losses: impl IntoIterator<Item = Lost>) {
         let mut unsure = Vec::new();
-        for Lost { key, tenure, watchers, queued } in losses {
+        for Lost { key, tenure, queued } in losses {
             match queued {
-                Some(queued) => tell_queued(queued, &key.name, &tenure, watchers),
-                None => unsure.push((key, tenure, watchers)),
+                Some(queued) => tell_queued(queued, &key.name, &tenure, watchers_of(&key, &tenure)),
+                None => unsure.push((key, tenure)),
             }
         }
         if unsure.is_empty() {
             return;
         }
         let (begin, limit) = (Instant::now(), self.side_limit());
-        for (key, mut tenure, watchers) in unsure {
+        for (key, mut tenure) in unsure {
             let left = limit.saturating_sub(begin.elapsed());
             // A store may panic.
             if let Ok(Some(cause)) = catch_panic(|| self.broken(&key.name, &tenure, left)) {
@@ -95,7 +94,7 @@ impl Core {
                     held.lost_by(&cause);
                 }
             }
-            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+            tell(self.observer.as_deref(), &key.name, &tenure, watchers_of(&key, &tenure));
         }
     }
 
@@ -130,6 +129,8 @@ impl Core {
         let now = self.clock.now();
         if tenure.lose(LossCause::ThreadEnded, now) {
             tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+        } else {
+            tell_watchers(watchers);
         }
         self.tell_released(&tenure, now, &Ok(()));
         drop(turn);
@@ -166,5 +167,14 @@ impl Core {
             return Error::Forked;
         }
         if key.hold.token() == token { self.loss_error(key) } else { Error::NotHeld { key: key.name.to_string() } }
+    }
+}
+
+/// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.
+fn watchers_of(key: &Key, tenure: &Tenure) -> Vec<Sender<()>> {
+    let mut state = key.state();
+    match &state.phase {
+        Phase::Held(held) if held.locker == tenure.locker => std::mem::take(&mut state.watchers),
+        _ => Vec::new(),
     }
 }

@@ -6,6 +6,7 @@
 //! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
 //! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
 
+use crate::client::announce::{tell, tell_watchers};
 use crate::client::core::Core;
 use crate::client::question::Answer;
 use crate::client::turn::{Turn, is_unknown};
@@ -138,7 +139,10 @@ impl Core {
             released = Err(loss);
         }
         if !known {
-            crate::client::announce::tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+        } else if !mutant!(UnlocksUntold) {
+            // The thread that has noticed the loss may not have told yet, and this one returns the loss.
+            tell_watchers(watchers);
         }
         if rest.is_some() {
             self.tell_released(&tenure, now, &released);

@@ -101,7 +101,8 @@ impl<'a> DLockGuard<'a> {
     }
 
     /// Returns a channel that receives one message when the lease is lost, or at once if it is lost already. If the hold ends
-    /// without a loss, the channel is disconnected without a message. Does not block.
+    /// without a loss, the channel is disconnected without a message. Does not block. If [`unlock`](Self::unlock) returns
+    /// [`Error::LeaseLost`], the message has been sent before.
     ///
     /// Each call makes a new channel, which lives as long as the hold: call this once and keep the receiver. A second watcher
     /// needs a call of its own, because clones of a receiver share the one message.

@@ -26,6 +26,8 @@ pub(crate) enum Mutant {
     KeepsWhatIsLost,
     /// A tenure lingers, and nothing checks when that ends.
     LingersUnwatched,
+    /// `unlock` returns a loss of which the loss channels were not told.
+    UnlocksUntold,
     /// A lingering tenure is taken up although others want it.
     TakesUpRecalled,
     /// A lingering tenure is kept although others want it.

@@ -86,6 +86,7 @@ caught! {
     takes_up_recalled: TakesUpRecalled, LINGERING, &["given back"];
     ignores_recall: IgnoresRecall, LINGERING, FORGOTTEN;
     keeps_what_is_broken: KeepsWhatIsLost, BREAKING, &["is valid again", "valid: false, unlocking: Some(Ok"];
+    unlocks_untold: UnlocksUntold, BREAKING, &["told of a loss: Err("];
     extends_after_a_break: ExtendsAnyTenure, BREAKING, TWO_INSIDE;
     believes_messages: BelievesMessages, TWO, &["by a message alone"];
 }

@@ -135,8 +135,7 @@ impl Visitor {
             (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
             // Nobody deletes or overwrites keys here: only a break takes one away.
             (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline => {}
-            // Who finds the key gone asks by whom it was broken, and tells those who watch then.
-            (Some(Err(Error::LeaseLost(_))), Ok(()) | Err(TryRecvError::Empty)) if is_broken() => {}
+            (Some(Err(Error::LeaseLost(_))), Ok(())) if is_broken() => {}
             (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
             (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
         }
