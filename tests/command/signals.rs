@@ -73,13 +73,13 @@ fn a_signal_ends_the_wait_for_the_lock_and_leaves_nobody_in_the_queue() {
 fn a_signal_ends_a_connect_that_hangs() {
     let kit = Kit::new();
     kit.server.signal(Signal::STOP);
-    // It has two processes beside it when it connects.
     let waiter = kit.run(&[], "echo ran").start();
-    let children = || {
-        let pid = waiter.pid().as_raw_nonzero();
-        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().split_whitespace().count()
+    let connects = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", waiter.pid().as_raw_nonzero())).unwrap();
+        let mut names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
+        names.any(|name| name.is_ok_and(|name| name == "dlock-dial\n"))
     };
-    eventually("it connects", || children() == 2);
+    eventually("it connects", connects);
     waiter.signal(Signal::TERM);
     assert_eq!(waiter.end().expect(143).out, "");
     kit.server.signal(Signal::CONT);

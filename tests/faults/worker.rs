@@ -75,7 +75,7 @@ fn process() {
     let weak_store = Arc::downgrade(&store);
     let generator = DLockGenerator::builder().listener(work.listener).build(store).unwrap();
     let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
-    // What is made at the first use (the table of hash tags takes 60 ms unoptimised) is no part of any scenario.
+    // What is made at the first use is no part of any scenario.
     let lock = generator.generate_with(config.clone()).unwrap();
     while lock.is_locked().is_err() {}
     let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));

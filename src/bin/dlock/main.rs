@@ -1,9 +1,6 @@
 //! The command `dlock`: runs a command under a lock, shows and breaks locks, and examines servers.
 //!
-//! The program starts itself again in two hidden ways: as the *launcher*, which becomes the command, and as the *guard*, which ends the
-//! command if `dlock` is killed. Both begin before anything else is looked at, because every run pays for their start.
-
-#![forbid(unsafe_code)]
+//! Its one `unsafe` is the fork of `dlock run`, before any thread begins: see `run/fork.rs`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -25,23 +22,18 @@ mod watch;
 use args::{Action, Arguments};
 use clap::Parser;
 use clap::error::ErrorKind;
-use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut words = env::args_os().skip(1);
-    match words.next().as_deref().and_then(|word| word.to_str()) {
-        Some(run::launch::WORD) => return run::launch::become_command(words).into(),
-        Some(run::guard::WORD) => return run::guard::keep_watch(words).into(),
-        _ => {}
-    }
+    let others = run::Others::start();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),
     };
+    let others = if matches!(arguments.action, Action::Run(_)) { others } else { None };
     match arguments.action {
-        Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted).into(),
+        Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted, others).into(),
         Action::Completions { shell } => output::end(pages::completions(shell)).into(),
         Action::Man { of } => output::end(pages::manual(of.as_deref())).into(),
         Action::Ls(wanted) => output::end(list::list(arguments.url.as_deref(), &wanted)).into(),

@@ -56,8 +56,6 @@ impl RedisLockProcessor {
         outage: Outage,
         acks: Option<ReplicaAcks>,
     ) -> Self {
-        // Builds the table of hash tags now: it takes milliseconds (many in an unoptimised build), which the first lock should not pay.
-        let _ = queue_key("");
         Self {
             ways,
             address: Arc::new(address),
@@ -71,10 +69,9 @@ impl RedisLockProcessor {
         }
     }
 
-    /// Connects, and waits for one reply. `HELLO` is the only command that no access rule can forbid. If replicas must acknowledge, checks
-    /// the right to wait for them.
+    /// Connects, and waits until the server has accepted the login. If replicas must acknowledge, checks the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.ways.say(&["HELLO"], limit)?;
+        self.ways.connect(limit)?;
         if self.acks.is_some()
             && let Value::ServerError(e) = self.ways.say(&["WAIT", "0", "0"], limit)?
         {

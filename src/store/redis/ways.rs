@@ -34,6 +34,15 @@ impl Ways {
         }
     }
 
+    /// Connects, and waits until a server has accepted the login.
+    pub(super) fn connect(&self, limit: Duration) -> Result<(), Error> {
+        match self {
+            Self::One(node) => node.connect(limit),
+            // `HELLO` is the only command that no access rule can forbid.
+            Self::Cluster(cluster) => cluster.say(&["HELLO"], limit).map(drop),
+        }
+    }
+
     /// Sends one command to a server, whichever it is.
     pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         match self {

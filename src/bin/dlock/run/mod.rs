@@ -1,8 +1,9 @@
 //! `dlock run`: a command under a lock.
 
-pub(crate) mod group;
-pub(crate) mod guard;
-pub(crate) mod launch;
+mod fork;
+mod group;
+mod guard;
+mod launch;
 mod signals;
 mod supervise;
 mod terminal;
@@ -11,17 +12,21 @@ use crate::args::{OnLost, Run};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store;
 use guard::Guard;
-use launch::{Launcher, Terms};
+use launch::{Launcher, Orders};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
 use signals::{FORWARDED, Signals};
+use std::env;
 use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use supervise::{Outcome, Supervisor};
+
+/// The name of the subcommand.
+pub(crate) const NAME: &str = "run";
 
 /// What the main thread waits for.
 #[derive(Debug)]
@@ -38,9 +43,28 @@ const GUARDED_PART: u32 = 5;
 /// A client that is younger has not written its record.
 const RECORDED: Duration = Duration::from_millis(50);
 
+/// The processes beside `dlock`. They are killed when this is dropped before the command has begun.
+#[derive(Debug)]
+pub(crate) struct Others {
+    launcher: Launcher,
+    guard: Guard,
+}
+
+impl Others {
+    /// Splits them off if this may be `dlock run`. To be called first of all: see [`fork`]. They learn later what is wanted of them.
+    pub(crate) fn start() -> Option<Result<Self, Failure>> {
+        let may_run = env::args_os().any(|word| word == NAME);
+        may_run.then(|| {
+            let guard = Guard::start()?;
+            Ok(Self { launcher: Launcher::start()?, guard })
+        })
+    }
+}
+
 /// Runs the command. Returns the status of `dlock`.
-pub(crate) fn run(url: Option<&str>, wanted: &Run) -> u8 {
-    match try_run(url, wanted) {
+pub(crate) fn run(url: Option<&str>, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
+    let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
+    match others.and_then(|others| try_run(url, wanted, others)) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
             die_of(signal);
@@ -61,26 +85,27 @@ fn die_of(signal: Signal) {
     let _ = nix::sys::signal::raise(signal);
 }
 
-fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
+fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, Failure> {
     let started = Instant::now();
+    let Others { launcher, mut guard } = others;
     let url = store::url(url)?;
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
     let limit = Limit::of(wanted, started);
+    let on_lost = match &wanted.on_lost {
+        OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
+        OnLost::Stop | OnLost::Warn => None,
+    };
+    let launchers = Launchers { command: launcher, on_lost };
     let signals = Signals::block()?;
     // Processes of the command that have lost their parent become children of this one, which sees them end.
     prctl::set_child_subreaper(true).map_err(|error| Failure::system("cannot adopt orphans", error))?;
 
-    // The launcher takes longest to get ready, and connecting takes about as long as the guard takes to start.
-    let key = config.unique_key().to_owned();
-    let terms = Terms { key: &key, stop_signal: wanted.stop_signal, to_unblock: signals.to_unblock };
-    let launcher = Launcher::start(terms, &wanted.command)?;
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
     connect(url, events)?;
-    let mut guard = Guard::start(wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
 
     let generator = connected(&inbox, limit)?;
     let lock = generator.generate_with(config)?;
@@ -93,16 +118,16 @@ fn try_run(url: Option<&str>, wanted: &Run) -> Result<Outcome, Failure> {
     };
     let signalled = pending(&inbox);
     let (Some(held), None) = (held, signalled) else {
-        drop(launcher);
+        drop(launchers);
         let failure = match signalled {
             Some(signal) => ended_by(signal),
-            None => Failure::new(NOT_ACQUIRED, busy(&lock, &key)),
+            None => Failure::new(NOT_ACQUIRED, busy(&lock)),
         };
         // The place among those that wait is given up.
         generator.close();
         return Err(failure);
     };
-    let outcome = supervise(terms, wanted, launcher, &mut guard, &inbox, &held)?;
+    let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held)?;
     match release(held) {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
@@ -207,27 +232,42 @@ fn ended_by(signal: Signal) -> Failure {
     Failure::new(status::of_signal(signal as i32), "")
 }
 
-fn busy(lock: &DistributedReentrantLock, key: &str) -> String {
+fn busy(lock: &DistributedReentrantLock) -> String {
+    let key = lock.key();
     let holder = lock.holder().ok().flatten();
     let by = holder.map_or_else(String::new, |holder| format!(" by {:?}", holder.locker));
     format!("{key:?} is held{by}: not acquired in time")
 }
 
+/// The launchers of the command, and of that which `--on-lost` names.
+#[derive(Debug)]
+struct Launchers {
+    command: Launcher,
+    on_lost: Option<Launcher>,
+}
+
 /// Lets the command run, and returns when nothing of it is left.
 fn supervise(
-    terms: Terms<'_>,
     wanted: &Run,
-    mut launcher: Launcher,
+    launchers: Launchers,
     guard: &mut Guard,
     inbox: &Receiver<Event>,
+    lock: &DistributedReentrantLock,
     held: &DLockGuard<'_>,
 ) -> Result<Outcome, Failure> {
+    let Launchers { command: mut launcher, on_lost } = launchers;
     let group = launcher.group();
-    guard.protect(group)?;
-    let mut supervisor = Supervisor::new(terms, wanted, group, held);
+    guard.protect(group, wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
+    let orders = Orders {
+        key: lock.key(),
+        token: held.fencing_token(),
+        stop_signal: wanted.stop_signal,
+        words: wanted.command.len(),
+    };
+    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, held);
     signals::command_begins();
     supervisor.begin();
-    launcher.open_gate(held.fencing_token());
+    launcher.open_gate(orders);
     let outcome = supervisor.until_the_end(inbox);
     guard.dismiss();
     Ok(outcome)

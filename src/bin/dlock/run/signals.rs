@@ -5,7 +5,7 @@
 
 use super::{Event, group};
 use crate::status::Failure;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
+use nix::sys::signal::{SigSet, Signal, raise};
 use redis_dlock::CancelToken;
 use std::fs;
 use std::sync::OnceLock;
@@ -24,12 +24,10 @@ static BEGUN: OnceLock<()> = OnceLock::new();
 pub(crate) struct Signals {
     /// What the thread waits for.
     waited_for: SigSet,
-    /// What was not blocked before, and must not be blocked in the command.
-    pub(crate) to_unblock: SigSet,
 }
 
 impl Signals {
-    /// Blocks them. Must be called before any thread begins.
+    /// Blocks them. Must be called before any thread begins, and after the launchers were split off, whose signals are the command's.
     pub(crate) fn block() -> Result<Self, Failure> {
         let status = fs::read_to_string("/proc/self/status")
             .map_err(|error| Failure::system("cannot read /proc/self/status", error))?;
@@ -44,11 +42,8 @@ impl Signals {
         // With it blocked, `dlock` can take the terminal back from the background.
         let mut blocked = waited_for;
         blocked.add(Signal::SIGTTOU);
-        let before = blocked
-            .thread_swap_mask(SigmaskHow::SIG_BLOCK)
-            .map_err(|error| Failure::system("cannot block signals", error))?;
-        let to_unblock = blocked.iter().filter(|&signal| !before.contains(signal)).collect();
-        Ok(Self { waited_for, to_unblock })
+        blocked.thread_block().map_err(|error| Failure::system("cannot block signals", error))?;
+        Ok(Self { waited_for })
     }
 
     /// Starts the thread. Each signal is told as an event; one that ends programs ends the wait for the lock, too.

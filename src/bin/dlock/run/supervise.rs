@@ -2,10 +2,10 @@
 
 use super::Event;
 use super::group::{self, Group};
-use super::launch::{Launcher, Terms};
+use super::launch::{Launcher, Orders};
 use super::terminal::Terminal;
 use crate::args::{OnLost, Run};
-use crate::status::{self, Failure, LOST, SYSTEM, say};
+use crate::status::{self, LOST, SYSTEM, say};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp};
 use redis_dlock::{DLockGuard, LeaseLoss};
@@ -45,8 +45,8 @@ enum Ending {
 
 /// Looks after the command from its beginning to the end of its group.
 pub(crate) struct Supervisor<'a> {
-    terms: Terms<'a>,
     wanted: &'a Run,
+    orders: Orders<'a>,
     held: &'a DLockGuard<'a>,
     group: Group,
     terminal: Terminal,
@@ -54,24 +54,30 @@ pub(crate) struct Supervisor<'a> {
     end: Option<WaitStatus>,
     ending: Ending,
     is_lost: bool,
-    /// The command of `--on-lost`, while it runs.
-    told: Option<Group>,
+    /// The command of `--on-lost`, until it runs.
+    on_lost: Option<Launcher>,
     /// Whether SIGTSTP was sent to our own group, of which we are a part.
     stops_own: bool,
 }
 
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(terms: Terms<'a>, wanted: &'a Run, group: Group, held: &'a DLockGuard<'a>) -> Self {
+    pub(crate) fn new(
+        wanted: &'a Run,
+        orders: Orders<'a>,
+        group: Group,
+        on_lost: Option<Launcher>,
+        held: &'a DLockGuard<'a>,
+    ) -> Self {
         Self {
-            terms,
             wanted,
+            orders,
             held,
             group,
             terminal: Terminal::open(),
             end: None,
             ending: Ending::No,
             is_lost: false,
-            told: None,
+            on_lost,
             stops_own: false,
         }
     }
@@ -139,8 +145,6 @@ impl<'a> Supervisor<'a> {
             }
         } else if is_command {
             self.end = Some(status);
-        } else if self.told == Some(Group(pid)) && !has_stopped {
-            self.told = None;
         }
     }
 
@@ -185,7 +189,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn lose(&mut self, loss: &LeaseLoss) {
-        if loss.key != self.terms.key {
+        if loss.key != self.orders.key {
             return;
         }
         match &self.wanted.on_lost {
@@ -193,9 +197,8 @@ impl<'a> Supervisor<'a> {
             OnLost::Warn => say(&format!("{loss}; the command goes on")),
             OnLost::Run(text) => {
                 say(&format!("{loss}; the command goes on, and {text:?} is run"));
-                match Launcher::run_shell(self.terms, text, self.held.fencing_token(), self.group) {
-                    Ok(pid) => self.told = Some(Group(pid)),
-                    Err(Failure { message, .. }) => say(&message),
+                if let Some(mut launcher) = self.on_lost.take() {
+                    launcher.open_gate(self.orders);
                 }
             }
         }

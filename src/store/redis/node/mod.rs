@@ -122,6 +122,11 @@ impl Node {
         self.knows_release.load(Ordering::Relaxed) // ORDERING: Relaxed: a guess.
     }
 
+    /// Opens the first connection, before any call.
+    pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
+        self.transport.connect(limit)
+    }
+
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         self.ask_one(limit, |batch| batch.push_any(|packed| packed.words(words)))

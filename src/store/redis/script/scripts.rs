@@ -7,7 +7,7 @@
 use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
-use once_cell::sync::Lazy;
+use once_cell::sync::{Lazy, OnceCell};
 use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
@@ -36,7 +36,8 @@ pub(crate) const SLACK: Stamp = *b"10000";
 #[derive(Debug)]
 pub(crate) struct Script {
     server: Text,
-    cluster: Text,
+    /// Made at its first use: most processes never talk to a Cluster.
+    cluster: OnceCell<Text>,
 }
 
 /// A script in one of its forms.
@@ -98,18 +99,13 @@ pub(crate) static RECORD: Lazy<Script> = Lazy::new(|| Script::new(include_str!("
 
 impl Script {
     fn new(source: &str) -> Self {
-        let server = splice(source);
-        let mut cluster = REPLACEMENTS.iter().fold(server.clone(), |text, (here, there)| text.replace(here, there));
-        if mutant!(DropsTheUnheard) {
-            cluster = cluster.replace(KEEPS, "local keeps, stands = false, false");
-        }
-        Self { server: Text::new(server), cluster: Text::new(cluster) }
+        Self { server: Text::new(splice(source)), cluster: OnceCell::new() }
     }
 
     fn text(&self, form: Form) -> &Text {
         match form {
             Form::Server => &self.server,
-            Form::Cluster => &self.cluster,
+            Form::Cluster => self.cluster.get_or_init(|| self.server.for_cluster()),
         }
     }
 }
@@ -118,6 +114,15 @@ impl Text {
     fn new(text: String) -> Self {
         let sha = Hashed::new(&text).get_hash().to_owned();
         Self { text, sha }
+    }
+
+    fn for_cluster(&self) -> Self {
+        let text = REPLACEMENTS.iter().fold(self.text.clone(), |text, (here, there)| text.replace(here, there));
+        Self::new(if mutant!(DropsTheUnheard) {
+            text.replace(KEEPS, "local keeps, stands = false, false")
+        } else {
+            text
+        })
     }
 }
 
@@ -268,7 +273,8 @@ mod tests {
     fn the_two_forms_differ_by_the_three_replacements_alone() {
         let mut applied = [0; 3];
         for (script, _) in all() {
-            let (server, cluster) = (&script.server.text, &script.cluster.text);
+            let (server, cluster) = (&script.server.text, script.text(Form::Cluster));
+            let (cluster, sha) = (&cluster.text, &cluster.sha);
             let back = REPLACEMENTS.iter().fold(cluster.clone(), |text, (here, there)| text.replace(there, here));
             assert_eq!(back, *server);
             // Whatever else is like what is replaced would be a call to the wrong channel.
@@ -284,7 +290,7 @@ mod tests {
                 assert!(!cluster.contains(here));
                 *count += server.matches(here).count();
             }
-            assert_eq!(server == cluster, script.server.sha == script.cluster.sha);
+            assert_eq!(server == cluster, script.server.sha == *sha);
         }
         // hand_over.lua is in four scripts, and each script that hands over sends its message. sees.lua asks for subscribers.
         assert_eq!(applied, [6, 6, 8]);
@@ -308,7 +314,7 @@ mod tests {
         assert!(alone.is_confirmed);
         alone.pack(&mut packed, false);
         let mut command = ::redis::cmd("EVALSHA");
-        command.arg(&EXTEND_ALONE.cluster.sha).arg(1).arg("k").arg("l-1").arg("5");
+        command.arg(&EXTEND_ALONE.text(Form::Cluster).sha).arg(1).arg("k").arg("l-1").arg("5");
         assert_eq!(packed.bytes, command.get_packed_command());
         assert!(call(&EXTEND, "1").alone().is_none() && call(&POLL, "0").alone().is_none());
         let whole = Call { key_count: 4, arg_count: 2, ..call(&BREAK, "") };

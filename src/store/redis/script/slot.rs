@@ -3,8 +3,6 @@
 //! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key if there is none. Helper keys carry a short
 //! hash tag of our own that falls into the lock key's slot, so lock names need no escaping.
 
-use once_cell::sync::Lazy;
-
 /// A slot of Redis Cluster.
 pub(crate) type Slot = u16;
 
@@ -14,6 +12,11 @@ pub(crate) const SLOTS: usize = 16_384;
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+/// As [`crc16`], for constants: the CRC of a text that is longer by a byte.
+const fn longer(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ CRC_OF_BYTE[((crc >> 8) as u8 ^ byte) as usize]
 }
 
 /// The CRC16 of each single byte.
@@ -46,41 +49,55 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// How many digits the tails of numbers have, and how many tails there are.
-const TAIL: usize = 3;
-const TAILS: usize = 1000;
-
 /// For each slot, the smallest decimal number whose text falls into it.
 ///
-/// Every process that locks pays for this table, and needs some 160,000 numbers for it. A CRC that begins with 0 is linear: that of a text is
-/// that of its head and as many zero bytes as its tail has, combined with that of its tail. So a number costs one XOR.
-static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
-    let mut tags = vec![u32::MAX; SLOTS];
+/// It takes some 160,000 numbers, which the compiler tries in half a second: a process that locks once would spend more time on them than on
+/// its lock. A CRC that begins with 0 is linear: that of a text is that of its head and as many zero bytes as its tail has, combined with that
+/// of its tail. So a number costs one XOR.
+static TAGS: [u32; SLOTS] = {
+    let mut tags = [u32::MAX; SLOTS];
     let mut missing = SLOTS;
-    let mut note = |n: usize, crc: u16| {
-        let tag = &mut tags[usize::from(crc) % SLOTS];
+    // Three digits each: `1007` has those of `007` and one more.
+    let mut of_tails = [0; TAILS];
+    let mut n = 0;
+    while n < TAILS {
+        of_tails[n] = longer(longer(longer(0, digit(n / 100)), digit(n / 10)), digit(n));
+        let tag = &mut tags[crc_of(n) as usize % SLOTS];
         if *tag == u32::MAX {
             *tag = n as u32;
             missing -= 1;
         }
-        missing
-    };
-    let mut digits = itoa::Buffer::new();
-    for n in 0..TAILS {
-        note(n, crc16(digits.format(n).as_bytes()));
+        n += 1;
     }
-    // `1000` has the digits of `000` and one more.
-    let tails: Vec<_> = (TAILS..2 * TAILS).map(|n| crc16(&digits.format(n).as_bytes()[1..])).collect();
-    for head in 1.. {
-        let of_head = crc16(&[digits.format(head).as_bytes(), &[0; TAIL]].concat());
-        for (tail, of_tail) in tails.iter().enumerate() {
-            if note(head * TAILS + tail, of_head ^ of_tail) == 0 {
-                return tags;
+    let mut head = 1;
+    while missing > 0 {
+        let of_head = longer(longer(longer(crc_of(head), 0), 0), 0);
+        let mut tail = 0;
+        while tail < TAILS {
+            let tag = &mut tags[(of_head ^ of_tails[tail]) as usize % SLOTS];
+            if *tag == u32::MAX {
+                *tag = (head * TAILS + tail) as u32;
+                missing -= 1;
             }
+            tail += 1;
         }
+        head += 1;
     }
     tags
-});
+};
+
+/// How many tails of three digits there are.
+const TAILS: usize = 1000;
+
+/// The CRC16 of the text of a number.
+const fn crc_of(n: usize) -> u16 {
+    longer(if n < 10 { 0 } else { crc_of(n / 10) }, digit(n))
+}
+
+/// The last digit of a number.
+const fn digit(n: usize) -> u8 {
+    b'0' + (n % 10) as u8
+}
 
 /// A hash tag, without braces, that falls into the slot of `key`.
 pub(crate) fn tag_for(key: &str) -> u32 {

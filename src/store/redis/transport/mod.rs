@@ -158,6 +158,15 @@ impl<C: Connector> Transport<C> {
         self
     }
 
+    /// Opens the first connection, before any call.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connector.
+    pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
+        self.muxes[0].connect_first(end_of(limit, now()))
+    }
+
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch {
         Batch::new(&self.routes, self.choose(limit), false)

@@ -57,6 +57,21 @@ impl<C: Connector> Mux<C> {
         state
     }
 
+    /// Opens the connection before the first call, until the deadline at most.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connector.
+    pub(in super::super) fn connect_first(&self, deadline: Instant) -> Result<(), Error> {
+        let start = now();
+        let opened = self.settings.connector.open(deadline.min(start + self.settings.connect_timeout))?;
+        let state = self.state.lock();
+        if state.session.is_none() {
+            drop(self.take_up(state, Ok(opened), start));
+        }
+        Ok(())
+    }
+
     /// Starts a connect for later calls, unless there is a connection, one is being opened, or the last connect failed less than `pause`
     /// ago. Does not block.
     pub(in super::super) fn connect_ahead(&self, pause: Duration) {

@@ -1,0 +1,37 @@
+//! How `dlock` splits off a process of its own: a launcher, which becomes a command, or the guard.
+//!
+//! Starting this program a second time would need no `unsafe`, and was measured: each start costs a millisecond, most of it for mapping
+//! and relocating the program, and every run would pay for two. A fork costs a tenth of that if little was written before it: a page that
+//! both processes have is copied at the next write, and each copy interrupts the other cores on which the process runs.
+
+use crate::status::SYSTEM;
+use nix::sys::prctl;
+use nix::unistd::{ForkResult, Pid, fork};
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{fs, io, process};
+
+/// Starts a process with this name that does `work` and ends with the status that `work` returns. Both processes have `things`: the new one
+/// passes them to `work`, the calling one gets them back with the process id.
+///
+/// # Errors
+///
+/// It fails while this process has more than one thread.
+pub(super) fn split_off<T>(name: &CStr, things: T, work: impl FnOnce(T) -> u8) -> io::Result<(Pid, T)> {
+    let threads = fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("{threads} threads run where there must be one")));
+    }
+    #[expect(unsafe_code, reason = "there is no safe call that makes a process, but for those that start a program")]
+    // SAFETY: the calling thread is the only one. So nothing is locked or half done by a thread that the new process lacks.
+    let forked = unsafe { fork() };
+    match forked? {
+        ForkResult::Parent { child } => Ok((child, things)),
+        ForkResult::Child => {
+            let _ = prctl::set_name(name);
+            // A panic must not go on in the caller, which belongs to the other process.
+            let status = catch_unwind(AssertUnwindSafe(|| work(things))).unwrap_or(SYSTEM);
+            process::exit(status.into())
+        }
+    }
+}
