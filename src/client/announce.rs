@@ -1,7 +1,7 @@
 //! How the loss of a tenure is announced: to the log, to the loss channels of the hold, and to the program's
 //! callback.
 
-use crate::client::meter::{Sample, word_for};
+use crate::client::metrics::{Sample, word_for};
 use crate::client::observer::{Observer, Queued};
 use crate::event::Event;
 use crate::log;

@@ -7,13 +7,13 @@
 use super::activity::Activity;
 use super::apart::Apart;
 use super::cleanup::Cleanup;
+use super::inquiry::Inquiries;
 use super::listener::{Listen, Listener};
-use super::meter::name_of;
+use super::metrics::name_of;
 use super::observer::{Hooks, Observer};
 use super::record::Record;
 use super::renewals::Renewals;
 use super::schedule::Schedule;
-use super::talk::Talk;
 use super::ticket::Unanswered;
 use super::worker::{Round, Worker};
 use crate::clock::Clock;
@@ -80,7 +80,7 @@ pub(crate) struct Core {
     /// What the client says of itself in the store.
     pub(super) record: Record,
     /// What clients say to one another about keys.
-    pub(super) talk: Talk,
+    pub(super) inquiries: Inquiries,
     /// Who is told what happens, if anybody is.
     pub(super) observer: Option<Arc<Observer>>,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
@@ -131,7 +131,7 @@ impl Core {
             listener: Listener::new(listen, clock.clone()),
             clock,
             record: Record::new(record),
-            talk: Talk::default(),
+            inquiries: Inquiries::default(),
             observer: hooks.into_observer(),
             is_checked: AtomicBool::new(false),
             check_at: AtomicU64::new(0),

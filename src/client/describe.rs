@@ -5,7 +5,7 @@
 //! once is dropped: its asker does not wait for long.
 
 use crate::client::core::Core;
-use crate::client::talk::{self, Question, Words};
+use crate::client::inquiry::{self, Inquiry, Words};
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
@@ -91,10 +91,10 @@ impl Core {
         if others.is_empty() || !self.hears_answers(&key, &left) {
             return told;
         }
-        let asking = self.talk.begin(others.len());
+        let asking = self.inquiries.begin(others.len());
         let mut asked = 0;
         for (place, at) in others.iter().enumerate() {
-            let words = talk::question(asking.nonce(place), self.id().as_str(), name);
+            let words = inquiry::inquiry(asking.nonce(place), self.id().as_str(), name);
             match directory.say(clients[*at], name, &words, left().min(self.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
@@ -132,14 +132,14 @@ impl Core {
 impl Core {
     /// Handles what another client says. Called by the listener, so it waits for nobody.
     pub(super) fn on_said(&self, text: &str) {
-        match talk::read(text) {
-            Some(Words::Question(question)) => {
-                let is_answered = self.talk.note(question) && self.start_retry_thread().is_ok();
+        match inquiry::read(text) {
+            Some(Words::Inquiry(question)) => {
+                let is_answered = self.inquiries.note(question) && self.start_retry_thread().is_ok();
                 if is_answered {
                     self.retry_thread.wake_by(self.clock.now());
                 }
             }
-            Some(Words::Answer { nonce, text }) => self.talk.hear(nonce, text),
+            Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
             None => {}
         }
     }
@@ -165,14 +165,14 @@ impl Core {
     pub(super) fn answer_questions(&self) {
         let begun = Instant::now();
         let Some(directory) = self.processor.directory() else { return };
-        for Question { nonce, asker, key } in self.talk.take() {
+        for Inquiry { nonce, asker, key } in self.inquiries.take() {
             // One that is not answered leaves time for the others.
             let limit = self.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
             if limit < SHORTEST_COMMAND {
                 return;
             }
             let (locker, told) = self.account(&key);
-            let words = talk::answer(nonce, &told.to_line(locker.as_deref()));
+            let words = inquiry::answer(nonce, &told.to_line(locker.as_deref()));
             if let Err(error) = directory.say(&asker, &key, &words, limit) {
                 log::debug!(CLIENT, "lock {key:?}: a question about it was not answered: {error}");
             }

@@ -5,7 +5,7 @@ use super::ticket::Ticket;
 use crate::client::announce::tell;
 use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
-use crate::client::meter::Sample;
+use crate::client::metrics::Sample;
 use crate::client::observer::Observer;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};

@@ -19,7 +19,7 @@
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `observe.rs` | what the program is told, and when |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `talk.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `meter.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -38,10 +38,11 @@ mod give_back;
 mod hear;
 mod holding;
 mod hook;
+mod inquiry;
 mod linger;
 mod listener;
 mod loss;
-mod meter;
+mod metrics;
 mod observe;
 mod observer;
 mod question;
@@ -52,7 +53,6 @@ mod renew;
 mod renewals;
 mod retry;
 mod schedule;
-mod talk;
 mod ticket;
 mod turn;
 pub(crate) mod wait_limit;

@@ -1,7 +1,7 @@
 //! What a client tells its observer, and when.
 
 use super::core::Core;
-use super::meter::{Renewal, Sample};
+use super::metrics::{Renewal, Sample};
 use super::observer::{Observer, Queued};
 use crate::clock::Moment;
 use crate::config::DLockConfig;

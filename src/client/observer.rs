@@ -7,7 +7,7 @@
 //! the order in which they happened. The one exception is a loss that shows only in the reply to a release that nobody waited for.
 
 use super::hook::{Hook, Pending};
-use super::meter::Sample;
+use super::metrics::Sample;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::{Event, StoreBack, StoreFailing};
@@ -45,7 +45,7 @@ impl Hooks {
         }
         #[cfg(feature = "metrics")]
         if is_metered {
-            super::meter::describe();
+            super::metrics::describe();
         }
         Some(Arc::new(Observer { hooks, has_events, is_metered, slow_after, failing: Mutex::new(None) }))
     }

@@ -6,7 +6,7 @@ use crate::status::{Failure, NOT_HELD};
 use crate::store;
 use redis_dlock::BreakOutcome;
 
-pub(crate) fn take(url: Option<&str>, wanted: &Break) -> Result<u8, Failure> {
+pub(crate) fn break_hold(url: Option<&str>, wanted: &Break) -> Result<u8, Failure> {
     let Break { lock, locker, reason } = wanted;
     match store::connect(url)?.break_lock(&lock.lock_type, &lock.target, locker, reason)? {
         BreakOutcome::Broken { next, waiting } => {

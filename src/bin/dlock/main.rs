@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         Action::Ls(wanted) => output::end(list::list(arguments.url.as_deref(), &wanted)).into(),
         Action::Show(wanted) => output::end(show::show(arguments.url.as_deref(), &wanted)).into(),
         Action::Watch(wanted) => output::end(watch::watch(arguments.url.as_deref(), &wanted)).into(),
-        Action::Break(wanted) => output::end(breaking::take(arguments.url.as_deref(), &wanted)).into(),
+        Action::Break(wanted) => output::end(breaking::break_hold(arguments.url.as_deref(), &wanted)).into(),
         Action::Doctor(wanted) => output::end(doctor::examine(arguments.url.as_deref(), &wanted)).into(),
     }
 }

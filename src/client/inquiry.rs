@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 
 /// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
-const MOST_QUESTIONS: usize = 64;
+const MOST_INQUIRIES: usize = 64;
 
 /// The longest name of an asker.
 const LONGEST_ASKER: usize = 256;
 
 /// A question of another client about a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct Inquiry {
     pub(crate) nonce: u64,
     pub(crate) asker: String,
     pub(crate) key: String,
@@ -24,8 +24,8 @@ pub(crate) type Answer = (usize, String);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Talk {
-    questions: Mutex<VecDeque<Question>>,
+pub(crate) struct Inquiries {
+    waiting: Mutex<VecDeque<Inquiry>>,
     asked: Mutex<Asked>,
 }
 
@@ -39,7 +39,7 @@ struct Asked {
 /// Words of another client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Words {
-    Question(Question),
+    Inquiry(Inquiry),
     Answer { nonce: u64, text: String },
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn read(text: &str) -> Option<Words> {
         "describe" => {
             let (asker, key) = rest.split_once(' ')?;
             let is_named = !asker.is_empty() && asker.len() <= LONGEST_ASKER;
-            is_named.then(|| Words::Question(Question { nonce, asker: asker.to_owned(), key: key.to_owned() }))
+            is_named.then(|| Words::Inquiry(Inquiry { nonce, asker: asker.to_owned(), key: key.to_owned() }))
         }
         "described" => Some(Words::Answer { nonce, text: rest.to_owned() }),
         _ => None,
@@ -60,7 +60,7 @@ pub(crate) fn read(text: &str) -> Option<Words> {
 }
 
 /// Writes a question.
-pub(crate) fn question(nonce: u64, asker: &str, key: &str) -> String {
+pub(crate) fn inquiry(nonce: u64, asker: &str, key: &str) -> String {
     format!("describe {nonce} {asker} {key}")
 }
 
@@ -69,20 +69,20 @@ pub(crate) fn answer(nonce: u64, line: &str) -> String {
     format!("described {nonce} {line}")
 }
 
-impl Talk {
+impl Inquiries {
     /// Notes a question. Returns `false` if it is dropped, because too many wait.
-    pub(crate) fn note(&self, question: Question) -> bool {
-        let mut questions = self.questions.lock();
-        let has_room = questions.len() < MOST_QUESTIONS;
+    pub(crate) fn note(&self, inquiry: Inquiry) -> bool {
+        let mut waiting = self.waiting.lock();
+        let has_room = waiting.len() < MOST_INQUIRIES;
         if has_room {
-            questions.push_back(question);
+            waiting.push_back(inquiry);
         }
         has_room
     }
 
     /// Takes the questions that wait.
-    pub(crate) fn take(&self) -> VecDeque<Question> {
-        std::mem::take(&mut *self.questions.lock())
+    pub(crate) fn take(&self) -> VecDeque<Inquiry> {
+        std::mem::take(&mut *self.waiting.lock())
     }
 
     /// Begins to ask so many clients together.
@@ -94,7 +94,7 @@ impl Talk {
         for place in 0..count {
             asked.open.insert(first + place as u64, (place, sender.clone()));
         }
-        Asking { talk: self, first, count, answers }
+        Asking { inquiries: self, first, count, answers }
     }
 
     /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
@@ -109,7 +109,7 @@ impl Talk {
 /// Questions that were asked together. Dropping it ends the wait for their answers.
 #[derive(Debug)]
 pub(crate) struct Asking<'t> {
-    talk: &'t Talk,
+    inquiries: &'t Inquiries,
     first: u64,
     count: usize,
     pub(crate) answers: Receiver<Answer>,
@@ -124,7 +124,7 @@ impl Asking<'_> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut asked = self.talk.asked.lock();
+        let mut asked = self.inquiries.asked.lock();
         for place in 0..self.count {
             asked.open.remove(&(self.first + place as u64));
         }
@@ -138,29 +138,29 @@ mod tests {
     #[test]
     fn words_are_read_back_and_others_ignored() {
         let (asker, key) = ("host-1-ff".to_owned(), "DLOCK_a_ b  c é".to_owned());
-        let words = Words::Question(Question { nonce: 7, asker: asker.clone(), key: key.clone() });
-        assert_eq!(read(&question(7, &asker, &key)), Some(words));
+        let words = Words::Inquiry(Inquiry { nonce: 7, asker: asker.clone(), key: key.clone() });
+        assert_eq!(read(&inquiry(7, &asker, &key)), Some(words));
         assert_eq!(read(&answer(7, "")), Some(Words::Answer { nonce: 7, text: String::new() }));
         for other in
             ["", "describe", "describe 1", "describe 1 k", "describe x a k", "describe 1  k", "described 7", "x 7 y"]
         {
             assert_eq!(read(other), None, "{other:?}");
         }
-        assert_eq!(read(&question(7, &"x".repeat(257), "k")), None);
+        assert_eq!(read(&inquiry(7, &"x".repeat(257), "k")), None);
     }
 
     #[test]
     fn only_what_was_asked_is_heard_and_questions_are_bounded() {
-        let talk = Talk::default();
-        let asking = talk.begin(2);
-        talk.hear(asking.nonce(1), "b".to_owned());
-        talk.hear(asking.nonce(1), "again".to_owned());
-        talk.hear(99, "nobody's".to_owned());
+        let inquiries = Inquiries::default();
+        let asking = inquiries.begin(2);
+        inquiries.hear(asking.nonce(1), "b".to_owned());
+        inquiries.hear(asking.nonce(1), "again".to_owned());
+        inquiries.hear(99, "nobody's".to_owned());
         assert_eq!(asking.answers.try_iter().collect::<Vec<_>>(), [(1, "b".to_owned())]);
         drop(asking);
-        assert!(talk.asked.lock().open.is_empty());
-        let ask = || Question { nonce: 1, asker: "a".to_owned(), key: "k".to_owned() };
-        assert_eq!((0..100).filter(|_| talk.note(ask())).count(), MOST_QUESTIONS);
-        assert_eq!(talk.take().len(), MOST_QUESTIONS);
+        assert!(inquiries.asked.lock().open.is_empty());
+        let ask = || Inquiry { nonce: 1, asker: "a".to_owned(), key: "k".to_owned() };
+        assert_eq!((0..100).filter(|_| inquiries.note(ask())).count(), MOST_INQUIRIES);
+        assert_eq!(inquiries.take().len(), MOST_INQUIRIES);
     }
 }
