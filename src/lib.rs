@@ -53,7 +53,7 @@
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
-//! | `tls` | no | `rediss://` URLs, with rustls, ring and the platform's root certificates. Implies `redis` |
+//! | `tls` | no | encrypted connections to the stores of the other features (`rediss://`, `etcd+https://`, `consul+https://`), with rustls, ring and the platform's root certificates |
 //!
 //! The crate needs Rust 1.88 or newer. A higher minimum is a minor release.
 
@@ -87,6 +87,8 @@ mod store;
 mod sync;
 mod timer;
 mod timing;
+#[cfg(all(feature = "tls", any(feature = "consul", feature = "etcd", feature = "redis")))]
+mod tls;
 
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
@@ -123,9 +125,9 @@ pub use store::processor::{
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
 #[cfg(feature = "consul")]
-pub use store::raft::ConsulLockProcessor;
+pub use store::raft::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
-pub use store::raft::EtcdLockProcessor;
+pub use store::raft::{EtcdBuilder, EtcdLockProcessor};
 #[cfg(feature = "redis")]
 pub use store::redis::{Finding, RedisBuilder, RedisLockProcessor, Severity, Subject};
 

@@ -283,7 +283,7 @@ fn places_that_nobody_can_connect_to_are_refused() {
 #[test]
 fn rubbish_in_place_of_certificates() {
     // The platform's certificates take long to read.
-    let authority = crate::tls::authority("authority").pem();
+    let authority = crate::support::certificates::authority("authority").pem();
     let builder = || RedisLockProcessor::builder("rediss://localhost").unwrap();
     let rubbish: [&[u8]; 6] = [
         b"",

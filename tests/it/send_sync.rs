@@ -1,9 +1,5 @@
 //! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
 
-#[cfg(feature = "consul")]
-use redis_dlock::ConsulLockProcessor;
-#[cfg(feature = "etcd")]
-use redis_dlock::EtcdLockProcessor;
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
@@ -18,6 +14,10 @@ use redis_dlock::{
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
     RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock, WaitingThread,
 };
+#[cfg(feature = "consul")]
+use redis_dlock::{ConsulBuilder, ConsulLockProcessor};
+#[cfg(feature = "etcd")]
+use redis_dlock::{EtcdBuilder, EtcdLockProcessor};
 use std::path::Path;
 
 const fn goes_anywhere<T: Send + Sync + ?Sized>() {}
@@ -68,7 +68,11 @@ const _: () = {
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
     #[cfg(feature = "consul")]
+    goes_anywhere::<ConsulBuilder>();
+    #[cfg(feature = "consul")]
     goes_anywhere::<ConsulLockProcessor>();
+    #[cfg(feature = "etcd")]
+    goes_anywhere::<EtcdBuilder>();
     #[cfg(feature = "etcd")]
     goes_anywhere::<EtcdLockProcessor>();
     goes_anywhere::<RedisBuilder>();

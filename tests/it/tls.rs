@@ -2,40 +2,15 @@
 #![cfg(feature = "tls")]
 
 use crate::connecting::heals_within_one_connect;
+use crate::support::certificates::{authority, certificate, write};
 use crate::support::crew::{HANG, eventually};
 use crate::support::{Proxy, RedisServer};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{CertifiedIssuer, KeyPair};
 use redis_dlock::{DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
 use std::error::Error as _;
-use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
-
-fn named(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-/// A certificate signed by the authority, and its key, in PEM.
-pub(crate) fn certificate(authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    (named(name).signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
-}
-
-pub(crate) fn write(dir: &Path, name: &str, text: &str) -> String {
-    let path = dir.join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-pub(crate) fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = named(name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
 
 fn at(port: &str) -> RedisBuilder {
     RedisLockProcessor::builder(&format!("rediss://localhost:{port}/")).unwrap()

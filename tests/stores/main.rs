@@ -9,11 +9,14 @@ mod beside;
 mod faults;
 mod kit;
 mod lock;
+mod secure;
 
 /// The parts of the kit of all tests that know no Redis.
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "."]
 mod support {
+    #[path = "../support/certificates.rs"]
+    pub(crate) mod certificates;
     #[path = "../support/crew.rs"]
     pub(crate) mod crew;
     #[path = "../support/process.rs"]

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each of the binaries uses a part of it")]
 
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod crew;
 pub(crate) mod dice;

@@ -3,15 +3,19 @@
 use super::deadline::Deadline;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
+#[cfg(feature = "tls")]
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Timeout, http};
 
 /// The servers of a store, and the connections to them.
-#[derive(Debug)]
 pub(super) struct Http {
     agent: Agent,
-    /// Their addresses: `http://host:port`.
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+    /// Their addresses: `http://host:port`, or `https://host:port`.
     pub(super) servers: Vec<String>,
     /// The server that answered last. A hint: whoever finds that it fails tries the next one.
     pub(super) preferred: AtomicUsize,
@@ -49,9 +53,14 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
 impl Http {
-    pub(super) fn new(servers: Vec<String>) -> Self {
+    pub(super) fn new(servers: Vec<String>, #[cfg(feature = "tls")] tls: Option<TlsConfig>) -> Self {
         Self {
-            agent: agent(),
+            agent: agent(
+                #[cfg(feature = "tls")]
+                tls.as_ref(),
+            ),
+            #[cfg(feature = "tls")]
+            tls,
             servers,
             preferred: AtomicUsize::new(0),
             has_answered: AtomicBool::new(false),
@@ -111,27 +120,45 @@ impl Http {
         Err(failed.unwrap_or(Error::ShutDown))
     }
 
+    /// Makes connections of their own.
+    pub(super) fn own_agent(&self) -> Agent {
+        agent(
+            #[cfg(feature = "tls")]
+            self.tls.as_ref(),
+        )
+    }
+
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
     }
 }
 
+/// Without the certificates.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
 /// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
 const CONNECTING: Duration = Duration::from_secs(2);
 
-/// Makes connections of their own.
-pub(super) fn agent() -> Agent {
-    Agent::config_builder()
+fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
+    let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .proxy(None)
         .timeout_resolve(Some(CONNECTING))
         .timeout_connect(Some(CONNECTING))
         .max_idle_connections(64)
-        .max_idle_connections_per_host(32)
-        .build()
-        .into()
+        .max_idle_connections_per_host(32);
+    #[cfg(feature = "tls")]
+    let config = match tls {
+        Some(tls) => config.https_only(true).tls_config(tls.clone()),
+        None => config,
+    };
+    config.build().into()
 }
 
 pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
@@ -186,6 +213,13 @@ pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
 }
 
 fn is_before(error: &io::Error) -> bool {
+    // The handshake comes before the request.
+    #[cfg(feature = "tls")]
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref())
+        && matches!(error, rustls::Error::InvalidCertificate(_))
+    {
+        return true;
+    }
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused

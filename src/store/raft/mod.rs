@@ -10,7 +10,8 @@
 //! | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 //! | `names.rs` | where things are in the store |
 //! | `kv.rs` | what all this needs of a client of the servers |
-//! | `http.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
+//! | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
+//! | `settings.rs`, `public.rs` | what the public types have in common |
 //! | `etcd/`, `consul/` | the clients of etcd and Consul |
 //!
 //! The protocol is one for all of them. A tenure has a session. Its lock is an entry that the session holds, and so goes with it. A waiter
@@ -33,15 +34,19 @@ mod kv;
 mod message;
 mod names;
 mod processor;
+mod public;
 mod release;
 mod sessions;
+mod settings;
 mod sight;
 mod store;
 #[cfg(feature = "etcd")]
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod url;
 
 #[cfg(feature = "consul")]
-pub use consul::ConsulLockProcessor;
+pub use consul::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
-pub use etcd::EtcdLockProcessor;
+pub use etcd::{EtcdBuilder, EtcdLockProcessor};

@@ -1,7 +1,7 @@
 //! Answers that never end: a server sends lines for as long as the connection lives.
 
 use super::deadline::Deadline;
-use super::http::{Call, Http, agent, failure, request};
+use super::http::{Call, Http, failure, request};
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Http {
                 return Err(Error::ShutDown);
             }
             let server = &self.servers[(first + n) % self.servers.len()];
-            let agent = agent();
+            let agent = self.own_agent();
             match begin_stream(&agent, server, call, life, deadline.left()?) {
                 Ok((status, body)) => return Ok(Stream { agent, status, body, server: server.clone() }),
                 Err(error) => failed = Some(error),

@@ -1,11 +1,12 @@
-//! URLs of stores that vote: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`.
+//! URLs of stores that vote: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`.
 
 use crate::error::Error;
 use percent_encoding::percent_decode_str;
 
-/// A parsed URL.
+/// A parsed URL. It contains a secret.
+#[derive(Clone)]
 pub(super) struct StoreUrl {
-    /// `http://host:port` each.
+    /// `http://host:port` each, or `https://host:port`.
     pub(super) servers: Vec<String>,
     /// What stands before the `@`: a user, and the password if there is one.
     pub(super) login: Option<(String, Option<String>)>,
@@ -26,11 +27,13 @@ impl StoreUrl {
         let (found, rest) = url.split_once("://").unwrap_or(("", url));
         let wrong = |hint: String| Error::invalid_config("URL", shown(found), hint);
         let form = || format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}");
-        match found.strip_prefix(scheme) {
-            Some("") => {}
-            Some("+https") => return Err(wrong(format!("this store does not encrypt yet: {}", form()))),
+        let is_encrypted = match found.strip_prefix(scheme) {
+            Some("") => false,
+            Some("+https") if cfg!(feature = "tls") => true,
+            Some("+https") => return Err(wrong("this program was built without the feature `tls`".into())),
             _ => return Err(wrong(form())),
-        }
+        };
+        let http = if is_encrypted { "https" } else { "http" };
         let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -60,7 +63,7 @@ impl StoreUrl {
                 .and_then(|name| name.strip_suffix(']'))
                 .is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
             match port {
-                Some(port) if is_v6 || is_name(name) => servers.push(format!("http://{name}:{port}")),
+                Some(port) if is_v6 || is_name(name) => servers.push(format!("{http}://{name}:{port}")),
                 _ => return Err(wrong(form())),
             }
         }
@@ -70,6 +73,13 @@ impl StoreUrl {
             _ => return Err(wrong("write the prefix as words separated by single slashes".into())),
         };
         Ok(Self { servers, login, root })
+    }
+}
+
+impl StoreUrl {
+    #[cfg(feature = "tls")]
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.servers.iter().all(|server| server.starts_with("https://"))
     }
 }
 
@@ -93,6 +103,14 @@ mod tests {
     }
 
     #[test]
+    fn a_url_that_encrypts_needs_the_feature() {
+        match StoreUrl::parse("etcd+https://host/", "etcd", 2379) {
+            Ok(url) => assert!(cfg!(feature = "tls") && url.servers == ["https://host:2379"]),
+            Err(error) => assert!(cfg!(not(feature = "tls")) && error.to_string().contains("`tls`"), "{error}"),
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named_and_no_password_shown() {
         for url in [
             "",
@@ -108,7 +126,7 @@ mod tests {
             "etcd://me:secret%FF@host",
             "etcd://me:secret@h:p",
             "consul://host",
-            "etcd+https://host",
+            "etcd+http://host",
             "etcd://h/?a=b",
         ] {
             let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();

@@ -6,7 +6,7 @@ use super::net::endpoint::{Dialer, Endpoint, Finder};
 use super::net::handshake::no_database_of_a_cluster;
 use super::net::hosts::AddressMap;
 #[cfg(feature = "tls")]
-use super::net::tls::{Tls, TlsSettings};
+use super::net::tls::Tls;
 use super::node::{Node, confirming};
 use super::processor::RedisLockProcessor;
 use super::script::acks::ReplicaAcks;
@@ -17,6 +17,8 @@ use super::transport::Transport;
 use super::ways::Ways;
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
+#[cfg(feature = "tls")]
+use crate::tls::TlsSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! TLS to all nodes.
 
 use super::{lock, target_on};
+use crate::support::certificates::{authority, certificate, write};
 use crate::support::cluster::{Cluster, Plan, TlsFiles, slot_of};
-use crate::tls::{authority, certificate, write};
 use redis_dlock::{DLockGenerator, RedisLockProcessor};
 
 /// Shows: G7.

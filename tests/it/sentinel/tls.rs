@@ -1,8 +1,8 @@
 //! TLS to the Sentinels and to the servers, by `rediss+sentinel://`.
 
+use crate::support::certificates::{authority, certificate, write};
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::sentinels::{Plan, SERVICE, Service, TlsFiles};
-use crate::tls::{authority, certificate, write};
 use rcgen::{CertifiedIssuer, KeyPair};
 use redis_dlock::{DLockGenerator, RedisBuilder, RedisLockProcessor};
 use tempfile::TempDir;

@@ -16,7 +16,8 @@ pub(crate) mod watched;
 pub(crate) use asking::{Asking, claim};
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{
-    Proxy, RedisServer, cluster, crew, dice, free_port, history, monitor, process, proxy, queue, sentinels, worker,
+    Proxy, RedisServer, certificates, cluster, crew, dice, free_port, history, monitor, process, proxy, queue,
+    sentinels, worker,
 };
 use redis_dlock::{Error, LossCause};
 use std::time::Duration;

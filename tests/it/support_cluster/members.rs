@@ -103,8 +103,8 @@ fn scripts_are_forgotten_by_one_node_alone() {
 #[cfg(feature = "tls")]
 #[test]
 fn all_but_the_kit_uses_tls_alone() {
+    use crate::support::certificates::{authority, certificate, write};
     use crate::support::cluster::TlsFiles;
-    use crate::tls::{authority, certificate, write};
     use redis::{ClientTlsConfig, TlsCertificates};
 
     let authority = authority("authority");

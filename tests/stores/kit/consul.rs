@@ -120,7 +120,7 @@ impl Voters for Consul {
     }
 
     fn processor(url: &str) -> Arc<dyn LockProcessor> {
-        Arc::new(ConsulLockProcessor::with_session_ttl_min(url, SHORTEST).unwrap())
+        Arc::new(ConsulLockProcessor::builder(url).unwrap().session_ttl_min(SHORTEST).build().unwrap())
     }
 
     fn leader(&self) -> usize {

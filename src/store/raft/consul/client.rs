@@ -38,8 +38,13 @@ pub(super) struct Reply {
 const TELLING: [u16; 3] = [200, 404, 409];
 
 impl Client {
-    pub(super) fn new(servers: Vec<String>, token: Option<String>, shortest_lease: Duration) -> Self {
-        Self { http: Http::new(servers), token, shortest_lease }
+    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
+        Self { http, token, shortest_lease }
+    }
+
+    /// Makes connections of their own.
+    pub(super) fn own_agent(&self) -> Agent {
+        self.http.own_agent()
     }
 
     /// Sends a request. `None` if a session that it names has ended.

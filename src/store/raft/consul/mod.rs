@@ -14,4 +14,4 @@ mod encode;
 mod processor;
 mod query;
 
-pub use processor::ConsulLockProcessor;
+pub use processor::{ConsulBuilder, ConsulLockProcessor};

@@ -6,9 +6,9 @@ use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
     ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
 };
+use crate::store::raft::public::{certificates, forward_to_raft_store};
+use crate::store::raft::settings::Settings;
 use crate::store::raft::store::RaftStore;
-use crate::store::raft::url::StoreUrl;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,94 +33,62 @@ pub struct ConsulLockProcessor {
 }
 
 impl ConsulLockProcessor {
-    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`.
-    /// The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
+    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`, or `consul+https://…` with
+    /// the feature `tls`. The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
     /// or digit in a token is written as `%XX`.
     ///
-    /// It connects with the first request, and does not block.
+    /// It connects with the first request, and does not block, but to read the platform's root certificates.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn new(url: &str) -> Result<Self, Error> {
-        Self::with_session_ttl_min(url, SHORTEST)
+        Self::builder(url)?.build()
     }
 
-    /// Makes a store on servers with another setting `session_ttl_min`, which allows shorter leases.
+    /// Returns a builder for a store on the servers of a URL.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
-    pub fn with_session_ttl_min(url: &str, session_ttl_min: Duration) -> Result<Self, Error> {
-        let parsed = StoreUrl::parse(url, "consul", PORT)?;
-        let token = match parsed.login {
-            Some((_, Some(_))) => {
-                return Err(Error::invalid_config(
-                    "URL",
-                    "consul://…",
-                    "write the token alone before the host: token@host",
-                ));
-            }
-            Some((token, None)) => Some(token),
-            None => None,
-        };
-        let client = Arc::new(Client::new(parsed.servers, token, session_ttl_min));
-        Ok(Self { store: Arc::new(RaftStore::new(Arc::new(client), &parsed.root)) })
+    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    pub fn builder(url: &str) -> Result<ConsulBuilder, Error> {
+        let settings = Settings::new(url, "consul", PORT)?;
+        if matches!(settings.url.login, Some((_, Some(_)))) {
+            let hint = "write the token alone before the host: token@host";
+            return Err(Error::invalid_config("URL", "consul://…", hint));
+        }
+        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST })
     }
 }
 
-impl fmt::Debug for ConsulLockProcessor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsulLockProcessor").field("store", &self.store).finish()
+forward_to_raft_store!(ConsulLockProcessor);
+
+/// The settings of a [`ConsulLockProcessor`].
+#[derive(Clone, Debug)]
+pub struct ConsulBuilder {
+    settings: Settings,
+    session_ttl_min: Duration,
+}
+
+impl ConsulBuilder {
+    /// Sets what the servers have as `session_ttl_min`: the shortest lease. Defaults to 10 s, as Consul does.
+    #[must_use]
+    pub fn session_ttl_min(mut self, ttl: Duration) -> Self {
+        self.session_ttl_min = ttl;
+        self
+    }
+
+    /// Makes the store. It connects with the first request. Does not block, but to read the platform's root certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
+    pub fn build(self) -> Result<ConsulLockProcessor, Error> {
+        let http = self.settings.http()?;
+        let url = self.settings.url;
+        let client = Arc::new(Client::new(http, url.login.map(|(token, _)| token), self.session_ttl_min));
+        Ok(ConsulLockProcessor { store: Arc::new(RaftStore::new(Arc::new(client), &url.root)) })
     }
 }
 
-impl LockProcessor for ConsulLockProcessor {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.store.acquire(claim, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.store.extend(claim, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.store.release(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.store.inspect(key, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.store.poll(claim, limit)
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.store.probe(claim, limit)
-    }
-
-    fn limits(&self) -> StoreLimits {
-        self.store.limits()
-    }
-
-    fn status(&self) -> Status {
-        self.store.status()
-    }
-
-    fn queue(&self) -> Option<&dyn WaitQueue> {
-        self.store.queue()
-    }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        self.store.numbers()
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
-        self.store.settling()
-    }
-
-    fn close(&self) {
-        self.store.close();
-    }
-}
+certificates!(ConsulBuilder);

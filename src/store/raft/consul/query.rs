@@ -7,7 +7,6 @@ use super::client::{Client, odd};
 use super::encode;
 use crate::error::Error;
 use crate::store::raft::deadline::Deadline;
-use crate::store::raft::http::agent;
 use crate::store::raft::kv::{Change, Listening};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,8 @@ pub(super) struct Query {
 
 impl Query {
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
-        let mut query = Self { client, path: path.to_owned(), agent: agent(), index: 0, told: 0 };
+        let agent = client.own_agent();
+        let mut query = Self { client, path: path.to_owned(), agent, index: 0, told: 0 };
         query.ask(deadline.left()?.min(WAIT))?;
         Ok(query)
     }

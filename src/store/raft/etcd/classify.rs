@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(super) enum Failure {
     /// The lease has ended.
     NoLease,
-    /// The token of the login is not valid any more.
+    /// The token of the login is not valid any more, or there is none and must be one.
     Token,
     /// Users are not enabled.
     NoUsers,
@@ -30,11 +30,10 @@ pub(super) fn classify(status: u16, body: &Value) -> Failure {
     match body.get("code").and_then(Value::as_u64) {
         _ if says("lease not found") => Failure::NoLease,
         _ if says("authentication is not enabled") => Failure::NoUsers,
-        _ if says("invalid auth token") => Failure::Token,
+        // Users may have been enabled since the login.
+        _ if says("invalid auth token") || says("user name is empty") => Failure::Token,
         Some(DENIED | UNAUTHENTICATED) => Failure::Other(Error::denied(words)),
-        _ if says("user name is empty") || says("authentication failed") || says("permission denied") => {
-            Failure::Other(Error::denied(words))
-        }
+        _ if says("authentication failed") || says("permission denied") => Failure::Other(Error::denied(words)),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
         Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
         // The others of this code may have come after the request was passed on.
@@ -72,10 +71,10 @@ mod tests {
         let of = |code: u64, words: &str| classify(400, &json!({ "error": words, "code": code }));
         assert!(matches!(of(5, "etcdserver: requested lease not found"), Failure::NoLease));
         assert!(matches!(of(16, "etcdserver: invalid auth token"), Failure::Token));
+        assert!(matches!(of(3, "etcdserver: user name is empty"), Failure::Token));
         assert!(matches!(of(9, "etcdserver: authentication is not enabled"), Failure::NoUsers));
         for (code, words) in [
             (7, "etcdserver: permission denied"),
-            (3, "etcdserver: user name is empty"),
             (3, "etcdserver: authentication failed, invalid user ID or password"),
         ] {
             assert!(matches!(of(code, words), Failure::Other(Error::Denied { message }) if message == words));

@@ -45,8 +45,8 @@ const ELECTION: Duration = Duration::from_secs(3);
 const SHORTEST: Duration = Duration::from_secs(2);
 
 impl Client {
-    pub(super) fn new(servers: Vec<String>, login: Option<Login>) -> Self {
-        Self { http: Http::new(servers), login, token: Mutex::new(None) }
+    pub(super) fn new(http: Http, login: Option<Login>) -> Self {
+        Self { http, login, token: Mutex::new(None) }
     }
 
     /// Sends a request. A login that has expired is renewed once.
@@ -59,7 +59,10 @@ impl Client {
                 Reply::Token | Reply::NoUsers => *self.token.lock() = None,
             }
         }
-        Err(Error::denied("etcd does not accept the token that it has just issued"))
+        Err(Error::denied(match self.login {
+            Some(_) => "etcd does not accept the token that it has just issued",
+            None => "etcd wants to know its users: write user:password@ before the host of the URL",
+        }))
     }
 
     fn send(

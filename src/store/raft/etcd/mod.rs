@@ -14,4 +14,4 @@ mod encode;
 mod processor;
 mod watch;
 
-pub use processor::EtcdLockProcessor;
+pub use processor::{EtcdBuilder, EtcdLockProcessor};

@@ -6,9 +6,9 @@ use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
     ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
 };
+use crate::store::raft::public::{certificates, forward_to_raft_store};
+use crate::store::raft::settings::Settings;
 use crate::store::raft::store::RaftStore;
-use crate::store::raft::url::StoreUrl;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,85 +28,55 @@ pub struct EtcdLockProcessor {
 }
 
 impl EtcdLockProcessor {
-    /// Makes a store on the servers of a URL: `etcd://[user:password@]host[:2379][,host[:2379]…][/prefix]`.
-    /// The prefix is `dlock` unless the URL names another. All servers are of one cluster; the next one is asked if one does not
+    /// Makes a store on the servers of a URL: `etcd://[user:password@]host[:2379][,host[:2379]…][/prefix]`, or `etcd+https://…` with the
+    /// feature `tls`. The prefix is `dlock` unless the URL names another. All servers are of one cluster; the next one is asked if one does not
     /// answer. What is no letter or digit in a user or password is written as `%XX`.
     ///
-    /// It connects with the first request, and does not block.
+    /// It connects with the first request, and does not block, but to read the platform's root certificates.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn new(url: &str) -> Result<Self, Error> {
-        let parsed = StoreUrl::parse(url, "etcd", PORT)?;
-        let login = match parsed.login {
-            Some((user, Some(password))) => Some(Login { user, password }),
-            Some((_, None)) => {
-                return Err(Error::invalid_config(
-                    "URL",
-                    "etcd://…",
-                    "write the password behind the user: user:password@host",
-                ));
-            }
-            None => None,
-        };
-        let client = Arc::new(Client::new(parsed.servers, login));
-        Ok(Self { store: Arc::new(RaftStore::new(Arc::new(client), &parsed.root)) })
+        Self::builder(url)?.build()
+    }
+
+    /// Returns a builder for a store on the servers of a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    pub fn builder(url: &str) -> Result<EtcdBuilder, Error> {
+        let settings = Settings::new(url, "etcd", PORT)?;
+        if matches!(settings.url.login, Some((_, None))) {
+            let hint = "write the password behind the user: user:password@host";
+            return Err(Error::invalid_config("URL", "etcd://…", hint));
+        }
+        Ok(EtcdBuilder { settings })
     }
 }
 
-impl fmt::Debug for EtcdLockProcessor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdLockProcessor").field("store", &self.store).finish()
+forward_to_raft_store!(EtcdLockProcessor);
+
+/// The settings of an [`EtcdLockProcessor`].
+#[derive(Clone, Debug)]
+pub struct EtcdBuilder {
+    settings: Settings,
+}
+
+impl EtcdBuilder {
+    /// Makes the store. It connects with the first request. Does not block, but to read the platform's root certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
+    pub fn build(self) -> Result<EtcdLockProcessor, Error> {
+        let http = self.settings.http()?;
+        let url = self.settings.url;
+        let login = url.login.and_then(|(user, password)| Some(Login { user, password: password? }));
+        let client = Arc::new(Client::new(http, login));
+        Ok(EtcdLockProcessor { store: Arc::new(RaftStore::new(Arc::new(client), &url.root)) })
     }
 }
 
-impl LockProcessor for EtcdLockProcessor {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.store.acquire(claim, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.store.extend(claim, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.store.release(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.store.inspect(key, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.store.poll(claim, limit)
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.store.probe(claim, limit)
-    }
-
-    fn limits(&self) -> StoreLimits {
-        self.store.limits()
-    }
-
-    fn status(&self) -> Status {
-        self.store.status()
-    }
-
-    fn queue(&self) -> Option<&dyn WaitQueue> {
-        self.store.queue()
-    }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        self.store.numbers()
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
-        self.store.settling()
-    }
-
-    fn close(&self) {
-        self.store.close();
-    }
-}
+certificates!(EtcdBuilder);
