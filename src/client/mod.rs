@@ -12,14 +12,14 @@
 //! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
-//! | `describe.rs`, `record.rs` | who holds and who waits, for people; what the client says of itself |
+//! | `describe.rs`, `refresh.rs` | who holds and who waits, for people; what the client says of itself |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `observe.rs` | what the program is told, and when |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -48,6 +48,7 @@ mod observer;
 mod question;
 mod recall;
 mod record;
+mod refresh;
 mod release;
 mod renew;
 mod renewals;

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `processor.rs` | what a program makes: [`ConsulLockProcessor`] |
+//! | `kv.rs` | what the protocol needs |
 //! | `client.rs` | the requests, as JSON over HTTP |
 //! | `encode.rs` | transactions and entries as JSON |
 //! | `query.rs` | blocking queries for changes |
@@ -11,6 +12,7 @@
 mod classify;
 mod client;
 mod encode;
+mod kv;
 mod processor;
 mod query;
 

@@ -1,25 +1,20 @@
 //! The requests to etcd.
 
 use super::classify::{Failure, classify};
-use super::encode;
-use super::watch::Watch;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::http::{Answer, Call, Http, failure};
-use crate::store::raft::json::{number, parse, to_base64};
-use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::store::raft::json::{parse, to_base64};
 use crate::store::raft::stream::Stream;
 use crate::sync::Mutex;
 use serde_json::{Value, json};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Method;
 
 /// A client of the servers of one etcd.
 pub(super) struct Client {
-    http: Http,
+    pub(super) http: Http,
     login: Option<Login>,
     token: Mutex<Option<String>>,
 }
@@ -38,19 +33,19 @@ enum Reply {
     NoUsers,
 }
 
-/// How long the servers may need to elect another leader.
-const ELECTION: Duration = Duration::from_secs(3);
-
-/// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
-const SHORTEST: Duration = Duration::from_secs(2);
-
 impl Client {
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
         Self { http, login, token: Mutex::new(None) }
     }
 
-    /// Sends a request. A login that has expired is renewed once.
-    fn call(&self, path: &str, body: &Value, is_repeatable: bool, deadline: Deadline) -> Result<Option<Value>, Error> {
+    /// Sends a request. A login that has expired is renewed once. `None` if a lease that it names has ended.
+    pub(super) fn call(
+        &self,
+        path: &str,
+        body: &Value,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Option<Value>, Error> {
         for _ in 0..2 {
             let token = self.token(deadline)?;
             match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
@@ -142,73 +137,6 @@ fn read(answer: &Answer) -> Result<Reply, Error> {
 /// An answer that lacks what every etcd sends.
 pub(super) fn odd(what: &str) -> Error {
     Error::backend(BackendFailure::Unknown, format!("the answer of etcd lacks {what}"))
-}
-
-impl Kv for Arc<Client> {
-    fn limits(&self) -> StoreLimits {
-        StoreLimits {
-            shortest_lease: SHORTEST,
-            tick: Duration::from_secs(1),
-            command: Duration::from_secs(3),
-            outage: ELECTION,
-            dead_holder_leases: 3,
-            dead_waiters: DeadWaiters::AfterLeases(3),
-            remaining_known: false,
-            ..StoreLimits::default()
-        }
-    }
-
-    fn has_answered(&self) -> bool {
-        self.http.has_answered()
-    }
-
-    /// A quarter longer, in whole seconds.
-    fn life(&self, lease: Duration) -> Duration {
-        let quarter = lease + lease / 4;
-        Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST)
-    }
-
-    fn open_session(&self, life: Duration, _name: &str, deadline: Deadline) -> Result<String, Error> {
-        let body = json!({ "TTL": life.as_secs().to_string() });
-        let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
-        let id = answer.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the lease"))?;
-        Ok(id.to_owned())
-    }
-
-    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
-        let body = json!({ "ID": session });
-        let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
-        // What is zero is left out: the lease has ended.
-        if let Some(error) = answer.get("error") {
-            return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
-        }
-        let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
-        Ok(left.is_some_and(|left| left > 0))
-    }
-
-    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
-        self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
-    }
-
-    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
-        match self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline)? {
-            Some(answer) => encode::committed(&answer).ok_or_else(|| odd("the outcome of a transaction")),
-            None => Ok(Committed::NoSession),
-        }
-    }
-
-    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
-        let answer = self.call("/v3/kv/range", &encode::range(prefix), true, deadline)?;
-        answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
-    }
-
-    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {
-        Ok(Box::new(Watch::open(self.clone(), path, deadline)?))
-    }
-
-    fn close(&self) {
-        self.http.close();
-    }
 }
 
 /// Without the login.

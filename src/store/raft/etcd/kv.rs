@@ -1,0 +1,86 @@
+//! What the protocol needs, by requests to etcd.
+
+use super::client::{Client, odd};
+use super::encode;
+use super::watch::Watch;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{DeadWaiters, StoreLimits};
+use crate::store::raft::deadline::Deadline;
+use crate::store::raft::json::number;
+use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the servers may need to elect another leader.
+const ELECTION: Duration = Duration::from_secs(3);
+
+/// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
+const SHORTEST: Duration = Duration::from_secs(2);
+
+impl Kv for Arc<Client> {
+    fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            shortest_lease: SHORTEST,
+            tick: Duration::from_secs(1),
+            command: Duration::from_secs(3),
+            outage: ELECTION,
+            dead_holder_leases: 3,
+            dead_waiters: DeadWaiters::AfterLeases(3),
+            remaining_known: false,
+            ..StoreLimits::default()
+        }
+    }
+
+    fn has_answered(&self) -> bool {
+        self.http.has_answered()
+    }
+
+    /// A quarter longer, in whole seconds.
+    fn life(&self, lease: Duration) -> Duration {
+        let quarter = lease + lease / 4;
+        Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST)
+    }
+
+    fn open_session(&self, life: Duration, _name: &str, deadline: Deadline) -> Result<String, Error> {
+        let body = json!({ "TTL": life.as_secs().to_string() });
+        let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
+        let id = answer.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the lease"))?;
+        Ok(id.to_owned())
+    }
+
+    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
+        let body = json!({ "ID": session });
+        let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
+        // What is zero is left out: the lease has ended.
+        if let Some(error) = answer.get("error") {
+            return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
+        }
+        let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
+        Ok(left.is_some_and(|left| left > 0))
+    }
+
+    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
+        self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
+    }
+
+    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
+        match self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline)? {
+            Some(answer) => encode::committed(&answer).ok_or_else(|| odd("the outcome of a transaction")),
+            None => Ok(Committed::NoSession),
+        }
+    }
+
+    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
+        let answer = self.call("/v3/kv/range", &encode::range(prefix), true, deadline)?;
+        answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
+    }
+
+    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {
+        Ok(Box::new(Watch::open(self.clone(), path, deadline)?))
+    }
+
+    fn close(&self) {
+        self.http.close();
+    }
+}
