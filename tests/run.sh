@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server except its own.
 # REDIS_SERVER_BIN names another server to test with: another version of redis-server, or valkey-server.
+# `tests/run.sh consul` only builds Consul, for its tests, into a cache folder.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     # The tests start the server in directories of their own, so the path must be absolute.
@@ -62,6 +63,34 @@ if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} && $may_install == yes
         { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server; } || true
 fi
 consul=${CONSUL_BIN:-consul}
+# Debian has no Consul. Where Go is, it is built, once. It takes some minutes of processor time.
+built=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' tests/stores/consul/go.mod)
+build_consul() {
+    local work
+    work=$(mktemp -d)
+    cp tests/stores/consul/* "$work"
+    mkdir -p "$(dirname "$built")"
+    # The name appears when the file is whole.
+    (cd "$work" && go mod tidy && go build -trimpath -ldflags='-s -w' -o "$built.$$" github.com/hashicorp/consul) &&
+        mv "$built.$$" "$built"
+    local status=$?
+    rm -rf "$work"
+    return $status
+}
+if ! command -v "$consul" >/dev/null && [[ -x $built ]]; then
+    consul=$built
+fi
+if [[ ${1:-} == consul ]]; then
+    if command -v "$consul" >/dev/null; then
+        echo "tests/run.sh: Consul is there: $(command -v "$consul")"
+    elif command -v go >/dev/null; then
+        build_consul
+        echo "tests/run.sh: Consul is built: $built"
+    else
+        echo "tests/run.sh: Consul cannot be built: there is no Go"
+    fi
+    exit
+fi
 if ! command -v cargo >/dev/null; then
     echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
     exit 1
@@ -97,13 +126,21 @@ cargo test --locked --all-features --no-run
 model --no-run
 schedules --no-run
 directory=$(mktemp -d)
+building=
+if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} ]] && command -v go >/dev/null; then
+    (
+        renice -n 10 "$BASHPID" >/dev/null
+        build_consul
+    ) >"$directory/consul" 2>&1 &
+    building=$!
+fi
 (
     # At 19 they would get no time beside other programs that compute.
     renice -n 5 "$BASHPID" >/dev/null
     model && schedules -- model::
 ) >"$directory/models" 2>&1 &
 models=$!
-trap 'kill "$models" 2>/dev/null; rm -rf "$directory"' EXIT
+trap 'kill "$models" $building 2>/dev/null; rm -rf "$directory"' EXIT
 
 # First with all features, including TLS; later what differs without them. This also compiles examples and benches. The tests mostly
 # wait, so more of them than there are cores may run at once.
@@ -117,11 +154,20 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
     --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4 \
     >"$directory/without-messages" 2>&1 &
 without_messages=$!
-trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
+trap 'kill "$models" "$without_messages" $building 2>/dev/null; rm -rf "$directory"' EXIT
 cargo test --locked --all-features --test faults -- --test-threads 8
 joined "$without_messages" "$directory/without-messages" "a test without messages"
 # Their servers wait for one another, and the tests for the ends of leases.
 cargo test --locked --all-features --test stores --no-run
+if [[ -n $building ]]; then
+    if wait "$building"; then
+        consul=$built
+    else
+        tail -n 20 "$directory/consul"
+        echo "tests/run.sh: Go could not build Consul, see above"
+    fi
+fi
+export CONSUL_BIN=$consul ETCD_BIN=$etcd
 stores=()
 for store in etcd consul; do
     if command -v "${!store}" >/dev/null; then
