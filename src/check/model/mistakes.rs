@@ -127,6 +127,17 @@ pub(crate) enum Mutant {
     AnswersUnconfirmed,
     /// No thread waits for the callbacks that run on a thread whose connect has ended.
     LeavesTellersBehind,
+    // Mistakes of the stores that vote: see raft/model.
+    /// A key is given to a waiter without a check that it still waits.
+    GivesUnchecked,
+    /// A request without an answer leaves no doubt.
+    DoubtsNothing,
+    /// A waiter is given the key, and not told.
+    GivesUnsaid,
+    /// A key is freed without a look at those who wait.
+    FreesUnlooked,
+    /// A waiter leaves the queue, and does not look whether it has been given the key.
+    LeavesTheQueueUnlooked,
     // Mistakes for the tests with real servers: see tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,

@@ -62,7 +62,7 @@ mod by_hand;
 mod closing;
 mod execution;
 mod inbox;
-mod journal;
+pub(crate) mod journal;
 mod network;
 pub(crate) mod scenarios;
 mod store;

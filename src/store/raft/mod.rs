@@ -13,6 +13,7 @@
 //! | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
 //! | `settings.rs`, `public.rs` | what the public types have in common |
 //! | `etcd/`, `consul/` | the clients of etcd and Consul |
+//! | `model/` | tests: how the requests of several clients fall between one another |
 //!
 //! The protocol is one for all of them. A tenure has a session. Its lock is an entry that the session holds, and so goes with it. A waiter
 //! is an entry, too; the order of their creation is the queue. Every hand-over is one transaction: the lock passes from the holder's
@@ -32,6 +33,8 @@ mod inbox;
 mod json;
 mod kv;
 mod message;
+#[cfg(all(test, dlock_shuttle))]
+mod model;
 mod names;
 mod processor;
 mod public;

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
 };
+use crate::sync::mutant;
 
 impl RaftStore {
     /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
@@ -152,8 +153,12 @@ impl RaftStore {
     ) -> Result<Result<(String, Sight), NotOurs>, Error> {
         if sight.place(claim.locker).is_some() {
             let write = Write::Delete { path: self.names.waiter(claim.key, claim.locker) };
-            let transaction = Transaction { writes: vec![write], ..Transaction::default() };
-            self.commit(&[claim.locker], &transaction, deadline)?;
+            let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: self.names.of(claim.key) };
+            // Since the look it may have been given the key.
+            sight = match self.commit(&[claim.locker], &transaction, deadline)? {
+                Committed::Done { entries, .. } if !mutant!(LeavesTheQueueUnlooked) => self.read(claim.key, entries)?,
+                _ => sight,
+            };
             sight.waiters.retain(|waiter| waiter.party.locker != claim.locker);
         }
         let holder = sight.holder.as_ref().filter(|holder| holder.party.locker == claim.locker);
@@ -177,7 +182,7 @@ impl RaftStore {
         let sight = self.read(claim.key, entries)?;
         let waiting = sight.waiting();
         // A store that cannot check whether somebody waits has freed the key for the first of them. If this fails, the next poll does it.
-        let given = if waiting > 0 { self.given_on(claim.key, deadline).ok() } else { None };
+        let given = if waiting > 0 && !mutant!(FreesUnlooked) { self.given_on(claim.key, deadline).ok() } else { None };
         Ok(Some(released(given.map_or(waiting, |sight| sight.waiting()))))
     }
 

@@ -9,6 +9,7 @@ use super::sight::{Sight, Waiter};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::Claim;
+use crate::sync::mutant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ impl RaftStore {
         deadline: Deadline,
     ) -> Result<Committed, Error> {
         let committed = self.kv.commit(transaction, deadline);
-        if committed.as_ref().is_err_and(is_open) {
+        if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker));
         }
         committed
@@ -165,11 +166,13 @@ impl RaftStore {
         let others = gift.sight.waiting() - 1 + u64::from(gift.next.is_some());
         if let Some(client) = &to.party.client
             && gift.asker != Some(to.party.locker.as_str())
+            && !mutant!(GivesUnsaid)
         {
             let value = message::granted(key, &to.party.locker, others);
             writes.push(Write::Set { path: self.names.inbox(client), value });
         }
-        let checks = vec![check, Check::HeldBy { path: to.path.clone(), session }];
+        let still_waits = Check::HeldBy { path: to.path.clone(), session };
+        let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
         Transaction { checks, writes, look: self.names.of(key) }
     }
 

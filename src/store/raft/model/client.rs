@@ -1,0 +1,197 @@
+//! One client: its tenures, one after another, and what it checks.
+
+use super::kv::Servers;
+use crate::check::model::journal::Journal;
+use crate::check::model::time;
+use crate::error::{BackendFailure, Error};
+use crate::store::processor::{
+    AcquireOutcome, Claim, Grant, LockProcessor, Message, PollOutcome, ProbeOutcome, ReleaseOutcome, Settling,
+    WaitQueue,
+};
+use crate::store::raft::message;
+use crate::store::raft::names::Names;
+use crate::store::raft::store::RaftStore;
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::Arc;
+use std::time::Duration;
+
+const KEY: &str = "k";
+const ROOT: &str = "dlock/";
+
+/// No session of the model ends by itself.
+const LEASE: Duration = Duration::from_secs(3600);
+
+pub(super) struct Client {
+    name: String,
+    store: RaftStore,
+    servers: Servers,
+    journal: Journal,
+    names: Names,
+    gives_up: bool,
+    tenures: u32,
+}
+
+/// What becomes of a tenure.
+enum Next {
+    /// It holds the key, with this number.
+    Holds(u64),
+    Waits,
+    Over,
+}
+
+impl Client {
+    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            store: RaftStore::new(Arc::new(servers.clone()), ROOT),
+            servers: servers.clone(),
+            journal: journal.clone(),
+            names: Names::new(ROOT),
+            gives_up,
+            tenures: 0,
+        }
+    }
+
+    fn next_locker(&mut self) -> String {
+        self.tenures += 1;
+        format!("{}-{}", self.name, self.tenures)
+    }
+
+    fn object(&self, what: impl std::fmt::Display) {
+        self.journal.object(format!("{}: {what}", self.name));
+    }
+
+    /// Has so many holds, or gives up.
+    pub(super) fn run(mut self, holds: u32) {
+        for _ in 0..holds {
+            let locker = self.next_locker();
+            let claim = Claim::new(KEY, &self.name, &locker, LEASE);
+            let next = match self.store.join(&claim, LEASE) {
+                Ok(AcquireOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
+                Ok(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. }) => Next::Waits,
+                Err(error) => self.end(&claim, &error),
+            };
+            self.go_on(&locker, next);
+        }
+    }
+
+    /// Does what is next, until the last of its lockers is over.
+    fn go_on(&mut self, locker: &str, next: Next) {
+        let (mut locker, mut next) = (locker.to_owned(), next);
+        loop {
+            let claim = Claim::new(KEY, &self.name, &locker, LEASE);
+            match next {
+                Next::Over => return,
+                Next::Waits => next = self.wait(&claim),
+                Next::Holds(number) => {
+                    let hands_over = self.hold(&claim, number);
+                    if !hands_over {
+                        self.release(&claim);
+                        return;
+                    }
+                    let later = self.next_locker();
+                    next = self.hand_over(&locker, &later);
+                    locker = later;
+                }
+            }
+        }
+    }
+
+    /// Waits for the key: it asks when its inbox has changed.
+    fn wait(&self, claim: &Claim<'_>) -> Next {
+        let inbox = self.names.inbox(&self.name);
+        let mut since = 0;
+        loop {
+            if self.gives_up && thread_rng().gen_ratio(1, 8) {
+                self.release(claim);
+                return Next::Over;
+            }
+            since = self.servers.wait(&inbox, since);
+            let change = self.servers.inbox(&inbox);
+            let heard = change.iter().flat_map(message::read).find_map(|message| match message {
+                Message::Granted { locker, grant, .. } if locker == claim.locker => Some(number(&grant)),
+                _ => None,
+            });
+            if let Some(number) = heard {
+                return Next::Holds(number);
+            }
+            match self.store.poll(claim, LEASE) {
+                Ok(PollOutcome::Acquired(grant)) => return Next::Holds(number(&grant)),
+                Ok(PollOutcome::Waiting(_)) => {}
+                Ok(PollOutcome::Gone) => return Next::Over,
+                Err(error) => return self.end(claim, &error),
+            }
+        }
+    }
+
+    /// Is inside for some steps. Returns whether to hand over.
+    /// Shows: G1, G7.
+    fn hold(&self, claim: &Claim<'_>, number: u64) -> bool {
+        let session = self.servers.holder(&self.names.lock(KEY));
+        let servers = self.servers.clone();
+        let own = session.filter(|session| session.starts_with(&format!("{}/", self.name)));
+        // A hold whose session the operator has ended is told by its next renewal.
+        let is_excused = move || own.as_ref().is_none_or(|own| servers.has_ended(own));
+        if is_excused() && !self.servers.is_meddled_with() {
+            self.object(format_args!("{} holds what is not its own", claim.locker));
+        }
+        let entry = self.journal.enter(claim.locker, number).excused_if(is_excused);
+        entry.ask(|| true);
+        for _ in 0..thread_rng().gen_range(0..3) {
+            time::step();
+        }
+        if thread_rng().gen_ratio(1, 3) {
+            match self.store.probe(claim, LEASE) {
+                Ok(ProbeOutcome::Ours) | Err(_) => {}
+                Ok(other) if !self.servers.is_meddled_with() => {
+                    self.object(format_args!("is told of a hold: {other:?}"));
+                }
+                Ok(_) => {}
+            }
+        }
+        entry.ask(|| true);
+        thread_rng().gen_bool(0.5)
+    }
+
+    fn release(&self, claim: &Claim<'_>) {
+        match self.store.release(claim, LEASE) {
+            Ok(ReleaseOutcome::Passed(_) | ReleaseOutcome::Queued(_)) => self.object("a release passes to nobody"),
+            Ok(_) => {}
+            Err(error) => drop(self.end(claim, &error)),
+        }
+    }
+
+    /// Ends a hold, and waits for the next one.
+    fn hand_over(&self, locker: &str, later: &str) -> Next {
+        let [claim, next] = [locker, later].map(|locker| Claim::new(KEY, &self.name, locker, LEASE));
+        match self.store.hand_over(&claim, &next, LEASE) {
+            Ok(ReleaseOutcome::Passed(grant)) => Next::Holds(number(&grant)),
+            Ok(ReleaseOutcome::Queued(_)) => Next::Waits,
+            Ok(_) => Next::Over,
+            Err(error) => {
+                let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                self.end(&claim, &error);
+                if is_open {
+                    self.end(&next, &error);
+                }
+                Next::Over
+            }
+        }
+    }
+
+    /// After a failure: whatever may still come of the locker's requests is ended, as often as it takes.
+    fn end(&self, claim: &Claim<'_>, error: &Error) -> Next {
+        log::trace!("{}: {error}", claim.locker);
+        // A client repeats a release, and settles an attempt.
+        if thread_rng().gen_bool(0.5) {
+            while self.store.release(claim, LEASE).is_err() {}
+        } else {
+            while self.store.settle(claim, LEASE).is_err() {}
+        }
+        Next::Over
+    }
+}
+
+fn number(grant: &Grant) -> u64 {
+    grant.number
+}

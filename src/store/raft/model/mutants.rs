@@ -1,0 +1,14 @@
+//! Mistakes that can be built into the protocol, one at a time. The scenarios must detect each of them.
+
+use super::scenarios;
+use crate::check::model::mutants::{FORGOTTEN, caught_each};
+
+const LEFT: &[&str] = &["left in the store", "deadlock", "exceeded max_steps"];
+
+caught_each! {
+    gives_unchecked: GivesUnchecked, LEAVING, LEFT;
+    doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT;
+    gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
+    frees_unlooked: FreesUnlooked, TWO, LEFT;
+    leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
+}
