@@ -7,8 +7,11 @@ mod each;
 
 mod beside;
 mod faults;
-mod kit;
+mod fresh;
 mod lock;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../support/voters/mod.rs"]
+mod voters;
 
 /// The parts of the kit of all tests that know no Redis.
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -20,7 +23,8 @@ mod support {
     pub(crate) mod process;
 }
 
-use kit::{Consul, Etcd, Fresh};
+use fresh::Fresh;
+use voters::{Consul, Etcd};
 
 redis_dlock::conformance_tests!(etcd, Fresh::<Etcd>::start());
 redis_dlock::conformance_tests!(consul, Fresh::<Consul>::start());

@@ -4,36 +4,55 @@ use crate::support::crew::eventually;
 use crate::support::process::signal;
 use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) struct Server {
     pub(super) address: String,
+    /// The port on which it hears the other servers.
+    peers: u16,
     command: Box<dyn Fn() -> Command + Send + Sync>,
     is_ready: fn(&str) -> bool,
     process: Option<Child>,
+    is_stopped: bool,
+    pid: Arc<AtomicU32>,
 }
 
 impl Server {
     pub(super) fn new(
         address: String,
+        peers: u16,
         is_ready: fn(&str) -> bool,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
-        Self { address, command: Box::new(command), is_ready, process: None }
+        let (command, pid) = (Box::new(command), Arc::default());
+        Self { address, peers, command, is_ready, process: None, is_stopped: false, pid }
     }
 
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         let mut command = (self.command)();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn();
-        self.process = Some(process.unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it")));
+        let process = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it"));
+        self.pid.store(process.id(), Ordering::SeqCst);
+        self.process = Some(process);
     }
 
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         eventually("the server answers", || (self.is_ready)(&self.address));
     }
 
+    /// Whether it runs, and is not stopped.
     pub(super) fn is_running(&self) -> bool {
-        self.process.is_some()
+        self.process.is_some() && !self.is_stopped
+    }
+
+    pub(crate) fn peers(&self) -> u16 {
+        self.peers
+    }
+
+    /// Its process, also after a restart.
+    pub(crate) fn pid(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.pid)
     }
 
     /// Kills it.
@@ -42,6 +61,7 @@ impl Server {
             let _ = process.kill();
             let _ = process.wait();
         }
+        self.is_stopped = false;
     }
 
     /// Starts it again, with the data that it had.
@@ -51,8 +71,9 @@ impl Server {
         self.wait();
     }
 
-    pub(crate) fn signal(&self, what: Signal) {
+    pub(crate) fn signal(&mut self, what: Signal) {
         signal(self.process.as_ref().unwrap(), what);
+        self.is_stopped = what == Signal::STOP;
     }
 }
 
