@@ -14,6 +14,8 @@ mod history;
 mod long;
 #[cfg(dlock_mutants)]
 mod mutants;
+mod observer;
+mod peers;
 mod pulse;
 mod refused;
 mod report;
@@ -25,6 +27,10 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod toxics;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../support/voters/mod.rs"]
+mod voters;
+mod voting;
 mod ways;
 mod work;
 mod worker;

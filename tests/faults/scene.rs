@@ -8,6 +8,7 @@ use crate::checker::{Absence, store};
 use crate::elsewhere::Elsewhere;
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
+use crate::observer::Observer;
 use crate::pulse::{self, Pulse};
 use crate::servers::Servers;
 use crate::setup::Setup;
@@ -63,6 +64,8 @@ pub(crate) struct Scene {
     pub(crate) cast: Vec<Cast>,
     /// What the server sees; in a Cluster, what each master does.
     pub(crate) monitors: Vec<(usize, Monitor)>,
+    /// Who looks at the lock in a store that votes.
+    pub(crate) observer: Option<Observer>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
     /// The locks on other nodes, in a Cluster.
@@ -91,9 +94,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn open(setup: &Setup, server: Servers) -> Self {
+    pub(crate) fn open(setup: &Setup, mut server: Servers) -> Self {
         let watched = if setup.monitored { server.masters() } else { Vec::new() };
         let monitors = watched.into_iter().map(|place| (place, Monitor::start(server.at(place)))).collect();
+        let observer = match &server {
+            Servers::Voting(voting) => Some(Observer::start(voting.quorum.look_at(&voting.lock_path()))),
+            _ => None,
+        };
         let fenced = Fenced::start();
         let watch = Watch::start(&server.pids());
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
@@ -105,6 +112,7 @@ impl Scene {
             cast,
             server,
             monitors,
+            observer,
             fenced,
             events: Vec::new(),
             elsewhere,
@@ -314,8 +322,7 @@ impl Scene {
 
     /// The process whose locker the store has.
     pub(crate) fn process_in_store(&self) -> Option<Process> {
-        let holder: Option<String> = self.server.run(&["GET", KEY.2]);
-        self.process_of(&holder?)
+        self.process_of(&self.server.holder()?)
     }
 
     /// The process that is to get the lock next.
@@ -340,7 +347,11 @@ impl Scene {
 
     /// The server's clock's microseconds at a moment of ours; a good guess, for what is milliseconds long.
     pub(crate) fn server_clock(&self) -> impl Fn(u64) -> Nanos {
-        let (seconds, micros): (u64, u64) = self.server.run(&["TIME"]);
+        let (seconds, micros): (u64, u64) = match self.server {
+            // It tells no times.
+            Servers::Voting(_) => (0, 0),
+            _ => self.server.run(&["TIME"]),
+        };
         let (there, here) = (seconds * 1_000_000 + micros, now());
         move |at| here.saturating_add_signed((at as i64 - there as i64).saturating_mul(1000))
     }

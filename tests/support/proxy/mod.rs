@@ -212,13 +212,14 @@ impl Shared {
     /// Reads frames, and decides on each. What is no frame goes on as it comes.
     fn read(&self, number: usize, way: Way, mut from: &TcpStream, to: &Sender<Freight>) {
         let (mut chunk, mut bytes) = ([0; 16 * 1024], Vec::new());
-        let mut is_tls = None;
+        let mut is_foreign = None;
         while let Ok(n @ 1..) = from.read(&mut chunk) {
             bytes.extend_from_slice(&chunk[..n]);
-            // A TLS session begins with a record of this type; there are no frames to be found in it.
-            let is_tls = *is_tls.get_or_insert(bytes[0] == 0x16);
+            // A TLS session begins with a record of this type, a request or an answer over HTTP with a letter; there are no frames to be found
+            // in them.
+            let is_foreign = *is_foreign.get_or_insert(bytes[0] == 0x16 || bytes[0].is_ascii_alphabetic());
             // What a replica gets at first may look like the beginning of a frame that never ends.
-            let is_opaque = is_tls || way == Way::ToClient && self.toxics.lock().is_replica(number);
+            let is_opaque = is_foreign || way == Way::ToClient && self.toxics.lock().is_replica(number);
             loop {
                 let length = match resp::frame(&bytes) {
                     _ if is_opaque && !bytes.is_empty() => bytes.len(),

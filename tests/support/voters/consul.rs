@@ -150,18 +150,15 @@ impl Quorum for Consul {
         format!("consul://{}/{prefix}", servers.join(","))
     }
 
-    fn leader(&self) -> usize {
+    fn leader_but(&self, one: Option<usize>) -> usize {
         let mut leader = None;
         eventually("a leader", || {
-            let running = self.servers.iter().filter(|server| server.is_running());
-            let told = running
-                .filter_map(|server| ask(&server.address, "GET", "status/leader", ""))
+            let asked = self.servers.iter().enumerate().filter(|(n, server)| server.is_running() && Some(*n) != one);
+            let told = asked
+                .filter_map(|(_, server)| ask(&server.address, "GET", "status/leader", ""))
                 .find(|(status, _)| *status == 200);
             let is_told = |server: &Server| {
-                let own = ask(&server.address, "GET", "agent/self", "").unwrap_or_default().1;
-                let own: Value = serde_json::from_str(&own).unwrap_or_default();
-                let port = &own["DebugConfig"]["ServerPort"];
-                port.is_u64() && told.as_ref().is_some_and(|(_, told)| told.contains(&format!(":{port}\"")))
+                told.as_ref().is_some_and(|(_, told)| told.contains(&format!(":{}\"", server.peers())))
             };
             leader = self.servers.iter().position(|server| server.is_running() && is_told(server));
             leader.is_some()
@@ -177,9 +174,12 @@ impl Quorum for Consul {
     }
 
     fn hold(&self, path: &str, value: &str, lease: Option<Duration>) {
-        self.delete(path);
-        let path = format!("kv/{}?flags={FLAG}&acquire={}", in_url(path), self.session(lease));
-        assert_eq!(self.call("PUT", &path, value).1.trim(), "true");
+        let held = format!("kv/{}?flags={FLAG}&acquire={}", in_url(path), self.session(lease));
+        // Somebody else may take it in between.
+        eventually("the entry is held", || {
+            self.delete(path);
+            self.call("PUT", &held, value).1.trim() == "true"
+        });
     }
 
     fn list(&self, prefix: &str) -> Vec<String> {
