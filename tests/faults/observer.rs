@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(15);
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Observer {
     seen: Arc<Mutex<Vec<Sighting>>>,

@@ -9,7 +9,6 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 use std::{fs, thread};
 
 /// See the module.
@@ -23,7 +22,7 @@ pub(crate) struct Peers {
 impl Peers {
     /// Opens the doors of servers that do not run yet.
     pub(crate) fn between(servers: &[Server]) -> Self {
-        let way = |to: &Server| Proxy::to(to.peers(), Duration::ZERO);
+        let way = |to: &Server| Proxy::to_foreign(to.peers());
         let ways: Arc<Vec<Vec<_>>> = Arc::new(servers.iter().map(|_| servers.iter().map(way).collect()).collect());
         let processes: Vec<_> = servers.iter().map(Server::pid).collect();
         let doors: Vec<_> = servers.iter().map(Server::peers).collect();

@@ -26,7 +26,8 @@ impl Ways {
         }
         if let Servers::Voting(voting) = servers {
             let direct = voting.quorum.ports();
-            let ways: Vec<_> = if setup.proxied { direct.iter().copied().map(to).collect() } else { Vec::new() };
+            let ways: Vec<_> =
+                if setup.proxied { direct.iter().copied().map(Proxy::to_foreign).collect() } else { Vec::new() };
             let mut ports = if setup.proxied { ways.iter().map(Proxy::port).collect() } else { direct };
             // Each begins with another server.
             let first = process as usize % ports.len();

@@ -34,6 +34,8 @@ struct Shared {
     over: AtomicBool,
     /// Subscriptions are confirmed here, and the server has none.
     hides: AtomicBool,
+    /// What goes by is not of Redis.
+    is_foreign: AtomicBool,
 }
 
 /// Something to be written.
@@ -64,6 +66,13 @@ impl Proxy {
                 }
             }
         });
+        proxy
+    }
+
+    /// The same for whatever two programs say to each other. It knows no commands, and no subscribers.
+    pub(crate) fn to_foreign(port: u16) -> Self {
+        let proxy = Self::to(port, Duration::ZERO);
+        proxy.shared.is_foreign.store(true, Ordering::SeqCst);
         proxy
     }
 
@@ -212,12 +221,12 @@ impl Shared {
     /// Reads frames, and decides on each. What is no frame goes on as it comes.
     fn read(&self, number: usize, way: Way, mut from: &TcpStream, to: &Sender<Freight>) {
         let (mut chunk, mut bytes) = ([0; 16 * 1024], Vec::new());
-        let mut is_foreign = None;
+        let is_foreign = self.is_foreign.load(Ordering::SeqCst);
+        let mut is_tls = None;
         while let Ok(n @ 1..) = from.read(&mut chunk) {
             bytes.extend_from_slice(&chunk[..n]);
-            // A TLS session begins with a record of this type, a request or an answer over HTTP with a letter; there are no frames to be found
-            // in them.
-            let is_foreign = *is_foreign.get_or_insert(bytes[0] == 0x16 || bytes[0].is_ascii_alphabetic());
+            // A TLS session begins with a record of this type; there are no frames to be found in it.
+            let is_foreign = is_foreign || *is_tls.get_or_insert(bytes[0] == 0x16);
             // What a replica gets at first may look like the beginning of a frame that never ends.
             let is_opaque = is_foreign || way == Way::ToClient && self.toxics.lock().is_replica(number);
             loop {
@@ -236,7 +245,8 @@ impl Shared {
                         continue;
                     }
                 }
-                let fate = self.toxics.lock().judge(number, way, &frame);
+                let command = if is_foreign { &[] } else { frame.as_slice() };
+                let fate = self.toxics.lock().judge(number, way, command);
                 let (late, is_last) = match fate {
                     Fate::Goes(late) => (late, false),
                     Fate::IsCut(length) => {

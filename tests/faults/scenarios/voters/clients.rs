@@ -20,16 +20,17 @@ fn a_process_without_a_network_or_without_replies_costs_nobody_the_lock<V: Voter
     let mut stage = Stage::<V>::open();
     // The others wait for the end of its session.
     let waited = V::longest(V::LEASE) + Duration::from_secs(2);
-    let setup = Setup::of("holder cut off from all servers for 3 L").on_voters(V::LEASE).first_holds(3.5);
+    let setup = Setup::of("holder cut off from all servers for 3 L").on_voters(V::LEASE);
     let report = stage.play(setup, Bounds { waited, ..bounds() }, |scene| {
-        scene.wait_inside(0);
+        scene.ask_to_hold_on(0);
+        scene.wait_until_it_holds_on(0);
         scene.fault();
         let from = now();
         scene.ways(0).iter().for_each(Proxy::cut_off);
         scene.sleep(3.0);
         assert!(scene.is_told_since(0, from), "by its own deadline");
         scene.ways(0).iter().for_each(Proxy::heal);
-        scene.sleep(1.0);
+        scene.let_go(0);
     });
     assert!(assert_safe(report).lost >= 1);
 

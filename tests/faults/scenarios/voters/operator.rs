@@ -17,15 +17,17 @@ fn soon<V: Voters>() -> Duration {
     V::LEASE / 6 + Duration::from_millis(500)
 }
 
-/// Does something to the lock in a hold of the first process, which is to last longer.
+/// Does something to the lock in a hold of the first process, which would last longer.
 fn meddle<V: Voters>(stage: &mut Stage<V>, name: &'static str, what: impl FnOnce(&mut Scene)) -> Report {
     let bounds = Bounds { lossy: true, told: soon::<V>(), ..bounds() };
-    let setup = Setup::of(name).on_voters(V::LEASE).first_holds(1.5);
-    let report = stage.play(setup, bounds, |scene| {
-        scene.wait_inside(0);
-        scene.sleep(0.3);
+    let report = stage.play(Setup::of(name).on_voters(V::LEASE), bounds, |scene| {
+        scene.ask_to_hold_on(0);
+        scene.wait_until_it_holds_on(0);
         scene.fault();
+        let from = now();
         scene.meddle(u64::try_from(soon::<V>().as_nanos()).unwrap(), what);
+        eventually("its holder is told", || scene.is_told_since(0, from));
+        scene.let_go(0);
     });
     assert!(report.lost >= 1, "its holder knows: {report}");
     report.assert_clean()
