@@ -9,51 +9,19 @@ use crate::elsewhere::Elsewhere;
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
 use crate::observer::Observer;
-use crate::pulse::{self, Pulse};
 use crate::servers::Servers;
 use crate::setup::Setup;
 use crate::support::Proxy;
 use crate::support::crew::eventually;
 use crate::support::monitor::{Executed, Monitor};
+use crate::watch::Watch;
 use crate::work::KEY;
 use crate::worker::now;
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
-
-/// When this process, whose threads are the network, and the servers did not run.
-struct Watch {
-    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
-    server_late: Arc<Mutex<Vec<Late>>>,
-    _pulse: Pulse,
-}
-
-impl Watch {
-    fn start(servers: &[u32]) -> Self {
-        let (away, server_late): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
-        let (noted, lates) = (Arc::clone(&away), Arc::clone(&server_late));
-        let mut delays: Vec<_> = servers.iter().map(|server| (*server, None)).collect();
-        let look = move || {
-            for (server, before) in &mut delays {
-                let delay = pulse::run_delay(*server);
-                if let (Some(before), Some(delay)) = (*before, delay)
-                    && delay > before + 1_000_000
-                {
-                    let to = now();
-                    lates.lock().push(Late { process: None, from: to - (delay - before), to });
-                }
-                *before = delay;
-            }
-            true
-        };
-        let pulse = pulse::keep(look, move |since, at| noted.lock().push((since, at)));
-        Self { away, server_late, _pulse: pulse }
-    }
-}
 
 /// The place of a worker process in its scene.
 pub(crate) type Process = u32;

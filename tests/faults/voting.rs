@@ -76,11 +76,6 @@ impl Scene {
         self.voting().quorum.leader()
     }
 
-    /// The server that leads all but one.
-    pub(crate) fn majority_leader(&mut self, but: usize) -> usize {
-        self.voting().quorum.leader_but(Some(but))
-    }
-
     /// A server that follows the leader.
     pub(crate) fn follower(&mut self) -> usize {
         let leader = self.leader();

@@ -9,6 +9,7 @@ use super::sight::{Sight, Waiter};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::Claim;
+use crate::sync::mutant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +115,7 @@ impl RaftStore {
     pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Session>, Error> {
         let Some(tenure) = self.tenure(claim, deadline)? else { return Ok(None) };
         let sent_at = SystemClock.now();
-        if self.kv.renew(&tenure.session.id, deadline)? {
+        if mutant!(RenewsNothing) || self.kv.renew(&tenure.session.id, deadline)? {
             self.sessions.note_renewed(claim.locker, sent_at);
             return Ok(Some(tenure.session));
         }

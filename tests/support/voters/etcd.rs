@@ -95,7 +95,7 @@ impl Quorum for Etcd {
         format!("etcd://{}/{prefix}", servers.join(","))
     }
 
-    fn leader_but(&self, one: Option<usize>) -> usize {
+    fn leader(&self) -> usize {
         let mut leader = None;
         eventually("a leader", || {
             let is_leader = |server: &Server| {
@@ -103,7 +103,7 @@ impl Quorum for Etcd {
                 let Some(status) = server.is_running().then(status).flatten() else { return false };
                 status["leader"].is_string() && status["leader"] == status["header"]["member_id"]
             };
-            leader = (0..self.servers.len()).find(|n| Some(*n) != one && is_leader(&self.servers[*n]));
+            leader = self.servers.iter().position(is_leader);
             leader.is_some()
         });
         leader.unwrap()

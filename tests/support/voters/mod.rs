@@ -36,12 +36,7 @@ pub(crate) trait Quorum: Send + Sync + 'static {
     }
 
     /// The server that the others follow now.
-    fn leader(&self) -> usize {
-        self.leader_but(None)
-    }
-
-    /// The same, as all servers but one know it.
-    fn leader_but(&self, one: Option<usize>) -> usize;
+    fn leader(&self) -> usize;
 
     /// Deletes an entry. Returns whether there was one.
     fn delete(&self, path: &str) -> bool;

@@ -38,7 +38,12 @@ impl Server {
     }
 
     pub(crate) fn wait(&self) {
-        eventually("the server answers", || (self.is_ready)(&self.address));
+        eventually("the server answers", || self.answers());
+    }
+
+    /// Whether it says what a majority has.
+    pub(crate) fn answers(&self) -> bool {
+        (self.is_ready)(&self.address)
     }
 
     /// Whether it runs, and is not stopped.

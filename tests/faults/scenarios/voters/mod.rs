@@ -4,10 +4,7 @@
 //!
 //! Each process has a network of its own between it and each server, and asks another server first.
 
-#[macro_use]
-mod each;
-
-mod clients;
+pub(crate) mod clients;
 mod leader;
 mod network;
 mod operator;

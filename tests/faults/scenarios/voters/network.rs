@@ -19,13 +19,13 @@ fn a_minority_gives_the_lock_to_nobody<V: Voters>() {
         scene.without_service(|scene| {
             scene.cut_off_server(server);
             thread::sleep(ELECTION);
+            assert!(!scene.voting().quorum.servers()[server].answers(), "it knows that it is alone");
         });
     };
     let report = stage.play(few::<V>("leader cut off from the others, lock held and waited for"), bounds(), |scene| {
         let leader = scene.leader();
         held(scene, |scene| cut(scene, leader));
         scene.go_on(3);
-        assert_ne!(scene.majority_leader(leader), leader, "the others have elected another one");
         scene.heal_server(leader);
     });
     assert_safe(report).assert_clean_without_loss();
