@@ -2,6 +2,13 @@
 //! what it promises. `cargo test --test faults -- --test-threads 8`: the scenarios mostly wait.
 
 #![allow(clippy::unwrap_used, missing_docs)]
+#![cfg_attr(
+    not(any(feature = "consul", feature = "etcd")),
+    allow(dead_code, unused_macros, reason = "what only the stores that vote need")
+)]
+
+#[macro_use]
+mod each_store;
 
 mod admin;
 mod cast;
@@ -14,6 +21,8 @@ mod history;
 mod long;
 #[cfg(dlock_mutants)]
 mod mutants;
+mod observer;
+mod peers;
 mod pulse;
 mod refused;
 mod report;
@@ -25,6 +34,11 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod toxics;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../support/voters/mod.rs"]
+mod voters;
+mod voting;
+mod watch;
 mod ways;
 mod work;
 mod worker;

@@ -12,6 +12,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A scenario, played with a mistake or without.
 type Play = fn(Option<&'static str>) -> Report;
 
+/// Mistakes on the stores that vote.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod voters {
+    use super::{Property, must_be_caught};
+    use crate::scenarios::voters::Stage;
+    use crate::scenarios::voters::clients::{requests_late, undisturbed};
+    use crate::voters::Voters;
+
+    on_each_store!(
+        a_session_that_is_not_renewed_is_caught,
+        a_request_without_an_answer_that_is_taken_for_refused_is_caught
+    );
+
+    fn a_session_that_is_not_renewed_is_caught<V: Voters>() {
+        must_be_caught("RenewsNothing", |mutant| undisturbed(&mut Stage::<V>::open(), mutant), Property::O);
+    }
+
+    fn a_request_without_an_answer_that_is_taken_for_refused_is_caught<V: Voters>() {
+        must_be_caught("TakesSilenceForRefusal", |mutant| requests_late(&mut Stage::<V>::open(), mutant), Property::V);
+    }
+}
+
 /// How often a scenario is played anew when the machine was so busy that it excuses what the mistake does.
 const PLAYS: usize = 5;
 

@@ -8,51 +8,20 @@ use crate::checker::{Absence, store};
 use crate::elsewhere::Elsewhere;
 use crate::fenced::Fenced;
 use crate::history::{Actor, Event, Nanos, What};
-use crate::pulse::{self, Pulse};
+use crate::observer::Observer;
 use crate::servers::Servers;
 use crate::setup::Setup;
 use crate::support::Proxy;
 use crate::support::crew::eventually;
 use crate::support::monitor::{Executed, Monitor};
+use crate::watch::Watch;
 use crate::work::KEY;
 use crate::worker::now;
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
-
-/// When this process, whose threads are the network, and the servers did not run.
-struct Watch {
-    away: Arc<Mutex<Vec<(Nanos, Nanos)>>>,
-    server_late: Arc<Mutex<Vec<Late>>>,
-    _pulse: Pulse,
-}
-
-impl Watch {
-    fn start(servers: &[u32]) -> Self {
-        let (away, server_late): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
-        let (noted, lates) = (Arc::clone(&away), Arc::clone(&server_late));
-        let mut delays: Vec<_> = servers.iter().map(|server| (*server, None)).collect();
-        let look = move || {
-            for (server, before) in &mut delays {
-                let delay = pulse::run_delay(*server);
-                if let (Some(before), Some(delay)) = (*before, delay)
-                    && delay > before + 1_000_000
-                {
-                    let to = now();
-                    lates.lock().push(Late { process: None, from: to - (delay - before), to });
-                }
-                *before = delay;
-            }
-            true
-        };
-        let pulse = pulse::keep(look, move |since, at| noted.lock().push((since, at)));
-        Self { away, server_late, _pulse: pulse }
-    }
-}
 
 /// The place of a worker process in its scene.
 pub(crate) type Process = u32;
@@ -63,6 +32,8 @@ pub(crate) struct Scene {
     pub(crate) cast: Vec<Cast>,
     /// What the server sees; in a Cluster, what each master does.
     pub(crate) monitors: Vec<(usize, Monitor)>,
+    /// Who looks at the lock in a store that votes.
+    pub(crate) observer: Option<Observer>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
     /// The locks on other nodes, in a Cluster.
@@ -91,9 +62,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn open(setup: &Setup, server: Servers) -> Self {
+    pub(crate) fn open(setup: &Setup, mut server: Servers) -> Self {
         let watched = if setup.monitored { server.masters() } else { Vec::new() };
         let monitors = watched.into_iter().map(|place| (place, Monitor::start(server.at(place)))).collect();
+        let observer = match &server {
+            Servers::Voting(voting) => Some(Observer::start(voting.quorum.look_at(&voting.lock_path()))),
+            _ => None,
+        };
         let fenced = Fenced::start();
         let watch = Watch::start(&server.pids());
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
@@ -105,6 +80,7 @@ impl Scene {
             cast,
             server,
             monitors,
+            observer,
             fenced,
             events: Vec::new(),
             elsewhere,
@@ -314,8 +290,7 @@ impl Scene {
 
     /// The process whose locker the store has.
     pub(crate) fn process_in_store(&self) -> Option<Process> {
-        let holder: Option<String> = self.server.run(&["GET", KEY.2]);
-        self.process_of(&holder?)
+        self.process_of(&self.server.holder()?)
     }
 
     /// The process that is to get the lock next.
@@ -340,7 +315,11 @@ impl Scene {
 
     /// The server's clock's microseconds at a moment of ours; a good guess, for what is milliseconds long.
     pub(crate) fn server_clock(&self) -> impl Fn(u64) -> Nanos {
-        let (seconds, micros): (u64, u64) = self.server.run(&["TIME"]);
+        let (seconds, micros): (u64, u64) = match self.server {
+            // It tells no times.
+            Servers::Voting(_) => (0, 0),
+            _ => self.server.run(&["TIME"]),
+        };
         let (there, here) = (seconds * 1_000_000 + micros, now());
         move |at| here.saturating_add_signed((at as i64 - there as i64).saturating_mul(1000))
     }

@@ -5,9 +5,10 @@ use crate::checker::lateness::Lateness;
 use crate::checker::tokens::check_updates;
 use crate::checker::waits::Kept;
 use crate::checker::windows::Lossy;
-use crate::checker::{self, Property, Verdict, Violation, store, waits};
+use crate::checker::{self, Property, Verdict, Violation, entry, store, waits};
 use crate::elsewhere::{Circumstances, Found};
 use crate::history::Event;
+use crate::observer::Observer;
 use crate::report::{Bounds, Report};
 use crate::scene::{Process, Scene};
 use crate::servers::Servers;
@@ -118,6 +119,13 @@ impl Setup {
         self
     }
 
+    /// The processes talk to servers that vote, each by a network of its own to each server, with a lease of this length.
+    pub(crate) fn on_voters(mut self, lease: Duration) -> Self {
+        self.monitored = false;
+        self.work.lease = u64::try_from(lease.as_millis()).unwrap();
+        self
+    }
+
     /// A hold is acknowledged by so many replicas.
     pub(crate) fn acknowledged(mut self, acks: u8) -> Self {
         self.work.acks = acks;
@@ -173,10 +181,8 @@ impl Setup {
         let mut violations = quiet(scene);
         let events = std::mem::take(&mut scene.events);
         let elsewhere = std::mem::take(&mut scene.elsewhere);
-        let lossy = match std::mem::take(&mut scene.windows) {
-            windows if bounds.lossy && !windows.is_empty() => Lossy::In(windows),
-            _ => bounds.lossy.into(),
-        };
+        let windows = std::mem::take(&mut scene.windows);
+        let lossy = if bounds.lossy && !windows.is_empty() { Lossy::In(windows.clone()) } else { bounds.lossy.into() };
         let Verdict { violations: broken, operations, holds, mut lates, both } =
             checker::judge(events.clone(), &mut scene.absences, lossy);
         lates.append(&mut scene.lates);
@@ -197,6 +203,8 @@ impl Setup {
         violations.extend(check_updates(&updates));
         let seen = store::check(&scene.executed(), KEY.2);
         violations.extend(seen.violations);
+        let sightings = scene.observer.take().map_or_else(Vec::new, Observer::end);
+        violations.extend(entry::check(&sightings, &holds, &windows, |locker| scene.process_of(locker)));
         // A machine that does not let a process run ends a lease, too.
         let at = scene.server_clock();
         let (excused, expired): (Vec<_>, Vec<_>) =
@@ -221,7 +229,7 @@ impl Setup {
             name: self.name,
             operations,
             holds: holds.len(),
-            tenures: seen.tenures,
+            tenures: if sightings.is_empty() { seen.tenures } else { entry::tenures(&holds) },
             expired: expired.len(),
             refused,
             told,
@@ -277,5 +285,8 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
         }
     }
     eventually("all leases are over", || left().is_empty());
+    if let Servers::Voting(voting) = &scene.server {
+        eventually("all sessions are over", || voting.quorum.sessions() == 0);
+    }
     violations
 }

@@ -7,6 +7,12 @@ use crate::support::cluster::client_of;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
+#[cfg(feature = "consul")]
+use crate::voters::Consul;
+#[cfg(feature = "etcd")]
+use crate::voters::Etcd;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use crate::voters::Voters;
 use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
 use redis_dlock::processor::LockProcessor;
@@ -52,11 +58,18 @@ struct Hand {
 }
 
 /// The store of a worker.
-fn store(work: &Work) -> RedisLockProcessor {
+fn store(work: &Work) -> Arc<dyn LockProcessor> {
+    match work.url.split_once(':') {
+        #[cfg(feature = "etcd")]
+        Some(("etcd", _)) => return Etcd::processor(&work.url),
+        #[cfg(feature = "consul")]
+        Some(("consul", _)) => return Consul::processor(&work.url),
+        _ => {}
+    }
     let ports = work.ports.clone();
     let store = RedisLockProcessor::builder(&work.url).unwrap().io_timeout(Duration::from_millis(work.io));
     let store = store.address_map(move |host, port| (host.to_owned(), ports.get(port)));
-    store.replica_acks(u32::from(work.acks), Duration::from_millis(work.io / 3)).build().unwrap()
+    Arc::new(store.replica_acks(u32::from(work.acks), Duration::from_millis(work.io / 3)).build().unwrap())
 }
 
 #[test]
@@ -70,7 +83,7 @@ fn process() {
             writeln!(line, "{} {} {:?} {}", now(), std::process::id(), thread::current().id(), record.args())
         })
         .try_init();
-    let store = Arc::new(store(&work));
+    let store = store(&work);
     // Only the last pointer closes the store.
     let weak_store = Arc::downgrade(&store);
     let generator = DLockGenerator::builder().listener(work.listener).build(store).unwrap();

@@ -1,6 +1,6 @@
 //! Beside `consul lock`, on one key.
 
-use crate::kit::{Consul, Voters};
+use crate::voters::{Consul, Quorum, Voters};
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

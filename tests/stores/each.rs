@@ -6,13 +6,13 @@ macro_rules! on_each_store {
         mod etcd {
             $(#[test]
             fn $name() {
-                super::$name::<crate::kit::Etcd>();
+                super::$name::<crate::voters::Etcd>();
             })+
         }
         mod consul {
             $(#[test]
             fn $name() {
-                super::$name::<crate::kit::Consul>();
+                super::$name::<crate::voters::Consul>();
             })+
         }
     };

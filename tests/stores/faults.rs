@@ -1,8 +1,8 @@
 //! The lock on a store that votes, while servers and holders fail.
 
-use crate::kit::{Consul, Etcd, Voters};
 use crate::support::crew::{eventually, spawn};
 use crate::support::process::signal;
+use crate::voters::{Consul, Etcd, Voters};
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
 use rustix::process::Signal;
 use std::env;

@@ -1,7 +1,8 @@
 //! The lock on a store that votes: what users rely on, where no server fails.
 
-use crate::kit::{Fresh, Voters};
+use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
+use crate::voters::Voters;
 use parking_lot::Mutex;
 use redis_dlock::conformance::Store;
 use redis_dlock::processor::{Claim, Message};

@@ -7,9 +7,12 @@ mod each;
 
 mod beside;
 mod faults;
-mod kit;
+mod fresh;
 mod lock;
 mod secure;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../support/voters/mod.rs"]
+mod voters;
 
 /// The parts of the kit of all tests that know no Redis.
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -23,7 +26,8 @@ mod support {
     pub(crate) mod process;
 }
 
-use kit::{Consul, Etcd, Fresh};
+use fresh::Fresh;
+use voters::{Consul, Etcd};
 
 redis_dlock::conformance_tests!(etcd, Fresh::<Etcd>::start());
 redis_dlock::conformance_tests!(consul, Fresh::<Consul>::start());

@@ -152,6 +152,10 @@ pub(crate) enum Mutant {
     ExtendsWithAllKeys,
     KeepsOldSubscriptions,
     WatchesNothing,
+    /// On a store that votes: an extension does not renew its session.
+    RenewsNothing,
+    /// The same: a request without an answer is taken for one that was not executed.
+    TakesSilenceForRefusal,
 }
 
 std::thread_local! {

@@ -115,7 +115,7 @@ impl RaftStore {
     pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Session>, Error> {
         let Some(tenure) = self.tenure(claim, deadline)? else { return Ok(None) };
         let sent_at = SystemClock.now();
-        if self.kv.renew(&tenure.session.id, deadline)? {
+        if mutant!(RenewsNothing) || self.kv.renew(&tenure.session.id, deadline)? {
             self.sessions.note_renewed(claim.locker, sent_at);
             return Ok(Some(tenure.session));
         }

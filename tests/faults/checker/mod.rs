@@ -6,10 +6,11 @@
 //! | **F** tokens rise with every new hold and are equal on reentry; a store that refuses smaller ones loses no update | `tokens` |
 //! | **X** one acquire is one hold: the history is one of a reentrant fenced mutex | `model` |
 //! | **C** a call's own time-out is kept | `patience` |
-//! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side |
+//! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side; `entry`, on a store that votes |
 //!
 //! `windows` says when the store itself may break M and F.
 
+pub(crate) mod entry;
 mod exclusion;
 mod generated;
 pub(crate) mod holds;

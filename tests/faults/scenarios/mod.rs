@@ -12,4 +12,6 @@ mod restart;
 pub(crate) mod sentinel;
 mod server;
 mod unheard;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+pub(crate) mod voters;
 mod waiter;

@@ -34,6 +34,8 @@ struct Shared {
     over: AtomicBool,
     /// Subscriptions are confirmed here, and the server has none.
     hides: AtomicBool,
+    /// What goes by is not of Redis.
+    is_foreign: AtomicBool,
 }
 
 /// Something to be written.
@@ -64,6 +66,13 @@ impl Proxy {
                 }
             }
         });
+        proxy
+    }
+
+    /// The same for whatever two programs say to each other. It knows no commands, and no subscribers.
+    pub(crate) fn to_foreign(port: u16) -> Self {
+        let proxy = Self::to(port, Duration::ZERO);
+        proxy.shared.is_foreign.store(true, Ordering::SeqCst);
         proxy
     }
 
@@ -212,13 +221,14 @@ impl Shared {
     /// Reads frames, and decides on each. What is no frame goes on as it comes.
     fn read(&self, number: usize, way: Way, mut from: &TcpStream, to: &Sender<Freight>) {
         let (mut chunk, mut bytes) = ([0; 16 * 1024], Vec::new());
+        let is_foreign = self.is_foreign.load(Ordering::SeqCst);
         let mut is_tls = None;
         while let Ok(n @ 1..) = from.read(&mut chunk) {
             bytes.extend_from_slice(&chunk[..n]);
             // A TLS session begins with a record of this type; there are no frames to be found in it.
-            let is_tls = *is_tls.get_or_insert(bytes[0] == 0x16);
+            let is_foreign = is_foreign || *is_tls.get_or_insert(bytes[0] == 0x16);
             // What a replica gets at first may look like the beginning of a frame that never ends.
-            let is_opaque = is_tls || way == Way::ToClient && self.toxics.lock().is_replica(number);
+            let is_opaque = is_foreign || way == Way::ToClient && self.toxics.lock().is_replica(number);
             loop {
                 let length = match resp::frame(&bytes) {
                     _ if is_opaque && !bytes.is_empty() => bytes.len(),
@@ -235,7 +245,8 @@ impl Shared {
                         continue;
                     }
                 }
-                let fate = self.toxics.lock().judge(number, way, &frame);
+                let command = if is_foreign { &[] } else { frame.as_slice() };
+                let fate = self.toxics.lock().judge(number, way, command);
                 let (late, is_last) = match fate {
                     Fate::Goes(late) => (late, false),
                     Fate::IsCut(length) => {

@@ -1,7 +1,9 @@
 //! Consul.
 
-use super::{Server, Voters, directory, ports};
+use super::{DOORS, LOCAL, Look, Quorum, Server, Voters, asking, directory, ports};
 use crate::support::crew::eventually;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use redis_dlock::ConsulLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use serde_json::{Value, json};
@@ -51,7 +53,15 @@ fn in_url(path: &str) -> String {
 
 impl Consul {
     fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        ask(&self.servers[0].address, method, path, body).expect("Consul answers")
+        let mut answer = None;
+        eventually("Consul answers", || {
+            let running = self.servers.iter().filter(|server| server.is_running());
+            let mut answers = running.filter_map(|server| ask(&server.address, method, path, body));
+            // 500 says that there is no leader.
+            answer = answers.find(|(status, _)| *status < 500);
+            answer.is_some()
+        });
+        answer.unwrap()
     }
 
     /// The address of the first server.
@@ -73,15 +83,18 @@ impl Voters for Consul {
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "Consul";
 
-    fn start(count: usize) -> Self {
+    fn start_between(count: usize, network: Option<&mut dyn FnMut(&[Server])>) -> Self {
         let directory = directory();
         let ports = ports(4 * count);
-        let others: Vec<_> = (0..count).map(|n| format!("127.0.0.1:{}", ports[4 * n + 1])).collect();
+        let door = if network.is_some() { DOORS } else { LOCAL };
+        let others: Vec<_> = (0..count).map(|n| format!("{door}:{}", ports[4 * n + 1])).collect();
         let server = |n: usize| {
             let data = directory.path().join(n.to_string());
             let settings = json!({
                 "server": true, "bootstrap_expect": count, "node_name": format!("server{n}"), "datacenter": "dc1",
-                "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "data_dir": data,
+                "bind_addr": LOCAL, "client_addr": LOCAL, "data_dir": data,
+                // The gossip between the servers goes by no network: it decides nothing.
+                "advertise_addr": door, "serf_lan": door,
                 "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
                 "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
                 // A server that is dead for a while would be taken out of the catalog, and with it the sessions that were created there.
@@ -98,43 +111,54 @@ impl Voters for Consul {
             let is_ready = |address: &str| {
                 ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
             };
-            Server::new(format!("http://127.0.0.1:{}", ports[4 * n]), is_ready, move || {
+            Server::new(format!("http://{LOCAL}:{}", ports[4 * n]), ports[4 * n + 2], is_ready, move || {
                 let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
                 command.arg("agent").arg(format!("-config-file={}", file.display()));
                 command
             })
         };
         let mut servers: Vec<_> = (0..count).map(server).collect();
+        if let Some(network) = network {
+            network(&servers);
+        }
         servers.iter_mut().for_each(Server::begin);
         servers.iter().for_each(Server::wait);
         Self { servers, _directory: directory }
-    }
-
-    fn servers(&mut self) -> &mut [Server] {
-        &mut self.servers
-    }
-
-    fn url(&self, prefix: &str) -> String {
-        let servers: Vec<_> = self.servers.iter().map(|server| server.address.replace("http://", "")).collect();
-        format!("consul://{}/{prefix}", servers.join(","))
     }
 
     fn processor(url: &str) -> Arc<dyn LockProcessor> {
         Arc::new(ConsulLockProcessor::builder(url).unwrap().session_ttl_min(SHORTEST).build().unwrap())
     }
 
+    /// A quarter longer, and Consul waits twice as long.
+    fn longest(lease: Duration) -> Duration {
+        lease * 5 / 2 + Duration::from_millis(500)
+    }
+}
+
+impl Quorum for Consul {
+    fn servers(&mut self) -> &mut [Server] {
+        &mut self.servers
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(|server| server.address.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+    }
+
+    fn url_by(&self, ports: &[u16], prefix: &str) -> String {
+        let servers: Vec<_> = ports.iter().map(|port| format!("{LOCAL}:{port}")).collect();
+        format!("consul://{}/{prefix}", servers.join(","))
+    }
+
     fn leader(&self) -> usize {
         let mut leader = None;
         eventually("a leader", || {
-            let running = self.servers.iter().filter(|server| server.is_running());
-            let told = running
+            let asked = self.servers.iter().filter(|server| server.is_running());
+            let told = asked
                 .filter_map(|server| ask(&server.address, "GET", "status/leader", ""))
                 .find(|(status, _)| *status == 200);
             let is_told = |server: &Server| {
-                let own = ask(&server.address, "GET", "agent/self", "").unwrap_or_default().1;
-                let own: Value = serde_json::from_str(&own).unwrap_or_default();
-                let port = &own["DebugConfig"]["ServerPort"];
-                port.is_u64() && told.as_ref().is_some_and(|(_, told)| told.contains(&format!(":{port}\"")))
+                told.as_ref().is_some_and(|(_, told)| told.contains(&format!(":{}\"", server.peers())))
             };
             leader = self.servers.iter().position(|server| server.is_running() && is_told(server));
             leader.is_some()
@@ -150,9 +174,12 @@ impl Voters for Consul {
     }
 
     fn hold(&self, path: &str, value: &str, lease: Option<Duration>) {
-        self.delete(path);
-        let path = format!("kv/{}?flags={FLAG}&acquire={}", in_url(path), self.session(lease));
-        assert_eq!(self.call("PUT", &path, value).1.trim(), "true");
+        let held = format!("kv/{}?flags={FLAG}&acquire={}", in_url(path), self.session(lease));
+        // Somebody else may take it in between.
+        eventually("the entry is held", || {
+            self.delete(path);
+            self.call("PUT", &held, value).1.trim() == "true"
+        });
     }
 
     fn list(&self, prefix: &str) -> Vec<String> {
@@ -160,8 +187,30 @@ impl Voters for Consul {
         if status == 404 { Vec::new() } else { serde_json::from_str(&names).unwrap() }
     }
 
-    /// A quarter longer, and Consul waits twice as long.
-    fn longest(lease: Duration) -> Duration {
-        lease * 5 / 2 + Duration::from_millis(500)
+    fn sessions(&self) -> usize {
+        let sessions: Vec<Value> = serde_json::from_str(&self.call("GET", "session/list?consistent", "").1).unwrap();
+        sessions.len()
+    }
+
+    fn end_session(&self, session: &str) {
+        self.call("PUT", &format!("session/destroy/{session}"), "");
+    }
+
+    fn look_at(&self, path: &str) -> Box<dyn Fn() -> Option<Look> + Send> {
+        let addresses = self.servers.iter().map(|server| server.address.clone()).collect();
+        let path = format!("kv/{}?consistent", in_url(path));
+        Box::new(asking(addresses, move |address| match ask(address, "GET", &path, "")? {
+            (404, _) => Some(Look::Absent),
+            (200, answer) => {
+                let entry = &serde_json::from_str::<Value>(&answer).ok()?[0];
+                let value = STANDARD.decode(entry["Value"].as_str().unwrap_or("")).ok()?;
+                Some(Look::Held {
+                    index: entry["ModifyIndex"].as_u64()?,
+                    value: String::from_utf8(value).ok()?,
+                    session: entry["Session"].as_str().unwrap_or("").to_owned(),
+                })
+            }
+            _ => None,
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! etcd.
 
-use super::{Server, Voters, directory, ports};
+use super::{DOORS, LOCAL, Look, Quorum, Server, Voters, asking, directory, ports};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +27,13 @@ fn ask(address: &str, path: &str, body: &Value) -> Option<Value> {
 
 impl Etcd {
     fn call(&self, path: &str, body: &Value) -> Value {
-        ask(&self.servers[0].address, path, body).expect("etcd answers")
+        let mut answer = None;
+        eventually("etcd answers", || {
+            let mut running = self.servers.iter().filter(|server| server.is_running());
+            answer = running.find_map(|server| ask(&server.address, path, body));
+            answer.is_some()
+        });
+        answer.unwrap()
     }
 }
 
@@ -36,41 +42,57 @@ impl Voters for Etcd {
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "etcd";
 
-    fn start(count: usize) -> Self {
+    fn start_between(count: usize, network: Option<&mut dyn FnMut(&[Server])>) -> Self {
         let directory = directory();
         let ports = ports(2 * count);
-        let address = |port: u16| format!("http://127.0.0.1:{port}");
-        let all: Vec<_> = (0..count).map(|n| format!("server{n}={}", address(ports[2 * n]))).collect();
+        let address = |port: u16| format!("http://{LOCAL}:{port}");
+        let door = if network.is_some() { DOORS } else { LOCAL };
+        let reached = |n: usize| format!("http://{door}:{}", ports[2 * n]);
+        let all: Vec<_> = (0..count).map(|n| format!("server{n}={}", reached(n))).collect();
         let server = |n: usize| {
-            let (peers, clients) = (address(ports[2 * n]), address(ports[2 * n + 1]));
+            let (peers, clients, reached) = (address(ports[2 * n]), address(ports[2 * n + 1]), reached(n));
             let (data, all, listens) = (directory.path().join(n.to_string()), all.join(","), clients.clone());
             let is_ready = |address: &str| ask(address, "kv/range", &json!({ "key": "AA==" })).is_some();
-            Server::new(clients, is_ready, move || {
+            Server::new(clients, ports[2 * n], is_ready, move || {
                 let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
                 command.args(["--name", &format!("server{n}"), "--log-level", "error", "--data-dir"]).arg(&data);
                 command.args(["--listen-client-urls", &listens, "--advertise-client-urls", &listens]);
-                command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+                command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &reached]);
                 command.args(["--initial-cluster", &all]);
                 command
             })
         };
         let mut servers: Vec<_> = (0..count).map(server).collect();
+        if let Some(network) = network {
+            network(&servers);
+        }
         servers.iter_mut().for_each(Server::begin);
         servers.iter().for_each(Server::wait);
         Self { servers, _directory: directory }
     }
 
+    fn processor(url: &str) -> Arc<dyn LockProcessor> {
+        Arc::new(EtcdLockProcessor::new(url).unwrap())
+    }
+
+    /// A quarter longer, in whole seconds; etcd looks for leases that have ended every half second.
+    fn longest(lease: Duration) -> Duration {
+        Duration::from_secs((lease + lease / 4).as_secs() + 2)
+    }
+}
+
+impl Quorum for Etcd {
     fn servers(&mut self) -> &mut [Server] {
         &mut self.servers
     }
 
-    fn url(&self, prefix: &str) -> String {
-        let servers: Vec<_> = self.servers.iter().map(|server| server.address.replace("http://", "")).collect();
-        format!("etcd://{}/{prefix}", servers.join(","))
+    fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(|server| server.address.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
     }
 
-    fn processor(url: &str) -> Arc<dyn LockProcessor> {
-        Arc::new(EtcdLockProcessor::new(url).unwrap())
+    fn url_by(&self, ports: &[u16], prefix: &str) -> String {
+        let servers: Vec<_> = ports.iter().map(|port| format!("{LOCAL}:{port}")).collect();
+        format!("etcd://{}/{prefix}", servers.join(","))
     }
 
     fn leader(&self) -> usize {
@@ -109,8 +131,27 @@ impl Voters for Etcd {
         kvs.iter().map(|kv| String::from_utf8(STANDARD.decode(kv["key"].as_str().unwrap()).unwrap()).unwrap()).collect()
     }
 
-    /// A quarter longer, in whole seconds; etcd looks for leases that have ended every half second.
-    fn longest(lease: Duration) -> Duration {
-        Duration::from_secs((lease + lease / 4).as_secs() + 2)
+    fn sessions(&self) -> usize {
+        self.call("lease/leases", &json!({}))["leases"].as_array().map_or(0, Vec::len)
+    }
+
+    fn end_session(&self, session: &str) {
+        self.call("lease/revoke", &json!({ "ID": session }));
+    }
+
+    fn look_at(&self, path: &str) -> Box<dyn Fn() -> Option<Look> + Send> {
+        let addresses = self.servers.iter().map(|server| server.address.clone()).collect();
+        let range = json!({ "key": STANDARD.encode(path) });
+        Box::new(asking(addresses, move |address| {
+            let range = ask(address, "kv/range", &range)?;
+            range.get("header")?;
+            let Some(entry) = range["kvs"].get(0) else { return Some(Look::Absent) };
+            let value = STANDARD.decode(entry["value"].as_str()?).ok()?;
+            Some(Look::Held {
+                index: entry["mod_revision"].as_str()?.parse().ok()?,
+                value: String::from_utf8(value).ok()?,
+                session: entry["lease"].as_str().unwrap_or("").to_owned(),
+            })
+        }))
     }
 }

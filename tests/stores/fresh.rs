@@ -1,6 +1,6 @@
 //! [`Store`] for servers that vote: one server for all cases, a prefix for each.
 
-use super::Voters;
+use crate::voters::Voters;
 use redis_dlock::conformance::Store;
 use redis_dlock::processor::LockProcessor;
 use std::any::{Any, TypeId};

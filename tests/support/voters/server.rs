@@ -1,0 +1,89 @@
+//! One server as a process.
+
+use crate::support::crew::eventually;
+use crate::support::process::signal;
+use rustix::process::Signal;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) struct Server {
+    pub(super) address: String,
+    /// The port on which it hears the other servers.
+    peers: u16,
+    command: Box<dyn Fn() -> Command + Send + Sync>,
+    is_ready: fn(&str) -> bool,
+    process: Option<Child>,
+    is_stopped: bool,
+    pid: Arc<AtomicU32>,
+}
+
+impl Server {
+    pub(super) fn new(
+        address: String,
+        peers: u16,
+        is_ready: fn(&str) -> bool,
+        command: impl Fn() -> Command + Send + Sync + 'static,
+    ) -> Self {
+        let (command, pid) = (Box::new(command), Arc::default());
+        Self { address, peers, command, is_ready, process: None, is_stopped: false, pid }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        let mut command = (self.command)();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it"));
+        self.pid.store(process.id(), Ordering::SeqCst);
+        self.process = Some(process);
+    }
+
+    pub(crate) fn wait(&self) {
+        eventually("the server answers", || self.answers());
+    }
+
+    /// Whether it says what a majority has.
+    pub(crate) fn answers(&self) -> bool {
+        (self.is_ready)(&self.address)
+    }
+
+    /// Whether it runs, and is not stopped.
+    pub(super) fn is_running(&self) -> bool {
+        self.process.is_some() && !self.is_stopped
+    }
+
+    pub(crate) fn peers(&self) -> u16 {
+        self.peers
+    }
+
+    /// Its process, also after a restart.
+    pub(crate) fn pid(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.pid)
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        self.is_stopped = false;
+    }
+
+    /// Starts it again, with the data that it had.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.begin();
+        self.wait();
+    }
+
+    pub(crate) fn signal(&mut self, what: Signal) {
+        signal(self.process.as_ref().unwrap(), what);
+        self.is_stopped = what == Signal::STOP;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
