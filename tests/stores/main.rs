@@ -6,6 +6,7 @@
 mod each;
 
 mod beside;
+mod costs;
 mod faults;
 mod kit;
 mod lock;

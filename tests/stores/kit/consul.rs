@@ -1,6 +1,6 @@
 //! Consul.
 
-use super::{Server, Voters, directory, ports};
+use super::{Server, Voters, directory, ports, program};
 use crate::support::crew::eventually;
 use redis_dlock::ConsulLockProcessor;
 use redis_dlock::processor::LockProcessor;
@@ -54,11 +54,6 @@ impl Consul {
         ask(&self.servers[0].address, method, path, body).expect("Consul answers")
     }
 
-    /// The address of the first server.
-    pub(crate) fn address(&self) -> &str {
-        &self.servers[0].address
-    }
-
     fn session(&self, lease: Option<Duration>) -> String {
         let ttl = lease.map_or("24h".into(), |lease| format!("{}ms", lease.as_millis()));
         let body = json!({ "TTL": ttl, "LockDelay": "0s", "Behavior": "delete", "NodeChecks": [] });
@@ -72,6 +67,7 @@ impl Voters for Consul {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "Consul";
+    const PROGRAM: [&'static str; 2] = ["consul", "CONSUL_BIN"];
 
     fn start(count: usize) -> Self {
         let directory = directory();
@@ -99,7 +95,7 @@ impl Voters for Consul {
                 ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
             };
             Server::new(format!("http://127.0.0.1:{}", ports[4 * n]), is_ready, move || {
-                let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
+                let mut command = Command::new(program::<Self>());
                 command.arg("agent").arg(format!("-config-file={}", file.display()));
                 command
             })
@@ -112,6 +108,10 @@ impl Voters for Consul {
 
     fn servers(&mut self) -> &mut [Server] {
         &mut self.servers
+    }
+
+    fn address(&self) -> &str {
+        self.servers[0].address.trim_start_matches("http://")
     }
 
     fn url(&self, prefix: &str) -> String {
@@ -158,6 +158,11 @@ impl Voters for Consul {
     fn list(&self, prefix: &str) -> Vec<String> {
         let (status, names) = self.call("GET", &format!("kv/{}?keys&consistent", in_url(prefix)), "");
         if status == 404 { Vec::new() } else { serde_json::from_str(&names).unwrap() }
+    }
+
+    fn log_index(&self) -> u64 {
+        let own: Value = serde_json::from_str(&self.call("GET", "agent/self", "").1).unwrap();
+        own["Stats"]["raft"]["last_log_index"].as_str().and_then(|index| index.parse().ok()).expect("an index")
     }
 
     /// A quarter longer, and Consul waits twice as long.

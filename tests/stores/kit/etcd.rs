@@ -1,6 +1,6 @@
 //! etcd.
 
-use super::{Server, Voters, directory, ports};
+use super::{Server, Voters, directory, ports, program};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -35,6 +35,7 @@ impl Voters for Etcd {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "etcd";
+    const PROGRAM: [&'static str; 2] = ["etcd", "ETCD_BIN"];
 
     fn start(count: usize) -> Self {
         let directory = directory();
@@ -46,7 +47,7 @@ impl Voters for Etcd {
             let (data, all, listens) = (directory.path().join(n.to_string()), all.join(","), clients.clone());
             let is_ready = |address: &str| ask(address, "kv/range", &json!({ "key": "AA==" })).is_some();
             Server::new(clients, is_ready, move || {
-                let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
+                let mut command = Command::new(program::<Self>());
                 command.args(["--name", &format!("server{n}"), "--log-level", "error", "--data-dir"]).arg(&data);
                 command.args(["--listen-client-urls", &listens, "--advertise-client-urls", &listens]);
                 command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
@@ -62,6 +63,10 @@ impl Voters for Etcd {
 
     fn servers(&mut self) -> &mut [Server] {
         &mut self.servers
+    }
+
+    fn address(&self) -> &str {
+        self.servers[0].address.trim_start_matches("http://")
     }
 
     fn url(&self, prefix: &str) -> String {
@@ -107,6 +112,11 @@ impl Voters for Etcd {
         let range = self.call("kv/range", &range);
         let kvs = range["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();
         kvs.iter().map(|kv| String::from_utf8(STANDARD.decode(kv["key"].as_str().unwrap()).unwrap()).unwrap()).collect()
+    }
+
+    fn log_index(&self) -> u64 {
+        let status = self.call("maintenance/status", &json!({}));
+        status["raftIndex"].as_str().and_then(|index| index.parse().ok()).expect("an index")
     }
 
     /// A quarter longer, in whole seconds; etcd looks for leases that have ended every half second.

@@ -1,13 +1,17 @@
 //! Real servers of stores that vote, and what an administrator does to them.
 
 mod consul;
+mod counter;
 mod etcd;
 mod server;
+#[cfg(feature = "conformance")]
 mod store;
 
 pub(crate) use consul::Consul;
+pub(crate) use counter::Counter;
 pub(crate) use etcd::Etcd;
 pub(crate) use server::Server;
+#[cfg(feature = "conformance")]
 pub(crate) use store::Fresh;
 
 use redis_dlock::processor::LockProcessor;
@@ -24,11 +28,16 @@ pub(crate) trait Voters: Sized + Send + Sync + 'static {
     /// A lease that outlives the loss of a leader.
     const LONG_LEASE: Duration;
     const NAME: &'static str;
+    /// The program, and the variable that names another one.
+    const PROGRAM: [&'static str; 2];
 
     /// Starts so many servers, and waits until they answer.
     fn start(count: usize) -> Self;
 
     fn servers(&mut self) -> &mut [Server];
+
+    /// The address of the first server: `host:port`.
+    fn address(&self) -> &str;
 
     /// A URL with all servers, for a store with this prefix.
     fn url(&self, prefix: &str) -> String;
@@ -48,8 +57,22 @@ pub(crate) trait Voters: Sized + Send + Sync + 'static {
     /// The names of all entries with a prefix.
     fn list(&self, prefix: &str) -> Vec<String>;
 
+    /// The index of the last entry in the log on which the servers agree. Not only clients write there.
+    fn log_index(&self) -> u64;
+
     /// How long an entry may live whose lease of this length was not renewed.
     fn longest(lease: Duration) -> Duration;
+}
+
+/// The program that a store's servers run.
+pub(crate) fn program<V: Voters>() -> String {
+    let [program, variable] = V::PROGRAM;
+    std::env::var(variable).unwrap_or_else(|_| program.into())
+}
+
+/// The URL of a store for those who are to come by a counter. It has one server.
+pub(crate) fn counted_url<V: Voters>(servers: &V, counter: &Counter, prefix: &str) -> String {
+    servers.url(prefix).replace(servers.address(), counter.address())
 }
 
 /// A directory in memory, where there is one: every write waits for the disk.
