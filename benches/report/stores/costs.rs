@@ -29,7 +29,7 @@ pub(super) fn run<V: Peer>(section: &mut Section) {
         for n in 0..2 {
             turn(&mut two, n, &count);
         }
-        let pairs = (0..TIMES).map(|_| rise(&count, || pair(&mut two[0]))).collect();
+        let pairs = (0..TIMES).map(|_| rise(count, || pair(&mut two[0]))).collect();
         let turns: Vec<_> = (0..TIMES).map(|n| turn(&mut two, n % 2, &count)).collect();
         [median(pairs), median(turns)]
     });
