@@ -35,8 +35,8 @@ impl RaftInbox {
                             // A release that knows that somebody waits tries nothing else first.
                             match &message {
                                 Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
-                                Message::Granted { locker, grant, .. } => {
-                                    sessions.note_wanted(locker, grant.waiting > 0);
+                                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
+                                    sessions.note_wanted(locker, true);
                                 }
                                 _ => {}
                             }
