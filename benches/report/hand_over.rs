@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a process has the lock, or the word.
-const HOLD: Duration = Duration::from_millis(2);
+pub(crate) const HOLD: Duration = Duration::from_millis(2);
 
 pub(crate) fn run(plan: &Plan) -> Section {
     let mut section = Section::new("Hand-over between two processes");
@@ -84,8 +84,12 @@ pub(crate) struct Taking([Worker; 2]);
 impl Taking {
     /// Starts them, with that many acknowledgements by replicas.
     pub(crate) fn begin(clients: Place, url: &str, acks: u32) -> Self {
-        let acks = acks.to_string();
-        Self(["0", "1"].map(|n| Worker::start(clients, "hand-over", &[url, n, &acks])))
+        Self::begin_job(clients, "hand-over", &[url, &acks.to_string()])
+    }
+
+    /// Starts them with another job, and these arguments before the process's number.
+    pub(crate) fn begin_job(clients: Place, job: &str, arguments: &[&str]) -> Self {
+        Self(["0", "1"].map(|n| Worker::start(clients, job, &[arguments, &[n]].concat())))
     }
 
     /// Lets them take turns for a while. Returns how many microseconds each hand-over took.
@@ -113,11 +117,11 @@ pub(crate) fn generator(url: &str, acks: u32) -> DLockGenerator {
 
 /// A worker that locks and unlocks.
 pub(crate) fn lock_in_turn() {
-    let acks: u32 = argument(2);
+    let acks: u32 = argument(1);
     let generator = generator(&argument::<String>(0), acks);
     // The pairs of processes are not to meet.
     let lock = generator.generate("BENCH", format!("hand-over-{acks}")).unwrap();
-    let me: u64 = argument(1);
+    let me: u64 = argument(2);
     loop {
         let until = listen()[0];
         let mut holds = Vec::new();

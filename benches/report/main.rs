@@ -17,6 +17,11 @@ mod peers;
 mod replicas;
 mod round_trip;
 mod server_cost;
+#[cfg(all(feature = "consul", feature = "etcd"))]
+mod stores;
+#[cfg(not(all(feature = "consul", feature = "etcd")))]
+#[path = "no_stores.rs"]
+mod stores;
 mod support;
 
 use clap::{Parser, ValueEnum};
@@ -57,6 +62,7 @@ enum Experiment {
     ServerCost,
     Replicas,
     Cluster,
+    Stores,
     Peers,
 }
 
@@ -89,6 +95,7 @@ impl Experiment {
             Self::ServerCost => server_cost::run(plan),
             Self::Replicas => replicas::run(plan),
             Self::Cluster => cluster::run(plan),
+            Self::Stores => stores::run(plan),
             Self::Peers => peers::run(plan),
         }
     }
@@ -102,6 +109,7 @@ fn main() {
         Some("talk") => return hand_over::talk(),
         Some("pairs") => return cluster::make_pairs(),
         Some("hold") => return held::hold(),
+        Some("turns") => stores::take_turns(),
         Some("compute") => pair_cost::compute(),
         Some(job) => panic!("no worker does {job}"),
     }

@@ -44,4 +44,6 @@ mod tasks;
 mod tidy;
 mod tls;
 mod tokens;
+#[cfg(all(feature = "consul", feature = "etcd"))]
+mod which_store;
 mod wire;

@@ -1,6 +1,6 @@
 //! Beside `consul lock`, on one key.
 
-use crate::voters::{Consul, Quorum, Voters};
+use crate::voters::{Consul, Quorum, Voters, program};
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Runs a command under the lock of `consul lock`.
 fn consul_lock(servers: &Consul, arguments: &[&str], command: &str) -> Child {
-    Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()))
+    Command::new(program::<Consul>())
         .args(["lock", &format!("-http-addr={}", servers.address())])
         .args(arguments)
         .args(["team/DLOCK_BESIDE_x", command])

@@ -6,6 +6,7 @@
 mod each;
 
 mod beside;
+mod costs;
 mod faults;
 mod fresh;
 mod lock;
@@ -22,8 +23,41 @@ mod support {
     pub(crate) mod certificates;
     #[path = "../support/crew.rs"]
     pub(crate) mod crew;
+    #[path = "../it/support/journal.rs"]
+    pub(crate) mod journal;
+    #[path = "lab.rs"]
+    pub(crate) mod lab;
     #[path = "../support/process.rs"]
     pub(crate) mod process;
+    #[path = "../it/support/stalls.rs"]
+    pub(crate) mod stalls;
+    #[path = "../it/support/watched.rs"]
+    pub(crate) mod watched;
+
+    pub(crate) use lab::cause;
+}
+
+/// The tests of the lock in `tests/it`, as far as they wait for no lease that is shorter than these stores keep.
+#[allow(dead_code, reason = "some ask what these stores do not have: lab.rs names them")]
+#[path = "../it/lock"]
+mod all {
+    mod asking;
+    mod cancelling;
+    mod closing;
+    mod giving_up;
+    mod handles;
+    mod lingering;
+    mod looking;
+    mod loss;
+    mod loss_causes;
+    mod max_hold;
+    mod order;
+    mod owned;
+    mod ownership;
+    mod passing;
+    mod reentry;
+    mod slow_wait;
+    mod trying;
 }
 
 use fresh::Fresh;

@@ -1,5 +1,8 @@
 //! Threads that all do their own thing for a while, and what they got done.
 
+#[cfg(all(feature = "consul", feature = "etcd"))]
+pub(crate) use super::kit::crew::eventually;
+
 use std::fs;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

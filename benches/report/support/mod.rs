@@ -12,3 +12,7 @@ pub(crate) mod report;
 pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod worker;
+
+/// As the kit of the stores that vote knows it.
+#[cfg(all(feature = "consul", feature = "etcd"))]
+pub(crate) use kit::process;

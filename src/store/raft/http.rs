@@ -6,6 +6,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::mutant;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::time::Duration;
 #[cfg(feature = "tls")]
 use ureq::tls::TlsConfig;
@@ -179,13 +180,32 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
 }
 
 fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
-    let request = agent.configure_request(request(server, call)?).timeout_global(Some(limit)).build();
+    let request = agent.configure_request(request(server, call)?);
+    // A limit on the whole of a request has `ureq` begin a thread for each, to look the name up. An address needs no such thread, and then
+    // each step has the limit; it is the answer that takes time.
+    let request = if is_address(server) {
+        request
+            .timeout_resolve(None)
+            .timeout_connect(Some(limit.min(CONNECTING)))
+            .timeout_send_request(Some(limit))
+            .timeout_send_body(Some(limit))
+            .timeout_recv_response(Some(limit))
+            .timeout_recv_body(Some(limit))
+            .build()
+    } else {
+        request.timeout_global(Some(limit)).build()
+    };
     let mut response = agent.run(request).map_err(|e| failure(server, e))?;
     let status = response.status().as_u16();
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
     Ok(Answer { status, index, body: body.map_err(|e| failure(server, e))? })
+}
+
+/// Returns whether a server is named by its address.
+fn is_address(server: &str) -> bool {
+    server.strip_prefix("http://").is_some_and(|server| server.parse::<SocketAddr>().is_ok())
 }
 
 /// Returns whether the next server is asked after this error.
@@ -240,5 +260,17 @@ fn io_error(error: ureq::Error) -> io::Error {
         ureq::Error::Io(error) => error,
         ureq::Error::Timeout(timeout) => io::Error::new(ErrorKind::TimedOut, timeout.to_string()),
         other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_address() {
+        let are = ["http://127.0.0.1:2379", "http://[::1]:2379"];
+        assert!(are.into_iter().all(is_address));
+        assert!(!["http://localhost:2379", "http://127.0.0.1.example:2379"].into_iter().any(is_address));
     }
 }

@@ -32,8 +32,13 @@ impl RaftInbox {
                 match listening.next() {
                     Ok(Some(change)) => {
                         for message in message::read(&change) {
-                            if let Message::Contended { locker, .. } = &message {
-                                sessions.note_wanted(locker, true);
+                            // A release that knows that somebody waits tries nothing else first.
+                            match &message {
+                                Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
+                                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
+                                    sessions.note_wanted(locker, true);
+                                }
+                                _ => {}
                             }
                             if teller.0.send(Ok(message)).is_err() {
                                 return;

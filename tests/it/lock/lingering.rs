@@ -1,10 +1,9 @@
 //! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
 
-use crate::support::RedisServer;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator};
+use redis_dlock::{BackendFailure, DLockConfig};
 use std::time::{Duration, Instant};
 
 on_both_stores!(
@@ -354,21 +353,4 @@ fn closing_gives_it_back_later_if_the_store_fails_now(lab: &Lab) {
     assert!(lab.holder(lock.key()).is_some());
     watch.heal();
     eventually("it is given back", || lab.holder(lock.key()).is_none());
-}
-
-/// Shows: L4.
-#[test]
-fn it_ends_when_the_subscription_breaks() {
-    let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let lingers = || {
-        lock.lock().unwrap().unlock().unwrap();
-        server.run::<bool>(&["EXISTS", lock.key()])
-    };
-    eventually("it is subscribed", lingers);
-    server.run::<()>(&["ACL", "SETUSER", "default", "-subscribe"]);
-    assert_eq!(server.run::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
-    eventually("it is given back", || !server.run::<bool>(&["EXISTS", lock.key()]));
-    assert!(!lingers());
 }

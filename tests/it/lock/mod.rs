@@ -8,6 +8,7 @@ mod granted;
 mod handles;
 mod late_answers;
 mod lingering;
+mod lingering_unheard;
 mod looking;
 mod loss;
 mod loss_causes;

@@ -1,6 +1,6 @@
 //! Consul.
 
-use super::{DOORS, LOCAL, Look, Quorum, Server, Voters, asking, directory, ports};
+use super::{DOORS, LOCAL, Look, Network, Quorum, Server, Voters, asking, directory, ports, program};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -64,11 +64,6 @@ impl Consul {
         answer.unwrap()
     }
 
-    /// The address of the first server.
-    pub(crate) fn address(&self) -> &str {
-        &self.servers[0].address
-    }
-
     fn session(&self, lease: Option<Duration>) -> String {
         let ttl = lease.map_or("24h".into(), |lease| format!("{}ms", lease.as_millis()));
         let body = json!({ "TTL": ttl, "LockDelay": "0s", "Behavior": "delete", "NodeChecks": [] });
@@ -82,8 +77,9 @@ impl Voters for Consul {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "Consul";
+    const PROGRAM: [&'static str; 2] = ["consul", "CONSUL_BIN"];
 
-    fn start_between(count: usize, network: Option<&mut dyn FnMut(&[Server])>) -> Self {
+    fn start_between(count: usize, network: Option<Network<'_>>) -> Self {
         let directory = directory();
         let ports = ports(4 * count);
         let door = if network.is_some() { DOORS } else { LOCAL };
@@ -112,7 +108,7 @@ impl Voters for Consul {
                 ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
             };
             Server::new(format!("http://{LOCAL}:{}", ports[4 * n]), ports[4 * n + 2], is_ready, move || {
-                let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
+                let mut command = Command::new(program::<Self>());
                 command.arg("agent").arg(format!("-config-file={}", file.display()));
                 command
             })
@@ -143,6 +139,10 @@ impl Quorum for Consul {
 
     fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(|server| server.address.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+    }
+
+    fn address(&self) -> &str {
+        self.servers[0].address.trim_start_matches("http://")
     }
 
     fn url_by(&self, ports: &[u16], prefix: &str) -> String {
@@ -185,6 +185,11 @@ impl Quorum for Consul {
     fn list(&self, prefix: &str) -> Vec<String> {
         let (status, names) = self.call("GET", &format!("kv/{}?keys&consistent", in_url(prefix)), "");
         if status == 404 { Vec::new() } else { serde_json::from_str(&names).unwrap() }
+    }
+
+    fn log_index(&self) -> u64 {
+        let own: Value = serde_json::from_str(&self.call("GET", "agent/self", "").1).unwrap();
+        own["Stats"]["raft"]["last_log_index"].as_str().and_then(|index| index.parse().ok()).expect("an index")
     }
 
     fn sessions(&self) -> usize {

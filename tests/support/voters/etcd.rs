@@ -1,6 +1,6 @@
 //! etcd.
 
-use super::{DOORS, LOCAL, Look, Quorum, Server, Voters, asking, directory, ports};
+use super::{DOORS, LOCAL, Look, Network, Quorum, Server, Voters, asking, directory, ports, program};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -41,8 +41,9 @@ impl Voters for Etcd {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "etcd";
+    const PROGRAM: [&'static str; 2] = ["etcd", "ETCD_BIN"];
 
-    fn start_between(count: usize, network: Option<&mut dyn FnMut(&[Server])>) -> Self {
+    fn start_between(count: usize, network: Option<Network<'_>>) -> Self {
         let directory = directory();
         let ports = ports(2 * count);
         let address = |port: u16| format!("http://{LOCAL}:{port}");
@@ -54,7 +55,7 @@ impl Voters for Etcd {
             let (data, all, listens) = (directory.path().join(n.to_string()), all.join(","), clients.clone());
             let is_ready = |address: &str| ask(address, "kv/range", &json!({ "key": "AA==" })).is_some();
             Server::new(clients, ports[2 * n], is_ready, move || {
-                let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
+                let mut command = Command::new(program::<Self>());
                 command.args(["--name", &format!("server{n}"), "--log-level", "error", "--data-dir"]).arg(&data);
                 command.args(["--listen-client-urls", &listens, "--advertise-client-urls", &listens]);
                 command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &reached]);
@@ -88,6 +89,10 @@ impl Quorum for Etcd {
 
     fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(|server| server.address.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+    }
+
+    fn address(&self) -> &str {
+        self.servers[0].address.trim_start_matches("http://")
     }
 
     fn url_by(&self, ports: &[u16], prefix: &str) -> String {
@@ -129,6 +134,11 @@ impl Quorum for Etcd {
         let range = self.call("kv/range", &range);
         let kvs = range["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();
         kvs.iter().map(|kv| String::from_utf8(STANDARD.decode(kv["key"].as_str().unwrap()).unwrap()).unwrap()).collect()
+    }
+
+    fn log_index(&self) -> u64 {
+        let status = self.call("maintenance/status", &json!({}));
+        status["raftIndex"].as_str().and_then(|index| index.parse().ok()).expect("an index")
     }
 
     fn sessions(&self) -> usize {

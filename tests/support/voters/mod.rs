@@ -2,12 +2,14 @@
 
 #[cfg(feature = "consul")]
 mod consul;
+mod counter;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod server;
 
 #[cfg(feature = "consul")]
 pub(crate) use consul::Consul;
+pub(crate) use counter::Counter;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::Etcd;
 pub(crate) use server::Server;
@@ -26,6 +28,9 @@ pub(crate) trait Quorum: Send + Sync + 'static {
 
     /// The ports on which they serve clients.
     fn ports(&self) -> Vec<u16>;
+
+    /// The address of the first server: `host:port`.
+    fn address(&self) -> &str;
 
     /// A URL of servers on these ports, for a store with this prefix.
     fn url_by(&self, ports: &[u16], prefix: &str) -> String;
@@ -47,6 +52,9 @@ pub(crate) trait Quorum: Send + Sync + 'static {
     /// The names of all entries with a prefix.
     fn list(&self, prefix: &str) -> Vec<String>;
 
+    /// The index of the last entry in the log on which the servers agree. Not only clients write there.
+    fn log_index(&self) -> u64;
+
     /// How many sessions there are.
     fn sessions(&self) -> usize;
 
@@ -64,6 +72,8 @@ pub(crate) trait Voters: Quorum + Sized {
     /// A lease that outlives the loss of a leader.
     const LONG_LEASE: Duration;
     const NAME: &'static str;
+    /// The program, and the variable that names another one.
+    const PROGRAM: [&'static str; 2];
 
     /// Starts so many servers, and waits until they answer.
     fn start(count: usize) -> Self {
@@ -72,7 +82,7 @@ pub(crate) trait Voters: Quorum + Sized {
 
     /// The same with a network between the servers: whoever makes it is given them before they run. It leads from
     /// [`DOORS`] to the same ports of [`LOCAL`].
-    fn start_between(count: usize, network: Option<&mut dyn FnMut(&[Server])>) -> Self;
+    fn start_between(count: usize, network: Option<Network<'_>>) -> Self;
 
     /// A processor for such a URL.
     fn processor(url: &str) -> Arc<dyn LockProcessor>;
@@ -80,6 +90,20 @@ pub(crate) trait Voters: Quorum + Sized {
     /// How long an entry may live whose lease of this length was not renewed.
     fn longest(lease: Duration) -> Duration;
 }
+
+/// The program that a store's servers run.
+pub(crate) fn program<V: Voters>() -> String {
+    let [program, variable] = V::PROGRAM;
+    std::env::var(variable).unwrap_or_else(|_| program.into())
+}
+
+/// The URL of a store for those who are to come by a counter. It has one server.
+pub(crate) fn counted_url<V: Voters>(servers: &V, counter: &Counter, prefix: &str) -> String {
+    servers.url(prefix).replace(servers.address(), counter.address())
+}
+
+/// Makes a network between servers that do not run yet.
+pub(crate) type Network<'n> = &'n mut dyn FnMut(&[Server]);
 
 /// An entry at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

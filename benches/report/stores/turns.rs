@@ -1,0 +1,50 @@
+//! Handing the lock over from process to process.
+
+use super::kit::{Consul, Etcd, Voters};
+use super::{Peer, ours};
+use crate::Plan;
+use crate::hand_over::{HOLD, Taking};
+use crate::support::pin::Place;
+use crate::support::stats::{Variant, interleave, median};
+use crate::support::worker::{argument, listen, now, say};
+use std::thread;
+
+/// The names of the two ways, for a process that takes turns.
+const OURS: &str = "ours";
+const PEERS: &str = "peers";
+
+/// Microseconds of a hand-over, ours and the peer's.
+pub(super) fn measure<V: Peer>(plan: &Plan, servers: &V) -> [Vec<f64>; 2] {
+    let window = plan.size(500_000_000, 100_000_000);
+    let (url, address) = (servers.url("bench"), servers.address());
+    let variant = |way: &'static str| -> Variant<'_> {
+        let mut taking = Taking::begin_job(Place::Anywhere, "turns", &[V::NAME, way, &url, address]);
+        Box::new(move || median(&taking.turns(window)))
+    };
+    interleave(plan.rounds, &mut [OURS, PEERS].map(variant)).try_into().unwrap()
+}
+
+/// A worker that locks and unlocks.
+pub(crate) fn take_turns() {
+    if argument::<String>(0) == Etcd::NAME { take::<Etcd>() } else { take::<Consul>() }
+}
+
+fn take<V: Peer>() {
+    let [way, url, address]: [String; 3] = [argument(1), argument(2), argument(3)];
+    let me: u64 = argument(4);
+    let mut way = if way == OURS { ours::<V>(&url, "turns") } else { V::peer(&address, "turns") };
+    loop {
+        let until = listen()[0];
+        let mut holds = Vec::new();
+        while now() < until {
+            way.lock();
+            let begin = now();
+            thread::sleep(HOLD);
+            let end = now();
+            way.unlock();
+            // Holds exclude each other, so they are in the order of their beginnings.
+            holds.extend([begin, me, begin, end].map(|number| number.to_string()));
+        }
+        say(&holds.join(" "));
+    }
+}

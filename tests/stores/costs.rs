@@ -1,0 +1,162 @@
+//! What a lock costs the servers: entries in the log on which they agree, and requests.
+
+use crate::support::crew::{Member, eventually, spawn};
+use crate::voters::{Counter, Voters, counted_url};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use std::time::Duration;
+
+on_each_store!(
+    a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests,
+    a_lock_that_lingers_is_taken_up_without_a_request,
+    a_hand_over_between_clients_is_one_write_to_the_log,
+    a_release_causes_as_many_requests_with_twenty_waiters_as_with_one,
+);
+
+/// So long that nobody renews or asks meanwhile.
+const LEASE: Duration = Duration::from_secs(3600);
+
+/// The servers write to their log, too, now and then. The median does not see that.
+const TIMES: usize = 21;
+
+fn lock<V: Voters>(url: &str, config: impl FnOnce(DLockConfig) -> DLockConfig) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(V::processor(url)).unwrap();
+    generator.generate_with(config(DLockConfig::new("STORES", "x").with_lease(LEASE))).unwrap()
+}
+
+fn pair(lock: &DistributedReentrantLock) {
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+/// How much a count rises by something that is done several times.
+fn median_rise(count: impl Fn() -> u64, mut work: impl FnMut()) -> u64 {
+    let mut rises: Vec<_> = (0..TIMES)
+        .map(|_| {
+            let before = count();
+            work();
+            count() - before
+        })
+        .collect();
+    rises.sort_unstable();
+    rises[TIMES / 2]
+}
+
+fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: Voters>() {
+    let servers = V::start(1);
+    let counter = Counter::to(servers.address());
+    let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config);
+    // The session is a third write, of the first lock alone.
+    pair(&lock);
+    assert_eq!(median_rise(|| servers.log_index(), || pair(&lock)), 2);
+    assert_eq!(median_rise(|| counter.requests(), || pair(&lock)), 2);
+}
+
+fn a_lock_that_lingers_is_taken_up_without_a_request<V: Voters>() {
+    let servers = V::start(1);
+    let counter = Counter::to(servers.address());
+    let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config.with_linger(LEASE / 10));
+    pair(&lock);
+    assert_eq!(median_rise(|| servers.log_index(), || pair(&lock)), 0);
+    assert_eq!(median_rise(|| counter.requests(), || pair(&lock)), 0);
+}
+
+/// A client whose thread locks, says so, and unlocks when it is told to.
+struct Waiter {
+    has_it: Receiver<()>,
+    tell: Sender<()>,
+    thread: Member<()>,
+    /// The client, which ends its session when it is dropped.
+    client: DistributedReentrantLock,
+}
+
+impl Waiter {
+    /// Begins, and returns when it waits in the store as one of so many.
+    fn begin<V: Voters>(servers: &V, url: &str, of: u64) -> Self {
+        let lock = lock::<V>(url, |config| config);
+        let client = lock.clone();
+        let ((says, has_it), (tell, told)) = (unbounded(), unbounded());
+        let thread = spawn(move || {
+            let guard = lock.lock().unwrap();
+            says.send(()).unwrap();
+            told.recv().unwrap();
+            guard.unlock().unwrap();
+        });
+        let store = V::processor(&servers.url("a"));
+        eventually("it waits in the store", || store.inspect(client.key(), LEASE).unwrap().waiting == of);
+        Self { has_it, tell, thread, client }
+    }
+}
+
+/// Waits until a count stands still.
+fn at_rest(count: impl Fn() -> u64) -> u64 {
+    let mut last = count();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = count();
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// A client that has never waited has no inbox, and so hears of no waiter: its release is refused first, or frees the key and then gives it on.
+/// Neither the holder nor those that come after are so here.
+fn a_hand_over_between_clients_is_one_write_to_the_log<V: Voters>() {
+    let servers = V::start(1);
+    let url = servers.url("a");
+    let held = lock::<V>(&url, |config| config);
+    let first = lock::<V>(&url, |config| config);
+    let guard = first.lock().unwrap();
+    assert!(held.try_lock_for(Duration::from_millis(500)).unwrap().is_none());
+    guard.unlock().unwrap();
+    let mut rises = Vec::new();
+    for _ in 0..3 {
+        let guard = held.lock().unwrap();
+        let waiters: Vec<_> = (1..=3).map(|n| Waiter::begin(&servers, &url, n)).collect();
+        let mut clients = Vec::new();
+        let mut release: Box<dyn FnOnce()> = Box::new(|| guard.unlock().unwrap());
+        for waiter in waiters {
+            let before = at_rest(|| servers.log_index());
+            release();
+            waiter.has_it.recv().unwrap();
+            rises.push(at_rest(|| servers.log_index()) - before);
+            clients.push(waiter.client);
+            release = Box::new(move || {
+                waiter.tell.send(()).unwrap();
+                waiter.thread.join();
+            });
+        }
+        release();
+    }
+    rises.sort_unstable();
+    assert_eq!(rises[rises.len() / 2], 1, "{rises:?}");
+}
+
+/// The least number of requests that a release causes, of several, with this many waiters and those that come after.
+fn requests_of_a_release<V: Voters>(waiters: u64) -> u64 {
+    let servers = V::start(1);
+    let counter = Counter::to(servers.address());
+    let url = counted_url(&servers, &counter, "a");
+    let mut least = u64::MAX;
+    for _ in 0..3 {
+        let held = lock::<V>(&url, |config| config);
+        let guard = held.lock().unwrap();
+        let all: Vec<_> = (1..=waiters).map(|n| Waiter::begin(&servers, &url, n)).collect();
+        let before = at_rest(|| counter.requests());
+        guard.unlock().unwrap();
+        all[0].has_it.recv().unwrap();
+        least = least.min(at_rest(|| counter.requests()) - before);
+        for waiter in all {
+            waiter.tell.send(()).unwrap();
+            waiter.thread.join();
+        }
+    }
+    least
+}
+
+/// Only the first of them hears of it.
+fn a_release_causes_as_many_requests_with_twenty_waiters_as_with_one<V: Voters>() {
+    let (one, twenty) = (requests_of_a_release::<V>(1), requests_of_a_release::<V>(20));
+    assert!(0 < twenty && twenty <= one, "{one} with one waiter, {twenty} with twenty");
+}
