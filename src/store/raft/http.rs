@@ -205,7 +205,7 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
 
 /// Returns whether a server is named by its address.
 fn is_address(server: &str) -> bool {
-    server.strip_prefix("http://").is_some_and(|server| server.parse::<SocketAddr>().is_ok())
+    server.split_once("://").is_some_and(|(_, server)| server.parse::<SocketAddr>().is_ok())
 }
 
 /// Returns whether the next server is asked after this error.
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_name_is_no_address() {
-        let are = ["http://127.0.0.1:2379", "http://[::1]:2379"];
+        let are = ["http://127.0.0.1:2379", "https://[::1]:2379"];
         assert!(are.into_iter().all(is_address));
         assert!(!["http://localhost:2379", "http://127.0.0.1.example:2379"].into_iter().any(is_address));
     }
