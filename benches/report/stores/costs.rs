@@ -3,13 +3,14 @@
 use super::kit::{Counter, counted_url};
 use super::ways::Way;
 use super::{Peer, ours, pair};
+use crate::Plan;
 use crate::support::report::{Limit, Section};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// The servers write to their log, too, now and then. A median does not see that.
-const TIMES: usize = 11;
+/// The servers write to their log, too, now and then. A median does not see that. In a short round there are fewer.
+const TIMES: [usize; 2] = [11, 3];
 
 /// How much requests and log rise.
 type Rise = [u64; 2];
@@ -17,7 +18,8 @@ type Rise = [u64; 2];
 /// A way to lock, twice: of two clients.
 type Two = [Box<dyn Way>; 2];
 
-pub(super) fn run<V: Peer>(section: &mut Section) {
+pub(super) fn run<V: Peer>(plan: &Plan, section: &mut Section) {
+    let times = plan.size(TIMES[0], TIMES[1]);
     let servers = V::start(1);
     let counter = Counter::to(servers.address());
     let count = || [counter.requests(), servers.log_index()];
@@ -29,8 +31,8 @@ pub(super) fn run<V: Peer>(section: &mut Section) {
         for n in 0..2 {
             turn(&mut two, n, &count);
         }
-        let pairs = (0..TIMES).map(|_| rise(count, || pair(&mut two[0]))).collect();
-        let turns: Vec<_> = (0..TIMES).map(|n| turn(&mut two, n % 2, &count)).collect();
+        let pairs = (0..times).map(|_| rise(count, || pair(&mut two[0]))).collect();
+        let turns: Vec<_> = (0..times).map(|n| turn(&mut two, n % 2, &count)).collect();
         [median(pairs), median(turns)]
     });
     let what = |what: &str| format!("{}: writes to the log, {what}", V::NAME);

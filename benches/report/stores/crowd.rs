@@ -18,7 +18,7 @@ pub(super) fn run<V: Peer>(plan: &Plan, section: &mut Section) {
     let servers = V::start(1);
     let mut rows = Vec::new();
     for one_key in [false, true] {
-        for threads in THREADS {
+        for &threads in plan.size(&THREADS[..], &THREADS[..2]) {
             let [ours, lingering, peers] = measure(plan, &servers, threads, one_key);
             let name = format!("{threads}, {}", if one_key { "one key" } else { "a key each" });
             let cells =

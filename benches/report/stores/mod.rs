@@ -87,7 +87,7 @@ fn of<V: Peer>(plan: &Plan, section: &mut Section) {
     }
     let header = ["microseconds", "lock, `unlock()`", V::PEER, "relative", "hand-over", V::PEER, "relative"];
     section.table(&header, &rows);
-    costs::run::<V>(section);
+    costs::run::<V>(plan, section);
     crowd::run::<V>(plan, section);
     herd::run::<V>(plan, section);
 }
