@@ -62,6 +62,19 @@ if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} && $may_install == yes
         { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server; } || true
 fi
 consul=${CONSUL_BIN:-consul}
+# Those that are there, what the last lines say, and what the tests of faults leave out.
+found=()
+stores=()
+without=()
+for store in etcd consul; do
+    if command -v "${!store}" >/dev/null; then
+        found+=("$store")
+        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
+    else
+        without+=(--skip "::$store::")
+        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
+    fi
+done
 if ! command -v cargo >/dev/null; then
     echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
     exit 1
@@ -118,21 +131,15 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
     >"$directory/without-messages" 2>&1 &
 without_messages=$!
 trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
-cargo test --locked --all-features --test faults -- --test-threads 8
+cargo test --locked --all-features --test faults -- --test-threads 8 "${without[@]}"
 joined "$without_messages" "$directory/without-messages" "a test without messages"
 # Their servers wait for one another, and the tests for the ends of leases.
 cargo test --locked --all-features --test stores --no-run
-stores=()
-for store in etcd consul; do
-    if command -v "${!store}" >/dev/null; then
-        cargo test --locked --all-features --test stores -- "$store" --test-threads 12
-        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
-    else
-        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
-    fi
+for store in "${found[@]}"; do
+    cargo test --locked --all-features --test stores -- "$store" --test-threads 12
 done
 # The mistakes that the tests of faults must find.
-RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
+RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3 "${without[@]}"
 # From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
 lift() {
     local child
