@@ -122,25 +122,46 @@ joined() {
         exit 1
     fi
 }
-cargo test --locked --all-features --no-run
-model --no-run
-schedules --no-run
 directory=$(mktemp -d)
 building=
 if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} ]] && command -v go >/dev/null; then
-    (
-        renice -n 10 "$BASHPID" >/dev/null
-        build_consul
-    ) >"$directory/consul" 2>&1 &
+    build_consul >"$directory/consul" 2>&1 &
     building=$!
+    trap 'kill "$building" 2>/dev/null; rm -rf "$directory"' EXIT
 fi
+cargo test --locked --all-features --no-run
+model --no-run
+schedules --no-run
+# Before the tests, which it would slow down.
+if [[ -n $building ]]; then
+    if wait "$building"; then
+        consul=$built
+    else
+        tail -n 20 "$directory/consul"
+        echo "tests/run.sh: Go could not build Consul, see above"
+    fi
+fi
+export CONSUL_BIN=$consul ETCD_BIN=$etcd
+# The stores that are there, what the last lines say, and what the tests of faults leave out.
+found=()
+stores=()
+without=()
+for store in etcd consul; do
+    if command -v "${!store}" >/dev/null; then
+        found+=("$store")
+        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
+    else
+        without+=(--skip "::$store::")
+        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
+    fi
+done
 (
     # At 19 they would get no time beside other programs that compute.
     renice -n 5 "$BASHPID" >/dev/null
     model && schedules -- model::
 ) >"$directory/models" 2>&1 &
 models=$!
-trap 'kill "$models" $building 2>/dev/null; rm -rf "$directory"' EXIT
+trap 'kill "$models" 2>/dev/null; rm -rf "$directory"' EXIT
 
 # First with all features, including TLS; later what differs without them. This also compiles examples and benches. The tests mostly
 # wait, so more of them than there are cores may run at once.
@@ -154,31 +175,16 @@ DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: p
     --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4 \
     >"$directory/without-messages" 2>&1 &
 without_messages=$!
-trap 'kill "$models" "$without_messages" $building 2>/dev/null; rm -rf "$directory"' EXIT
-cargo test --locked --all-features --test faults -- --test-threads 8
+trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
+cargo test --locked --all-features --test faults -- --test-threads 8 "${without[@]}"
 joined "$without_messages" "$directory/without-messages" "a test without messages"
 # Their servers wait for one another, and the tests for the ends of leases.
 cargo test --locked --all-features --test stores --no-run
-if [[ -n $building ]]; then
-    if wait "$building"; then
-        consul=$built
-    else
-        tail -n 20 "$directory/consul"
-        echo "tests/run.sh: Go could not build Consul, see above"
-    fi
-fi
-export CONSUL_BIN=$consul ETCD_BIN=$etcd
-stores=()
-for store in etcd consul; do
-    if command -v "${!store}" >/dev/null; then
-        cargo test --locked --all-features --test stores -- "$store" --test-threads 12
-        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
-    else
-        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
-    fi
+for store in "${found[@]}"; do
+    cargo test --locked --all-features --test stores -- "$store" --test-threads 12
 done
 # The mistakes that the tests of faults must find.
-RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3
+RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3 "${without[@]}"
 # From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
 lift() {
     local child

@@ -17,20 +17,20 @@ type Play = fn(Option<&'static str>) -> Report;
 mod voters {
     use super::{Property, must_be_caught};
     use crate::scenarios::voters::Stage;
-    use crate::scenarios::voters::clients::{requests_late, undisturbed};
+    use crate::scenarios::voters::clients::{replies_lost, undisturbed};
     use crate::voters::Voters;
 
     on_each_store!(
         a_session_that_is_not_renewed_is_caught,
-        a_request_without_an_answer_that_is_taken_for_refused_is_caught
+        a_session_that_outlives_a_request_without_an_answer_is_caught
     );
 
     fn a_session_that_is_not_renewed_is_caught<V: Voters>() {
         must_be_caught("RenewsNothing", |mutant| undisturbed(&mut Stage::<V>::open(), mutant), Property::O);
     }
 
-    fn a_request_without_an_answer_that_is_taken_for_refused_is_caught<V: Voters>() {
-        must_be_caught("TakesSilenceForRefusal", |mutant| requests_late(&mut Stage::<V>::open(), mutant), Property::V);
+    fn a_session_that_outlives_a_request_without_an_answer_is_caught<V: Voters>() {
+        must_be_caught("LeavesSessions", |mutant| replies_lost(&mut Stage::<V>::open(), mutant), Property::Q);
     }
 }
 

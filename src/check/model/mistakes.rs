@@ -154,8 +154,8 @@ pub(crate) enum Mutant {
     WatchesNothing,
     /// On a store that votes: an extension does not renew its session.
     RenewsNothing,
-    /// The same: a request without an answer is taken for one that was not executed.
-    TakesSilenceForRefusal,
+    /// The same: the session of a request without an answer goes on.
+    LeavesSessions,
 }
 
 std::thread_local! {

@@ -3,7 +3,6 @@
 use super::deadline::Deadline;
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::mutant;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -225,11 +224,7 @@ pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
         ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
         _ => false,
     };
-    let failure = if is_before || mutant!(TakesSilenceForRefusal) {
-        BackendFailure::NotExecuted
-    } else {
-        BackendFailure::Unknown
-    };
+    let failure = if is_before { BackendFailure::NotExecuted } else { BackendFailure::Unknown };
     let words = match &error {
         ureq::Error::Timeout(_) if !is_before => String::from("no answer in time"),
         other => other.to_string(),

@@ -203,7 +203,9 @@ impl RaftStore {
     /// then.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Sight, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
-            self.kv.end_session(&tenure.session.id, deadline)?;
+            if !mutant!(LeavesSessions) {
+                self.kv.end_session(&tenure.session.id, deadline)?;
+            }
             self.sessions.forget(claim.locker);
         }
         self.given_on(claim.key, deadline)

@@ -36,12 +36,14 @@ fn a_process_without_a_network_or_without_replies_costs_nobody_the_lock<V: Voter
     assert!(assert_safe(report).lost >= 1);
 
     assert_safe(replies_lost(&mut stage, None));
-    assert_safe(requests_late(&mut stage, None));
+    assert_safe(requests_late(&mut stage));
 }
 
 /// What a request without an answer has done, is settled before anybody waits for its lease.
 pub(crate) fn replies_lost<V: Voters>(stage: &mut Stage<V>, mutant: Option<&'static str>) -> Report {
-    stage.play(many("replies lost").with(mutant), bounds(), |scene| {
+    // Less than a session lives.
+    let bounds = Bounds { waited: Duration::from_secs(3), ..bounds() };
+    stage.play(many("replies lost").with(mutant), bounds, |scene| {
         for round in 0..8 {
             for process in scene.processes() {
                 let ways = scene.ways(process).iter();
@@ -65,8 +67,8 @@ pub(crate) fn replies_lost<V: Voters>(stage: &mut Stage<V>, mutant: Option<&'sta
 const LATE: Duration = Duration::from_secs(4);
 
 /// What a process has sent is executed when it has given up waiting for that. Its sessions have ended by then, so it does nothing.
-pub(crate) fn requests_late<V: Voters>(stage: &mut Stage<V>, mutant: Option<&'static str>) -> Report {
-    stage.play(many("requests late by 4 s").with(mutant), bounds(), |scene| {
+fn requests_late<V: Voters>(stage: &mut Stage<V>) -> Report {
+    stage.play(many("requests late by 4 s"), bounds(), |scene| {
         for process in scene.processes() {
             scene.ways(process).iter().for_each(|way| way.delay(Way::ToServer, LATE));
             thread::sleep(4 * MOMENT);
