@@ -54,6 +54,8 @@ pub(crate) struct Leftover {
     failures: u32,
     /// The number of answered releases.
     answers: u32,
+    /// [`List::hastened`] as it was when this was taken from the list.
+    seen: u64,
     /// Makes the end of the main thread wait.
     _ticket: Option<Ticket>,
 }
@@ -69,11 +71,13 @@ pub(crate) struct Cleanup {
 struct List {
     schedule: Schedule<Leftover>,
     last_id: u64,
+    /// How often all lockers were made due at once.
+    hastened: u64,
 }
 
 impl Cleanup {
     pub(crate) fn new(clock: Timer) -> Self {
-        Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0 }) }
+        Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
     }
 
     /// Adds a locker, due immediately. The caller must wake the retry thread.
@@ -109,7 +113,7 @@ impl Cleanup {
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
         let leftover =
-            Leftover { id, key, locker, kept, ending, until: None, failures: 0, answers: 0, _ticket: ticket };
+            Leftover { id, key, locker, kept, ending, until: None, failures: 0, answers: 0, seen: 0, _ticket: ticket };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
@@ -117,13 +121,19 @@ impl Cleanup {
         self.list.lock().schedule.next()
     }
 
-    /// Makes every locker due now. The caller must wake the retry thread.
+    /// Makes every locker due now, because another server answers. The caller must wake the retry thread. A locker whose
+    /// release is under way is due again as soon as that fails: the failure may be that of the earlier server.
     pub(crate) fn hasten(&self, now: Moment) {
-        self.list.lock().schedule.hasten(now);
+        let mut list = self.list.lock();
+        list.hastened += 1;
+        list.schedule.hasten(now);
     }
 
     pub(crate) fn take_due(&self, now: Moment) -> Vec<Leftover> {
-        self.list.lock().schedule.take_due(now, ROUND)
+        let mut list = self.list.lock();
+        let mut due = list.schedule.take_due(now, ROUND);
+        due.iter_mut().for_each(|leftover| leftover.seen = list.hastened);
+        due
     }
 
     /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
@@ -165,7 +175,9 @@ impl Cleanup {
                 now + Backoff::capped(timing::longest_cleanup_pause(leftover.kept)).after(leftover.failures)
             }
         };
-        self.list.lock().schedule.put(leftover.id, due, leftover);
+        let mut list = self.list.lock();
+        let is_hastened = result.is_err() && leftover.seen != list.hastened;
+        list.schedule.put(leftover.id, if is_hastened { now } else { due }, leftover);
     }
 }
 
@@ -188,5 +200,29 @@ impl Leftover {
 
     pub(crate) fn request<'a>(&'a self, client: &'a str) -> Request<'a> {
         Request::Release(self.claim(client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::error::BackendFailure;
+
+    /// The release fails on the earlier server, after the list was told that another one answers.
+    #[test]
+    fn a_release_that_was_under_way_when_another_server_answers_is_repeated_at_once() {
+        let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())));
+        let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
+        let now = cleanup.clock.now();
+        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp);
+        let first = cleanup.take_due(now).pop().unwrap();
+        cleanup.hasten(now);
+        cleanup.put_back(first, &failed(), false, now);
+        let second = cleanup.take_due(now).pop().unwrap();
+        // Once: this one was sent to the server that answers now.
+        cleanup.put_back(second, &failed(), false, now);
+        assert_eq!(cleanup.take_due(now).len(), 0);
+        assert!(cleanup.next() > now);
     }
 }
