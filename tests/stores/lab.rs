@@ -14,6 +14,9 @@ use std::time::Duration;
 /// A stall of the machine that may cost a lease, or a look at it.
 pub(crate) const STALL: Duration = Duration::from_millis(100);
 
+/// Far more than anything takes.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
 /// The shortest lease that both stores keep here, and so the unit of the tests' times.
 const SHORTEST: u64 = 2000;
 
@@ -153,12 +156,21 @@ macro_rules! on {
     ($store:ident, what_could_not_be_released_is_tried_on_a_fresh_connection_at_the_end) => {};
     ($store:ident, closing_gives_it_back_later_if_the_store_fails_now) => {};
     ($store:ident, who_lost_it_meanwhile_asks_anew) => {};
+    ($store:ident, a_release_without_an_answer_is_repeated) => {};
+    ($store:ident, a_grant_that_crosses_with_giving_up_is_passed_on) => {};
+    // Who waits and dies is passed over when its session has ended, and not at once.
+    ($store:ident, the_dead_are_passed_over) => {};
+    // A lease is extended earlier here, since a leader may be missing for a while, and each by a request of its own.
+    ($store:ident, it_extends_at_three_quarters_and_probes_in_between) => {};
+    ($store:ident, it_keeps_all_that_is_due_in_one_round_trip) => {};
     // Their leases are to be exactly as long as they say, and these stores keep longer ones.
     ($store:ident, a_handle_knows_its_names_and_settings) => {};
     ($store:ident, everything_can_be_printed_at_any_time) => {};
     ($store:ident, a_store_that_fails_costs_the_lease_at_its_deadline) => {};
     ($store:ident, a_store_that_is_silent_costs_the_lease_at_its_deadline) => {};
     ($store:ident, an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked) => {};
+    ($store:ident, it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease) => {};
+    ($store:ident, it_asks_when_the_holders_lease_ends) => {};
     // Their limits are shorter than a busy store that votes needs for an answer.
     ($store:ident, a_wait_ends_by_its_limit_or_by_its_token) => {};
     ($store:ident, every_way_to_lock_has_one) => {};

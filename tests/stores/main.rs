@@ -19,6 +19,8 @@ mod voters;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "."]
 mod support {
+    #[path = "../it/support/asking.rs"]
+    pub(crate) mod asking;
     #[path = "../support/certificates.rs"]
     pub(crate) mod certificates;
     #[path = "../support/crew.rs"]
@@ -34,7 +36,8 @@ mod support {
     #[path = "../it/support/watched.rs"]
     pub(crate) mod watched;
 
-    pub(crate) use lab::cause;
+    pub(crate) use asking::{Asking, claim};
+    pub(crate) use lab::{LONG, cause};
 }
 
 /// The tests of the lock in `tests/it`, as far as they wait for no lease that is shorter than these stores keep.
@@ -45,17 +48,24 @@ mod all {
     mod cancelling;
     mod closing;
     mod giving_up;
+    mod granted;
     mod handles;
     mod lingering;
     mod looking;
     mod loss;
     mod loss_causes;
+    mod loss_hook;
     mod max_hold;
     mod order;
+    mod orphans;
+    mod outages;
     mod owned;
     mod ownership;
     mod passing;
+    mod races;
     mod reentry;
+    mod renewing;
+    mod retrying;
     mod slow_wait;
     mod trying;
 }

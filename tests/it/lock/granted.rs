@@ -5,10 +5,9 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use crate::support::{Asking, claim};
-use crate::support::{LONG, RedisServer};
+use crate::support::{Asking, LONG, claim};
 use parking_lot::Mutex;
-use redis_dlock::{AcquireOutcome, CancelToken, DLockGenerator, DLockGuard, Error, RedisLockProcessor};
+use redis_dlock::{AcquireOutcome, CancelToken, DLockGuard, Error};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -244,27 +243,4 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     assert_eq!(lab.waiting(holder.key()), 1);
     guard.unlock().unwrap();
     patient.join();
-}
-
-/// Shows: L1.
-#[test]
-fn a_listener_that_was_cut_off_subscribes_again_and_nobody_waits_in_vain() {
-    let server = RedisServer::start();
-    let [holder, waiting] = [(); 2].map(|()| {
-        let processor = RedisLockProcessor::connect(&server.url()).unwrap();
-        DLockGenerator::builder().listener(true).build(processor).unwrap()
-    });
-    let held = holder.generate_with(config("x", 6000)).unwrap();
-    let lock = waiting.generate_with(config("x", 600)).unwrap();
-    let subscribers = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count();
-    for _ in 0..5 {
-        let guard = held.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        eventually("it waits and listens", || lock.queue_length() == 1 && subscribers() == 1);
-        assert_eq!(server.run::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 1);
-        guard.unlock().unwrap();
-        waiter.join();
-        eventually("it listens again", || subscribers() == 1);
-    }
 }

@@ -54,6 +54,8 @@ fn attempts_fail_by_name(lab: &Lab) {
 fn a_cancelled_wait_for_a_failing_store_is_no_error(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
+    // A store that has never answered is not waited for.
+    lock.lock().unwrap().unlock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     let cancel = CancelToken::new();
     let (other, token) = (lock.clone(), cancel.clone());

@@ -6,6 +6,7 @@ mod errors;
 mod gaps;
 mod identity;
 mod keep;
+mod listening;
 mod outcomes;
 mod plain;
 mod slots;
