@@ -156,6 +156,8 @@ pub(crate) enum Mutant {
     RenewsNothing,
     /// The same: the session of a request without an answer goes on.
     LeavesSessions,
+    /// The same: a session is believed to have ended because a renewal says so.
+    BelievesRenewals,
 }
 
 std::thread_local! {

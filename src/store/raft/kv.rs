@@ -89,10 +89,10 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Creates a session; `name` is for people.
     fn open_session(&self, life: Duration, name: &str, deadline: Deadline) -> Result<String, Error>;
 
-    /// Starts the life of a session anew. Returns whether it had not ended.
+    /// Starts the life of a session anew. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
 
-    /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect.
+    /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
 
     /// Executes a transaction.

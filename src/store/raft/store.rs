@@ -47,7 +47,7 @@ impl<'a> Gift<'a> {
 }
 
 /// A key that changes under our hands is looked at again, this often at once. Each time another process has taken it or given it away.
-const TRIES: u32 = 16;
+pub(super) const TRIES: u32 = 16;
 
 /// Returns whether a request that failed so may have done something.
 pub(super) fn is_open(error: &Error) -> bool {
@@ -115,12 +115,31 @@ impl RaftStore {
     pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Session>, Error> {
         let Some(tenure) = self.tenure(claim, deadline)? else { return Ok(None) };
         let sent_at = SystemClock.now();
-        if mutant!(RenewsNothing) || self.kv.renew(&tenure.session.id, deadline)? {
+        if mutant!(RenewsNothing) || self.lives(claim, &tenure.session.id, deadline)? {
             self.sessions.note_renewed(claim.locker, sent_at);
             return Ok(Some(tenure.session));
         }
         self.sessions.forget(claim.locker);
         Ok(None)
+    }
+
+    /// Renews a session of a locker. `false` is certain: nothing with this session takes effect any more.
+    fn lives(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<bool, Error> {
+        for _ in 0..TRIES {
+            if self.kv.renew(session, deadline)? {
+                return Ok(true);
+            }
+            if mutant!(BelievesRenewals) {
+                return Ok(false);
+            }
+            // A server that has just begun to lead may not know the session yet. The entries are those of the majority: what the session
+            // holds would have ended with it.
+            if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
+                self.kv.end_session(session, deadline)?;
+                return Ok(false);
+            }
+        }
+        Err(Error::backend(BackendFailure::Unknown, "the servers do not renew a session that has not ended"))
     }
 
     /// Makes sure that the session of a tenure lives for a whole lease from now on, because another locker goes on with it. Returns `false`
@@ -136,7 +155,7 @@ impl RaftStore {
         if now + lease <= tenure.session.until {
             return Ok(true);
         }
-        let lives = self.kv.renew(&tenure.session.id, deadline)?;
+        let lives = self.lives(claim, &tenure.session.id, deadline)?;
         if lives {
             self.sessions.note_renewed(claim.locker, now);
         } else {

@@ -3,10 +3,11 @@
 use super::client::{Client, odd};
 use super::encode;
 use super::query::Query;
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::store::processor::{DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::store::raft::store::TRIES;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +65,18 @@ impl Kv for Arc<Client> {
     }
 
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
-        let path = format!("/v1/session/destroy/{session}");
-        self.call(Method::PUT, &path, &Value::Null, true, deadline).map(drop)
+        let (destroy, info) =
+            (format!("/v1/session/destroy/{session}"), format!("/v1/session/info/{session}?consistent"));
+        for _ in 0..TRIES {
+            self.call(Method::PUT, &destroy, &Value::Null, true, deadline)?;
+            // The leader does nothing for a session that it does not know, and one that has just begun to lead may not know all yet. It answers
+            // this read when it does.
+            let found = self.call(Method::GET, &info, &Value::Null, true, deadline)?;
+            if found.is_some_and(|reply| reply.body.as_array().is_none_or(Vec::is_empty)) {
+                return Ok(());
+            }
+        }
+        Err(Error::backend(BackendFailure::Unknown, format!("Consul did not end the session {session}")))
     }
 
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {

@@ -241,6 +241,10 @@ impl Kv for Servers {
     }
 
     fn renew(&self, session: &str, _: Deadline) -> Result<bool, Error> {
+        // By a server that has just begun to lead.
+        if self.strikes() {
+            return Ok(false);
+        }
         Ok(self.step(|state| state.sessions.contains(session)))
     }
 

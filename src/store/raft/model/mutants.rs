@@ -7,7 +7,8 @@ const LEFT: &[&str] = &["left in the store", "deadlock", "exceeded max_steps"];
 
 caught_each! {
     gives_unchecked: GivesUnchecked, LEAVING, LEFT;
-    doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT;
+    believes_renewals: BelievesRenewals, TWO_FAULTY, LEFT;
+    doubts_nothing: DoubtsNothing, TWO_FAULTY, &["left in the store", "deadlock", "exceeded max_steps", "holds what is not its own"];
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
