@@ -31,7 +31,8 @@ impl<V: Voters> Fresh<V> {
         Self { servers, prefix: format!("case{}", CASES.fetch_add(1, Ordering::SeqCst)) }
     }
 
-    fn lock(&self, key: &str) -> String {
+    /// The path of the lock's entry.
+    pub(crate) fn lock(&self, key: &str) -> String {
         let key = encoded(key);
         format!("{}/{key}/.lock", self.prefix)
     }

@@ -2,15 +2,16 @@
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
-use crate::voters::Voters;
+use crate::voters::{Look, Voters};
 use parking_lot::Mutex;
 use redis_dlock::conformance::Store;
 use redis_dlock::processor::{Claim, Message};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };
+use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 on_each_store!(
     threads_of_three_clients_exclude_one_another_and_tokens_rise,
@@ -21,6 +22,7 @@ on_each_store!(
     thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand,
     leases_that_the_store_does_not_keep_are_refused_by_name,
     an_inbox_outlives_its_connections,
+    an_entry_tells_people_who_holds_or_waits_since_when_and_why,
 );
 
 /// Far longer than any of these tests.
@@ -197,4 +199,52 @@ fn nothing_of_a_password_of_etcd_is_shown() {
 #[test]
 fn nothing_of_a_token_of_consul_is_shown() {
     shows_no_secret(redis_dlock::ConsulLockProcessor::new("consul://sesame@127.0.0.1:1").unwrap());
+}
+
+/// Whoever looks at the entries in the store's own tools, reads this.
+fn an_entry_tells_people_who_holds_or_waits_since_when_and_why<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let lock = |why: &str| {
+        let config = DLockConfig::new("STORES", "x").with_lease(LONG).with_reason(why);
+        client(&store).generate_with(config).unwrap()
+    };
+    let entry = |path: &str| -> Value {
+        let Some(Look::Held { value, .. }) = store.servers.look_at(path)() else { panic!("{path} is not there") };
+        serde_json::from_str(&value).unwrap()
+    };
+    let when = |entry: &Value| humantime::parse_rfc3339(entry["when"].as_str().unwrap()).unwrap();
+    let asked = SystemTime::now() - Duration::from_millis(2);
+    let (first, second) = (lock("the nightly batch"), lock("a repair"));
+    let guard = first.lock().unwrap();
+    let path = store.lock(first.key());
+    let holder = entry(&path);
+    assert_eq!(holder["why"], "the nightly batch");
+    assert!(holder["who"].as_str().unwrap().starts_with(holder["process"].as_str().unwrap()), "{holder}");
+    assert!((asked..=SystemTime::now()).contains(&when(&holder)), "{holder}");
+
+    let other = second.clone();
+    let (is_inside, inside) = crossbeam_channel::bounded(0);
+    let (leave, leaves) = crossbeam_channel::bounded::<()>(0);
+    let waits = spawn(move || {
+        let guard = other.lock().unwrap();
+        is_inside.send(()).unwrap();
+        leaves.recv().unwrap_err();
+        guard.unlock().unwrap();
+    });
+    let queue = path.replace("/.lock", "/.wait/");
+    let mut waiters = Vec::new();
+    eventually("it waits", || {
+        waiters = store.servers.list(&queue);
+        waiters.len() == 1
+    });
+    let waiter = entry(&waiters[0]);
+    assert_eq!(waiter["why"], "a repair");
+    std::thread::sleep(Duration::from_millis(2));
+    guard.unlock().unwrap();
+    inside.recv().unwrap();
+    let holder = entry(&path);
+    assert_eq!((&holder["who"], &holder["why"]), (&waiter["who"], &waiter["why"]));
+    assert!(when(&holder) > when(&waiter), "it holds since it was given the lock: {waiter}, {holder}");
+    drop(leave);
+    waits.join();
 }

@@ -12,6 +12,7 @@
 
 use crate::store::processor::Claim;
 use serde_json::{Value, json};
+use std::time::SystemTime;
 
 /// The names of one store.
 #[derive(Clone, Debug)]
@@ -65,10 +66,10 @@ fn encoded(name: &str) -> String {
     text
 }
 
-/// Returns what an entry says of the tenure that it is for. People read it in the store's own tools. `after` is the index of the entry that it
-/// replaces, if there is one: Consul takes an entry that says the same as before for no change.
+/// Returns what an entry says of the tenure that it is for: who holds or waits, since when, and why. People read it in the store's own tools.
+/// `after` is the index of the entry that it replaces, if there is one: Consul takes an entry that says the same as before for no change.
 pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
-    let mut party = json!({ "who": claim.locker, "process": claim.client });
+    let mut party = json!({ "who": claim.locker, "process": claim.client, "when": now() });
     if let Some(after) = after {
         party["after"] = after.into();
     }
@@ -79,6 +80,22 @@ pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
         }
     }
     party.to_string().into_bytes()
+}
+
+/// Returns what the lock's entry says of a waiter that is given the lock: it holds from now on. What no lock of ours wrote stays as it is.
+pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice(party) {
+        Ok(Value::Object(mut party)) if party.contains_key("when") => {
+            party.insert("when".into(), now().into());
+            Value::Object(party).to_string().into_bytes()
+        }
+        _ => party.to_vec(),
+    }
+}
+
+/// The time of day. Only people read it: nothing depends on whether the clocks of two machines agree.
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 /// Who an entry is for.
@@ -114,6 +131,23 @@ mod tests {
         assert_eq!(names.lock(".inbox"), "dlock/%2Einbox/.lock");
         assert_ne!(names.of("a%2Fb"), names.of("a/b"));
         assert_eq!(names.of("ä\n\u{202e} b"), "dlock/ä%0A%E2%80%AE b/");
+    }
+
+    #[test]
+    fn a_waiter_that_is_given_the_lock_holds_from_then_on() {
+        let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
+        let of = |party: &[u8]| -> Value { serde_json::from_slice(party).unwrap() };
+        let at = |party: &Value| humantime::parse_rfc3339(party["when"].as_str().unwrap()).unwrap();
+        let waits = party(&claim, None);
+        std::thread::sleep(Duration::from_millis(2));
+        let holds = from_now(&waits);
+        let (waits, mut holds) = (of(&waits), of(&holds));
+        assert!(at(&waits) < at(&holds));
+        holds["when"] = waits["when"].clone();
+        assert_eq!(waits, holds);
+        for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
+            assert_eq!(from_now(text.as_bytes()), text.as_bytes());
+        }
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl RaftStore {
     /// The writes that give a key to the first waiter, and say so to it.
     fn giving(&self, key: &str, gift: &Gift<'_>, to: &Waiter) -> Transaction {
         let path = self.names.lock(key);
-        let (session, value) = (to.session.clone(), to.value.clone());
+        let (session, value) = (to.session.clone(), names::from_now(&to.value));
         let (check, hold) = match gift.from {
             Some((_, from)) => (
                 Check::HeldBy { path: path.clone(), session: from.to_owned() },
