@@ -216,10 +216,10 @@ mod tests {
         let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
         let now = cleanup.clock.now();
         cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp);
-        let first = cleanup.take_due(now).pop().unwrap();
+        let first = cleanup.take_due(now).pop().expect("it is due");
         cleanup.hasten(now);
         cleanup.put_back(first, &failed(), false, now);
-        let second = cleanup.take_due(now).pop().unwrap();
+        let second = cleanup.take_due(now).pop().expect("it is due");
         // Once: this one was sent to the server that answers now.
         cleanup.put_back(second, &failed(), false, now);
         assert_eq!(cleanup.take_due(now).len(), 0);

@@ -1,5 +1,6 @@
 //! Threads of a test, and waiting for what they do: with hang guards, far longer than anything takes.
 
+use redis_dlock::Error;
 use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -34,6 +35,20 @@ pub(crate) fn slowly(what: &str, mut is_so: impl FnMut() -> bool) {
         }
         is_so
     });
+}
+
+/// What an attempt with a brief limit says that the store has answered within it, which it does not each time on a busy machine.
+#[track_caller]
+pub(crate) fn answered<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
+    let mut answer = None;
+    eventually("an answer in time", || {
+        answer = match attempt() {
+            Err(Error::Backend { .. }) => None,
+            other => Some(other.unwrap()),
+        };
+        answer.is_some()
+    });
+    answer.unwrap()
 }
 
 /// A thread whose end is waited for with a hang guard.

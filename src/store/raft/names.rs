@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn a_waiter_that_is_given_the_lock_holds_from_then_on() {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
-        let of = |party: &[u8]| -> Value { serde_json::from_slice(party).unwrap() };
-        let at = |party: &Value| humantime::parse_rfc3339(party["when"].as_str().unwrap()).unwrap();
+        let of = |party: &[u8]| -> Value { serde_json::from_slice(party).expect("JSON") };
+        let at = |party: &Value| humantime::parse_rfc3339(party["when"].as_str().expect("text")).expect("a time");
         let waits = party(&claim, None);
         std::thread::sleep(Duration::from_millis(2));
         let holds = from_now(&waits);

@@ -1,6 +1,6 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, answered, eventually, spawn};
 use crate::support::lab::{Lab, builder, config, running_on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{DLockGenerator, SlowWait};
@@ -65,7 +65,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
     let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000)).unwrap());
     let guard = holder.generate_with(config("x", 3000)).unwrap();
     let guard = guard.lock().unwrap();
-    assert!(lock.try_lock_for(SLOW).unwrap().is_none());
+    assert!(answered(|| lock.try_lock_for(SLOW)).is_none());
     assert!(lock.try_lock().unwrap().is_none());
     let waiter = spawn({
         let lock = lock.clone();

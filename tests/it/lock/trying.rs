@@ -1,6 +1,6 @@
 //! `try_lock` and its timed forms.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{answered, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{DLockGuard, DistributedReentrantLock, Error};
@@ -72,19 +72,6 @@ fn a_timed_attempt_gets_a_free_lock_without_waiting(lab: &Lab) {
         guard.unwrap().unwrap().unlock().unwrap();
     }
     assert_eq!((watch.count_of(Kind::Acquire), watch.count()), (6, 12));
-}
-
-/// What an attempt says that the store has answered in time, which it does not each time on a busy machine.
-fn answered<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
-    let mut answer = None;
-    eventually("an answer in time", || {
-        answer = match attempt() {
-            Err(Error::Backend { .. }) => None,
-            other => Some(other.unwrap()),
-        };
-        answer.is_some()
-    });
-    answer.unwrap()
 }
 
 /// Shows: G12, L3.
