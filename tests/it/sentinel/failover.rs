@@ -16,10 +16,15 @@ fn lock_of(generator: &DLockGenerator) -> DistributedReentrantLock {
     generator.generate_with(DLockConfig::new("SENTINEL", "failover").with_lease(LEASE)).unwrap()
 }
 
-/// How many connections of ours a server has.
+/// How many connections of ours a server has. A Sentinel that demotes it ends its connections, that of the question, too.
 fn connections(service: &Service, port: u16) -> usize {
     let server = service.servers.iter().find(|server| server.port() == port).unwrap();
-    server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count()
+    let mut clients = None;
+    eventually("the server tells its clients", || {
+        clients = server.ask::<String>(&["CLIENT", "LIST"]);
+        clients.is_some()
+    });
+    clients.unwrap().lines().filter(|line| line.contains("name=redis-dlock ")).count()
 }
 
 /// A hold that every replica has survives its master's death, and so do the waiters.
