@@ -48,8 +48,9 @@ fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
 
     times.tell(lab, bytes_in_use() - before.bytes);
     assert_eq!(times.got, 0, "nobody got what was held");
-    // A fifth of the waits stand in it once. How many do at a time says how late the thread was that takes them out.
-    assert!(times.queue < waits as u64 / 10, "{} stood in the store's queue", times.queue);
+    // A fifth of the waits stand in it once. If none was taken out before the end, all of these would stand in it together. How many do says how
+    // late the thread was that takes them out: on a busy machine half of them.
+    assert!(times.queue < waits as u64 * 3 / 20, "{} stood in the store's queue", times.queue);
     assert_eq!((guard.is_valid(), guard.fencing_token()), (true, token));
     assert_eq!(after.threads, before.threads);
     // Threads that happen to call at the same time open up to three connections more for their client.
