@@ -69,8 +69,13 @@ impl StoreUrl {
         }
         let root = match root.trim_end_matches('/') {
             "" => ROOT.to_owned(),
-            root if root.split('/').all(|part| !part.is_empty()) && !root.contains(['?', '#']) => format!("{root}/"),
-            _ => return Err(wrong("write the prefix as words separated by single slashes".into())),
+            root if root.split('/').all(is_part) => format!("{root}/"),
+            // It may be the rest of a password with a slash in it, so it is not shown.
+            _ => {
+                let hint = "write the prefix as words separated by single slashes, without any of ?#@% and not . or .., and a slash in a \
+                            login as %2F";
+                return Err(wrong(hint.into()));
+            }
         };
         Ok(Self { servers, login, root })
     }
@@ -83,14 +88,41 @@ impl StoreUrl {
     }
 }
 
-/// A URL as far as it may be shown.
+/// Whether a store can have a part of a prefix in the path of a request, which knows `.` and `..` as directories.
+fn is_part(part: &str) -> bool {
+    let is_plain = |c: char| !c.is_control() && !"?#@%".contains(c);
+    !matches!(part, "" | "." | "..") && part.chars().all(is_plain)
+}
+
+/// A URL as far as it may be shown. What stands before `://` may be a login.
 fn shown(scheme: &str) -> String {
-    if scheme.is_empty() { "(no scheme)".into() } else { format!("{scheme}://…") }
+    match scheme {
+        "" => "(no scheme)".into(),
+        "consul" | "consul+https" | "etcd" | "etcd+https" => format!("{scheme}://…"),
+        _ => "…://…".into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_that_a_path_cannot_have_is_refused_and_not_shown() {
+        for root in ["a/b@host", ".", "..", "a/../b", "a%20b", "a//b", "a\nb", "a?b", "a#b", "b:sesame@host"] {
+            let error = StoreUrl::parse(&format!("consul://h/{root}"), "consul", 8500).err().expect(root).to_string();
+            assert!(error.contains("consul://…") && error.contains("prefix") && !error.contains("sesame"), "{error}");
+        }
+        for root in ["a", "a.b/..c", "ä b/c:d"] {
+            assert!(StoreUrl::parse(&format!("consul://h/{root}/"), "consul", 8500).is_ok(), "{root}");
+        }
+    }
+
+    #[test]
+    fn a_login_before_the_scheme_is_not_shown() {
+        let error = StoreUrl::parse("sesame@consul://h", "consul", 8500).err().expect("no scheme of ours").to_string();
+        assert!(!error.contains("sesame") && error.contains("write consul://host:8500"), "{error}");
+    }
 
     #[test]
     fn servers_login_and_prefix_are_read() {
