@@ -1,9 +1,11 @@
 //! Beside `consul lock`, on one key.
 
-use crate::voters::{Consul, Quorum, Voters, program};
-use redis_dlock::{DLockConfig, DLockGenerator};
+use crate::support::crew::{eventually, spawn};
+use crate::voters::{Consul, Counter, Look, Quorum, Voters, counted_url, program};
+use redis_dlock::{DLockConfig, DLockGenerator, LockProcessor};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Runs a command under the lock of `consul lock`.
@@ -42,4 +44,58 @@ fn consul_lock_and_this_crate_exclude_each_other() {
         other.wait().unwrap();
         waiter.join().unwrap();
     }
+}
+
+/// The session of a program of Go asks that nobody gets the lock for 15 s after the session's end: the lock-delay. An attempt is told no
+/// meanwhile, and waiters keep their places.
+///
+/// Shows: G1, L1.
+#[test]
+fn who_comes_after_a_killed_consul_lock_waits_for_its_lock_delay() {
+    /// The requests of an attempt: a session, the transaction, the queue. It does not try again and again.
+    const MOST: u64 = 8;
+    let servers = Consul::start(1);
+    let counter = Counter::to(servers.address());
+    let lock = |url: &str| {
+        let generator = DLockGenerator::new(Consul::processor(url)).unwrap();
+        let config = DLockConfig::new("BESIDE", "x").with_lease(Duration::from_secs(10));
+        generator.generate_with(config).unwrap()
+    };
+    let mut other = consul_lock(&servers, &[], "echo $$; exec sleep 100");
+    let mut told = BufReader::new(other.stdout.take().unwrap()).lines();
+    let child: i32 = told.next().unwrap().unwrap().parse().unwrap();
+    let url = servers.url("team");
+    let (first, second) = (lock(&url), lock(&url));
+    let look = servers.look_at(&format!("team/{}/.lock", first.key()));
+    let Some(Look::Held { session, .. }) = look() else { panic!("nobody holds the lock") };
+    let is_inside = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = first.lock().unwrap();
+            is_inside.store(true, Ordering::SeqCst);
+            guard.unlock().unwrap();
+        });
+        let processor = Consul::processor(&url);
+        let inspect = || processor.inspect(first.key(), processor.limits().command).unwrap();
+        eventually("it waits in the store", || inspect().waiting == 1);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(child).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+        // As the servers do some time after the death of the program.
+        servers.end_session(&session);
+
+        let counted = lock(&counted_url(&servers, &counter, "team"));
+        let before = counter.requests();
+        assert!(counted.try_lock().unwrap().is_none());
+        assert!(counter.requests() - before <= MOST, "{} requests", counter.requests() - before);
+        assert!(second.try_lock_for(Duration::from_millis(200)).unwrap().is_none());
+        let seen = inspect();
+        assert!(seen.holder.is_none() && !is_inside.load(Ordering::SeqCst), "{seen:?}: the delay is not over");
+        eventually("only the first waits", || inspect().waiting <= 1);
+        waiter.join().unwrap();
+    });
+    // Nobody waits now, and the key is free: no delay is left of our own holds.
+    let third = spawn(move || second.try_lock().unwrap().map(|guard| guard.unlock().unwrap()));
+    assert_eq!(third.join(), Some(()));
 }

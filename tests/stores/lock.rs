@@ -22,6 +22,7 @@ on_each_store!(
     thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand,
     leases_that_the_store_does_not_keep_are_refused_by_name,
     an_inbox_outlives_its_connections,
+    a_message_that_was_missed_is_told_as_a_change,
     an_entry_tells_people_who_holds_or_waits_since_when_and_why,
 );
 
@@ -181,6 +182,49 @@ fn an_inbox_outlives_its_connections<V: Voters>() {
     let heard = inbox.next(LONG).unwrap();
     assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if *locker == waiter.locker), "{heard:?}");
     processor.release(&waiter, LONG).unwrap();
+}
+
+/// Messages that come one at a time are told each. Of those that come at once, a store may tell the last alone, and then says so.
+fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
+    const AT_ONCE: usize = 40;
+    let store = Fresh::<V>::start();
+    let (holder, waiter) = (store.processor(), store.processor());
+    let queue = waiter.queue().unwrap();
+    let mut inbox = queue.open_inbox("h-2-c0ffee", LONG).unwrap();
+    let names: Vec<_> =
+        (0..AT_ONCE).map(|n| (format!("k{n}"), format!("h-1-c0ffee-{n}"), format!("h-2-c0ffee-{n}"))).collect();
+    let held = |n: usize| Claim::new(&names[n].0, "h-1-c0ffee", &names[n].1, LONG);
+    let waits = |n: usize| Claim::new(&names[n].0, "h-2-c0ffee", &names[n].2, LONG);
+    let prepare = |n: usize| {
+        holder.acquire(&held(n), LONG).unwrap();
+        queue.join(&waits(n), LONG).unwrap();
+    };
+    for n in 0..AT_ONCE {
+        prepare(n);
+        holder.release(&held(n), LONG).unwrap();
+        let heard = inbox.next(LONG).unwrap();
+        assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if *locker == names[n].2), "{heard:?}");
+        waiter.release(&waits(n), LONG).unwrap();
+    }
+    (0..AT_ONCE).for_each(prepare);
+    (0..AT_ONCE).for_each(|n| drop(holder.release(&held(n), LONG).unwrap()));
+    let (mut told, mut is_missed) = (0, false);
+    loop {
+        match inbox.next(LONG).unwrap().expect("the last one is told") {
+            Message::Granted { key, .. } => {
+                told += 1;
+                if key == names[AT_ONCE - 1].0 {
+                    break;
+                }
+            }
+            Message::Changed { key: None } => is_missed = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    // A change is told after the message that stands there.
+    is_missed |= matches!(inbox.next(Duration::from_millis(100)).unwrap(), Some(Message::Changed { key: None }));
+    assert_eq!(told < AT_ONCE, is_missed, "{told} of {AT_ONCE}");
+    (0..AT_ONCE).for_each(|n| drop(waiter.release(&waits(n), LONG).unwrap()));
 }
 
 fn shows_no_secret(processor: impl LockProcessor) {

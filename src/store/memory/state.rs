@@ -207,7 +207,7 @@ fn granted(grant: spec::Grant) -> Grant {
 fn busy(busy: Busy<String>) -> processor::Busy {
     match busy {
         Busy::Held { by, left } => processor::Busy::new(by, left.map(Duration::from_nanos)),
-        Busy::Gap { left } => processor::Busy::free_for_pollers(Some(Duration::from_nanos(left))),
+        Busy::Gap { left } => processor::Busy::free(Some(Duration::from_nanos(left))),
     }
 }
 

@@ -27,11 +27,12 @@ impl Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Busy {
-    /// The holder's locker, in any format. `None` if nobody holds the key, but the store keeps it free for clients that only poll
-    /// ([`Claim::poller_gap`](super::Claim::poller_gap)).
+    /// The holder's locker, in any format. `None` if nobody holds the key, but the store keeps it free: for clients that only poll
+    /// ([`Claim::poller_gap`](super::Claim::poller_gap)), or after the death of a holder that asked for that (Consul's lock-delay).
     pub holder: Option<String>,
     /// The time until the holder's lease ends if it is not extended, or until the store gives the free key away again. `None` for a key
-    /// that never expires, and where the store does not know.
+    /// that never expires, and where the store does not know. A store that does not know how long it keeps a key free names the time
+    /// after which to ask again.
     pub remaining: Option<Duration>,
 }
 
@@ -42,9 +43,9 @@ impl Busy {
         Self { holder: Some(holder.into()), remaining }
     }
 
-    /// Describes a key that nobody holds, but that is kept free for clients that only poll.
+    /// Describes a key that nobody holds, but that the store keeps free.
     #[must_use]
-    pub const fn free_for_pollers(remaining: Option<Duration>) -> Self {
+    pub const fn free(remaining: Option<Duration>) -> Self {
         Self { holder: None, remaining }
     }
 }

@@ -5,9 +5,22 @@ use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
 use super::sessions::Session;
 use super::sight::Sight;
-use super::store::{Gift, RaftStore, is_open, until_settled};
+use super::store::{Gift, Given, RaftStore, is_open, until_settled};
 use crate::error::Error;
-use crate::store::processor::{AcquireOutcome, Claim, Grant, PollOutcome};
+use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use std::time::Duration;
+
+/// How soon the first waiter asks again for a key in its lock-delay. The store does not tell how long that lasts.
+const DELAYED: Duration = Duration::from_secs(1);
+
+/// What came of an attempt to hold a key.
+enum Attempt {
+    Settled(Option<AcquireOutcome>),
+    /// Somebody holds the key or waits for it.
+    Behind(Sight),
+    /// Nobody may hold the key for a while.
+    Delayed,
+}
 
 impl RaftStore {
     /// Takes a free key, or else, with `waits`, a place at the queue's end.
@@ -35,8 +48,10 @@ impl RaftStore {
         let mut check = Check::Free { path: self.names.lock(claim.key) };
         for is_last in [false, true] {
             let sight = match self.hold_if(check, claim, session, deadline)? {
-                Ok(outcome) => return Ok(outcome),
-                Err(sight) => sight,
+                Attempt::Settled(outcome) => return Ok(outcome),
+                Attempt::Behind(sight) => sight,
+                Attempt::Delayed if waits => return self.enter(claim, session, deadline),
+                Attempt::Delayed => return Ok(Some(AcquireOutcome::Busy(Busy::free(None)))),
             };
             if !is_last && sight.idle.is_some() && sight.waiters.is_empty() {
                 // The entry that another program has left.
@@ -55,7 +70,7 @@ impl RaftStore {
         claim: &Claim<'_>,
         session: &Session,
         deadline: Deadline,
-    ) -> Result<Result<Option<AcquireOutcome>, Sight>, Error> {
+    ) -> Result<Attempt, Error> {
         let (path, prefix) = (self.names.lock(claim.key), self.names.waiters(claim.key));
         let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) };
         let transaction = Transaction {
@@ -67,12 +82,14 @@ impl RaftStore {
             Committed::Done { index, entries } => {
                 let sight = self.read(claim.key, entries)?;
                 if sight.waiters.is_empty() {
-                    return Ok(Ok(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
+                    return Ok(Attempt::Settled(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
                 }
                 // A store that cannot check whether somebody waits has given us the key. It is the first waiter's.
                 match self.give(claim.key, &Gift::of(claim.locker, &session.id, &sight), deadline) {
-                    Ok(Some(sight)) => sight,
-                    Ok(None) => return self.taken_back(claim, deadline).map(Ok),
+                    Ok(Given::Done(sight)) => sight,
+                    Ok(Given::Changed | Given::Delayed) => {
+                        return self.taken_back(claim, deadline).map(Attempt::Settled);
+                    }
                     Err(error) => return Err(self.left_open(claim, &error)),
                 }
             }
@@ -80,10 +97,11 @@ impl RaftStore {
             Committed::Refused(None) => self.look(claim.key, deadline)?,
             Committed::NoSession => {
                 self.sessions.forget_with_idle(claim.locker);
-                return Ok(Ok(None));
+                return Ok(Attempt::Settled(None));
             }
+            Committed::Delayed => return Ok(Attempt::Delayed),
         };
-        Ok(Err(sight))
+        Ok(Attempt::Behind(sight))
     }
 
     /// What comes of an attempt at a key that is not free, or for which others wait.
@@ -97,7 +115,9 @@ impl RaftStore {
     ) -> Result<Option<AcquireOutcome>, Error> {
         if !waits {
             let sight = if sight.holder.is_none() { self.given_on(claim.key, deadline)? } else { sight };
-            return Ok(sight.holder.map(|holder| AcquireOutcome::Busy(holder.busy())));
+            let is_delayed = sight.holder.is_none() && !sight.waiters.is_empty();
+            let busy = sight.holder.map(|holder| holder.busy()).or_else(|| is_delayed.then(|| Busy::free(None)));
+            return Ok(busy.map(AcquireOutcome::Busy));
         }
         self.enter(claim, session, deadline)
     }
@@ -117,7 +137,7 @@ impl RaftStore {
         };
         let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
             Committed::Done { entries, .. } => self.read(claim.key, entries)?,
-            Committed::Refused(_) => return Ok(None),
+            Committed::Refused(_) | Committed::Delayed => return Ok(None),
             Committed::NoSession => {
                 self.sessions.forget_with_idle(claim.locker);
                 return Ok(None);
@@ -149,17 +169,19 @@ impl RaftStore {
                 self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
                 return Ok(Some(PollOutcome::Acquired(Grant::new(holder.index, sight.waiting()))));
             }
-            if sight.place(claim.locker).is_none() {
-                return Ok(Some(PollOutcome::Gone));
-            }
+            let Some(place) = sight.place(claim.locker) else { return Ok(Some(PollOutcome::Gone)) };
             if let Some(holder) = &sight.holder {
                 self.tell_holder(claim.key, claim.locker, &sight, deadline);
                 return Ok(Some(PollOutcome::Waiting(holder.busy())));
             }
             let gift = Gift { asker: Some(claim.locker), ..Gift::of_nobody(&sight) };
             sight = match self.give(claim.key, &gift, deadline)? {
-                Some(sight) => sight,
-                None => self.look(claim.key, deadline)?,
+                Given::Done(sight) => sight,
+                Given::Changed => self.look(claim.key, deadline)?,
+                // The first waiter asks again soon, and tells the others by taking the key.
+                Given::Delayed => {
+                    return Ok(Some(PollOutcome::Waiting(Busy::free((place == 0).then_some(DELAYED)))));
+                }
             };
             Ok(None)
         })

@@ -51,8 +51,8 @@ pub(super) enum Write {
     Pass { path: String, from: String, to: String, value: Vec<u8> },
     /// Deletes an entry.
     Delete { path: String },
-    /// Sets an entry that nobody holds.
-    Set { path: String, value: Vec<u8> },
+    /// Sets the entry of an inbox. This session takes it and lets go of it in the same step, where the store counts messages by that.
+    Say { path: String, session: String, value: Vec<u8> },
 }
 
 /// Checks, writes and a look at the entries of a key, as one step.
@@ -73,6 +73,9 @@ pub(super) enum Committed {
     Refused(Option<Vec<Entry>>),
     /// A session that should hold something has ended, and nothing was written.
     NoSession,
+    /// Nobody may hold the entry for a while, because a session that asked for it has ended while it held it; nothing was written. This is
+    /// Consul's lock-delay. No session of ours asks for it.
+    Delayed,
 }
 
 /// A client of such a store. Its methods fail as those of [`LockProcessor`](crate::store::processor::LockProcessor) do. None of them sends a
@@ -114,7 +117,7 @@ pub(super) struct Change {
     pub(super) value: Vec<u8>,
     /// The index of the last change.
     pub(super) index: u64,
-    /// Whether others may have come before it.
+    /// Whether others have come before it that are not told.
     pub(super) is_merged: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The messages between clients, as the store keeps them.
 
 use super::kv::Change;
-use crate::clock::{Clock, SystemClock};
 use crate::store::processor::{Grant, Message};
+use crate::sync::mutant;
 use serde_json::{Value, json};
 
 /// Says to a waiter that it has the key. Its number is the index of the message.
@@ -10,17 +10,16 @@ pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
     json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
 }
 
-/// Says to a holder that somebody waits. Who says so, and the local time, make it differ from the message before: Consul takes an entry that
-/// says the same as before for no change. (A locker is granted a key only once.)
+/// Says to a holder that somebody waits. Who says so is for people.
 pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
-    json!({ "contended": key, "who": locker, "by": by, "at": SystemClock.now().as_nanos() }).to_string().into_bytes()
+    json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
 }
 
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
 pub(super) fn read(change: &Change) -> Vec<Message> {
     let all = Message::Changed { key: None };
     let Some(message) = parsed(change) else { return vec![all] };
-    if change.is_merged { vec![message, all] } else { vec![message] }
+    if change.is_merged && !mutant!(HearsTheLast) { vec![message, all] } else { vec![message] }
 }
 
 fn parsed(change: &Change) -> Option<Message> {

@@ -140,7 +140,7 @@ impl RaftStore {
             return self.free(claim, &session, deadline);
         }
         let given = self.give(claim.key, &Gift::of(claim.locker, &session, &sight), deadline)?;
-        Ok(given.map(|sight| released(sight.waiting())))
+        Ok(given.done().map(|sight| released(sight.waiting())))
     }
 
     /// Returns the session with which a locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
@@ -222,7 +222,7 @@ impl RaftStore {
         let behind = self.session_of(next, deadline)?;
         let gift = Gift { next: Some((next, &behind)), ..Gift::of(claim.locker, &session, &sight) };
         let given = self.give(claim.key, &gift, deadline)?;
-        Ok(given.and_then(|sight| Some(ReleaseOutcome::Queued(sight.holder?.busy()))))
+        Ok(given.done().and_then(|sight| Some(ReleaseOutcome::Queued(sight.holder?.busy()))))
     }
 
     /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end.
@@ -235,7 +235,7 @@ impl RaftStore {
     ) -> Result<ReleaseOutcome, Error> {
         let session = self.session_of(next, deadline)?;
         let gift = Gift { next: Some((next, &session)), ..Gift::of(next.locker, &session.id, sight) };
-        let holder = self.give(next.key, &gift, deadline)?.and_then(|sight| sight.holder);
+        let holder = self.give(next.key, &gift, deadline)?.done().and_then(|sight| sight.holder);
         Ok(match holder.filter(|holder| holder.party.locker != next.locker) {
             Some(holder) => ReleaseOutcome::Queued(holder.busy()),
             // Whoever waited has gone. If another one came since, it waits for the next release.

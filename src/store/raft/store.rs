@@ -46,6 +46,27 @@ impl<'a> Gift<'a> {
     }
 }
 
+/// What came of giving a key to the first waiter.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    /// The first waiter holds the key. This is what is known of it now.
+    Done(Sight),
+    /// The key has changed since it was looked at, or nobody waits.
+    Changed,
+    /// Nobody may hold the key for a while.
+    Delayed,
+}
+
+impl Given {
+    /// Returns what is known of a key that the first waiter holds now.
+    pub(super) fn done(self) -> Option<Sight> {
+        match self {
+            Self::Done(sight) => Some(sight),
+            Self::Changed | Self::Delayed => None,
+        }
+    }
+}
+
 /// A key that changes under our hands is looked at again, this often at once. Each time another process has taken it or given it away.
 pub(super) const TRIES: u32 = 16;
 
@@ -188,7 +209,7 @@ impl RaftStore {
             && !mutant!(GivesUnsaid)
         {
             let value = message::granted(key, &to.party.locker, others);
-            writes.push(Write::Set { path: self.names.inbox(client), value });
+            writes.push(Write::Say { path: self.names.inbox(client), session: session.clone(), value });
         }
         let still_waits = Check::HeldBy { path: to.path.clone(), session };
         let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
@@ -196,20 +217,20 @@ impl RaftStore {
     }
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter. With a next locker, that one goes to the queue's
-    /// end in the same step. The asker is not told of what it is answered. Returns what is known of the key then; `None` if it has changed
-    /// meanwhile.
-    pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Option<Sight>, Error> {
-        let Some(head) = gift.sight.waiters.first() else { return Ok(None) };
+    /// end in the same step. The asker is not told of what it is answered.
+    pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
+        let Some(head) = gift.sight.waiters.first() else { return Ok(Given::Changed) };
         let mut lockers: Vec<_> = gift.from.iter().map(|(locker, _)| *locker).chain(gift.asker).collect();
         let mut transaction = self.giving(key, gift, head);
         if let Some((claim, session)) = gift.next {
             transaction.writes.push(self.waiting(claim, session));
             lockers.push(claim.locker);
         }
-        match self.commit(&lockers, &transaction, deadline)? {
-            Committed::Done { entries, .. } => self.read(key, entries).map(Some),
-            Committed::Refused(_) | Committed::NoSession => Ok(None),
-        }
+        Ok(match self.commit(&lockers, &transaction, deadline)? {
+            Committed::Done { entries, .. } => Given::Done(self.read(key, entries)?),
+            Committed::Refused(_) | Committed::NoSession => Given::Changed,
+            Committed::Delayed => Given::Delayed,
+        })
     }
 
     /// The write that puts a locker into the queue.
@@ -230,14 +251,19 @@ impl RaftStore {
         self.given_on(claim.key, deadline)
     }
 
-    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then.
+    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then. If somebody waits and nobody holds it
+    /// even then, nobody may hold it for a while.
     pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Sight, Error> {
         until_settled(key, || {
             let sight = self.look(key, deadline)?;
             if sight.holder.is_some() || sight.waiters.is_empty() {
                 return Ok(Some(sight));
             }
-            self.give(key, &Gift::of_nobody(&sight), deadline)
+            Ok(match self.give(key, &Gift::of_nobody(&sight), deadline)? {
+                Given::Done(sight) => Some(sight),
+                Given::Changed => None,
+                Given::Delayed => Some(sight),
+            })
         })
     }
 
@@ -248,8 +274,9 @@ impl RaftStore {
         let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else {
             return;
         };
-        if sight.place(locker) == Some(0) {
-            let write = Write::Set { path: self.names.inbox(client), value: message::contended(key, holder, locker) };
+        if let Some(first) = sight.waiters.first().filter(|waiter| waiter.party.locker == locker) {
+            let (path, value) = (self.names.inbox(client), message::contended(key, holder, locker));
+            let write = Write::Say { path, session: first.session.clone(), value };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
             let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
         }

@@ -84,7 +84,7 @@ fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
         elsewhere.lock().unwrap().unlock().unwrap();
         assert_eq!(watch.count_of(Kind::Release), released + round);
     }
-    assert_eq!(seen.count_of(Kind::Poll), 0, "it was told");
+    assert_eq!(seen.count_of(Kind::Poll), 0, "it was told, and missed no message");
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 

@@ -38,15 +38,19 @@ fn lock(path: &str, session: &str, value: &[u8]) -> Value {
     verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
 }
 
+fn unlock(path: &str, session: &str, value: &[u8]) -> Value {
+    verb("unlock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
+}
+
 fn write(write: &Write) -> Vec<Value> {
     match write {
         Write::Hold { path, session, value } => vec![lock(path, session, value)],
         Write::Pass { path, from, to, value } => {
-            let unlock = verb("unlock", path, &json!({ "Session": from, "Flags": LOCK, "Value": to_base64(value) }));
-            vec![unlock, lock(path, to, value)]
+            vec![unlock(path, from, value), lock(path, to, value)]
         }
         Write::Delete { path } => vec![verb("delete", path, &json!({}))],
-        Write::Set { path, value } => vec![verb("set", path, &json!({ "Flags": LOCK, "Value": to_base64(value) }))],
+        // The store counts how often an entry was locked. The reader of the inbox sees by that whether it has missed a message.
+        Write::Say { path, session, value } => vec![lock(path, session, value), unlock(path, session, value)],
     }
 }
 
@@ -66,8 +70,8 @@ fn before_look(transaction: &Transaction) -> usize {
         Check::Free { .. } | Check::Nothing { .. } => 0,
     });
     let of_writes = transaction.writes.iter().map(|write| match write {
-        Write::Hold { .. } | Write::Set { .. } => 1,
-        Write::Pass { .. } => 2,
+        Write::Hold { .. } => 1,
+        Write::Pass { .. } | Write::Say { .. } => 2,
         Write::Delete { .. } => 0,
     });
     of_checks.chain(of_writes).sum()
@@ -81,6 +85,11 @@ pub(super) fn done(answer: &Value, transaction: &Transaction) -> Option<Committe
     let index = kvs.iter().map(|entry| entry.changed).max().unwrap_or_default();
     let entries = kvs.get(before_look(transaction)..)?.to_vec();
     Some(Committed::Done { index, entries })
+}
+
+/// Returns how often an entry was locked since it was created.
+pub(super) fn times_locked(kv: &Value) -> Option<u64> {
+    number(kv.get("LockIndex")?)
 }
 
 pub(super) fn entries(list: &Value) -> Option<Vec<Entry>> {

@@ -21,7 +21,11 @@ fn refused(errors: &Value) -> Result<Committed, Error> {
     if says("Permission denied") || says("permission denied") {
         return Err(Error::denied(words.join("; ")));
     }
-    Ok(if says("invalid session") { Committed::NoSession } else { Committed::Refused(None) })
+    Ok(match () {
+        () if says("invalid session") => Committed::NoSession,
+        () if says("due to lock delay") => Committed::Delayed,
+        () => Committed::Refused(None),
+    })
 }
 
 impl Kv for Arc<Client> {

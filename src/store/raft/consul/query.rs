@@ -1,7 +1,8 @@
 //! Blocking queries for the changes of one entry.
 //!
 //! A query names an index, and is answered when the entry has changed since, or after a while. Between two answers the entry may change more
-//! than once, and only the last change is seen. So every change counts as several.
+//! than once, and only the last change is seen. Each message locks the entry once, and Consul counts that (`LockIndex`), so the reader knows
+//! whether it has missed one.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -24,12 +25,14 @@ pub(super) struct Query {
     index: u64,
     /// The index of the last change that was told.
     told: u64,
+    /// How many messages the entry had seen then. `None` if it has gone since.
+    said: Option<u64>,
 }
 
 impl Query {
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
-        let mut query = Self { client, path: path.to_owned(), agent, index: 0, told: 0 };
+        let mut query = Self { client, path: path.to_owned(), agent, index: 0, told: 0, said: Some(0) };
         query.ask(deadline.left()?.min(WAIT))?;
         Ok(query)
     }
@@ -41,15 +44,19 @@ impl Query {
         // An index that falls is that of servers which were set up anew: everything is asked for again.
         self.index = if index < self.index { 0 } else { index.max(1) };
         if reply.status == 404 {
+            if self.told > 0 {
+                self.said = None;
+            }
             return Ok(None);
         }
-        let entries = encode::entries(&reply.body).ok_or_else(|| odd("the entry"))?;
-        let Some(entry) = entries.into_iter().next() else { return Ok(None) };
+        let Some(kv) = reply.body.get(0) else { return Ok(None) };
+        let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
         if entry.changed == self.told {
             return Ok(None);
         }
-        self.told = entry.changed;
-        Ok(Some(Change { value: entry.value, index: entry.changed, is_merged: true }))
+        let is_next = self.said.is_some_and(|before| said == before + 1);
+        (self.told, self.said) = (entry.changed, Some(said));
+        Ok(Some(Change { value: entry.value, index: entry.changed, is_merged: !is_next }))
     }
 }
 

@@ -41,7 +41,9 @@ fn operation(write: &Write) -> Value {
         Write::Hold { path, session, value } | Write::Pass { path, to: session, value, .. } => {
             json!({ "request_put": { "key": to_base64(path), "value": to_base64(value), "lease": session } })
         }
-        Write::Set { path, value } => json!({ "request_put": { "key": to_base64(path), "value": to_base64(value) } }),
+        Write::Say { path, value, .. } => {
+            json!({ "request_put": { "key": to_base64(path), "value": to_base64(value) } })
+        }
         Write::Delete { path } => json!({ "request_delete_range": { "key": to_base64(path) } }),
     }
 }

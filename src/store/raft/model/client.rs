@@ -29,6 +29,9 @@ pub(super) struct Client {
     names: Names,
     gives_up: bool,
     tenures: u32,
+    /// The index up to which it has waited for changes, and how many messages it has heard.
+    seen: u64,
+    heard: u64,
 }
 
 /// What becomes of a tenure.
@@ -49,6 +52,8 @@ impl Client {
             names: Names::new(ROOT),
             gives_up,
             tenures: 0,
+            seen: 0,
+            heard: 0,
         }
     }
 
@@ -78,8 +83,9 @@ impl Client {
     /// Does what is next, until the last of its lockers is over.
     fn go_on(&mut self, locker: &str, next: Next) {
         let (mut locker, mut next) = (locker.to_owned(), next);
+        let name = self.name.clone();
         loop {
-            let claim = Claim::new(KEY, &self.name, &locker, LEASE);
+            let claim = Claim::new(KEY, &name, &locker, LEASE);
             match next {
                 Next::Over => return,
                 Next::Waits => next = self.wait(&claim),
@@ -97,23 +103,28 @@ impl Client {
         }
     }
 
-    /// Waits for the key: it asks when its inbox has changed.
-    fn wait(&self, claim: &Claim<'_>) -> Next {
+    /// Waits for the key. It asks when it may have missed a message; where requests fail or sessions are ended, whenever anything has
+    /// changed.
+    fn wait(&mut self, claim: &Claim<'_>) -> Next {
         let inbox = self.names.inbox(&self.name);
-        let mut since = 0;
         loop {
             if self.gives_up && thread_rng().gen_ratio(1, 8) {
                 self.release(claim);
                 return Next::Over;
             }
-            since = self.servers.wait(&inbox, since);
-            let change = self.servers.inbox(&inbox);
-            let heard = change.iter().flat_map(message::read).find_map(|message| match message {
-                Message::Granted { locker, grant, .. } if locker == claim.locker => Some(number(&grant)),
-                _ => None,
-            });
-            if let Some(number) = heard {
-                return Next::Holds(number);
+            self.seen = self.servers.wait(&inbox, self.seen);
+            let mut asks = !self.servers.is_calm();
+            for message in self.servers.inbox(&inbox, &mut self.heard).iter().flat_map(message::read) {
+                match message {
+                    Message::Granted { locker, grant, .. } if locker == claim.locker => {
+                        return Next::Holds(number(&grant));
+                    }
+                    Message::Changed { .. } => asks = true,
+                    _ => {}
+                }
+            }
+            if !asks {
+                continue;
             }
             match self.store.poll(claim, LEASE) {
                 Ok(PollOutcome::Acquired(grant)) => return Next::Holds(number(&grant)),

@@ -30,6 +30,10 @@ struct State {
     index: u64,
     /// When anything but an inbox changed last.
     moved: u64,
+    /// How many messages each inbox has had.
+    said: BTreeMap<String, u64>,
+    /// Whether nobody may hold a lock's entry for a while.
+    is_delayed: bool,
     entries: BTreeMap<String, Entry>,
     sessions: BTreeSet<String>,
     /// Those that the operator has ended.
@@ -59,15 +63,24 @@ impl Servers {
         outcome
     }
 
-    /// Ends some session that holds or waits.
+    /// Ends some session that holds or waits. Perhaps nobody may hold the lock for a while then, as after the end of a session of Consul
+    /// that asks for that.
     pub(super) fn end_some_session(&self) {
+        let is_delayed = self.0.is_blind && thread_rng().gen_bool(0.5);
         self.step(|state| {
+            state.is_delayed = is_delayed;
             let held: Vec<_> = state.entries.values().filter_map(|entry| entry.session.clone()).collect();
             if !held.is_empty() {
                 let session = held[thread_rng().gen_range(0..held.len())].clone();
                 state.end(&session);
                 state.ended.insert(session);
             }
+        });
+        time::step();
+        self.step(|state| {
+            state.index += 1;
+            state.moved = state.index;
+            state.is_delayed = false;
         });
     }
 
@@ -81,11 +94,21 @@ impl Servers {
         self.0.state.lock().entries.get(path)?.session.clone()
     }
 
-    /// What stands in an inbox, and its index.
-    pub(super) fn inbox(&self, path: &str) -> Option<Change> {
+    /// The last message in an inbox, if it has come since so many were heard.
+    pub(super) fn inbox(&self, path: &str, heard: &mut u64) -> Option<Change> {
         let state = self.0.state.lock();
-        let entry = state.entries.get(path)?;
-        Some(Change { value: entry.value.clone(), index: entry.changed, is_merged: true })
+        let (entry, said) = (state.entries.get(path)?, *state.said.get(path)?);
+        let before = std::mem::replace(heard, said);
+        (said > before).then(|| Change {
+            value: entry.value.clone(),
+            index: entry.changed,
+            is_merged: said > before + 1,
+        })
+    }
+
+    /// Whether all requests are answered and no session is ended, so that messages alone suffice.
+    pub(super) fn is_calm(&self) -> bool {
+        self.0.is_calm
     }
 
     /// Waits until an inbox has changed since an index; or, where requests fail or the operator interferes, until anything has changed but another's
@@ -165,9 +188,16 @@ impl State {
         if !checks.iter().all(|check| self.holds(check, is_blind)) {
             return Committed::Refused((!is_blind).then(|| self.with(look)));
         }
+        let is_lock = |write: &Write| match write {
+            Write::Hold { path, .. } | Write::Pass { path, .. } => path.ends_with("/.lock"),
+            Write::Delete { .. } | Write::Say { .. } => false,
+        };
+        if self.is_delayed && writes.iter().any(is_lock) {
+            return Committed::Delayed;
+        }
         let heirs = writes.iter().filter_map(|write| match write {
             Write::Hold { session, .. } | Write::Pass { to: session, .. } => Some(session),
-            Write::Delete { .. } | Write::Set { .. } => None,
+            Write::Delete { .. } | Write::Say { .. } => None,
         });
         if heirs.into_iter().any(|session| !self.sessions.contains(session)) {
             return Committed::NoSession;
@@ -178,21 +208,24 @@ impl State {
                 .entries
                 .get(path)
                 .is_some_and(|entry| entry.session.is_some() && entry.session.as_deref() != Some(session)),
-            Write::Delete { .. } | Write::Set { .. } => false,
+            Write::Delete { .. } | Write::Say { .. } => false,
         };
         if is_blind && writes.iter().any(is_anothers) {
             return Committed::Refused(None);
         }
         self.index += 1;
         let changed = self.index;
-        if !writes.iter().all(|write| matches!(write, Write::Set { .. })) {
+        if !writes.iter().all(|write| matches!(write, Write::Say { .. })) {
             self.moved = changed;
         }
         for write in writes {
             let (path, session, value) = match write {
                 Write::Hold { path, session, value } => (path, Some(session), value),
                 Write::Pass { path, to, value, .. } => (path, Some(to), value),
-                Write::Set { path, value } => (path, None, value),
+                Write::Say { path, value, .. } => {
+                    *self.said.entry(path.clone()).or_default() += 1;
+                    (path, None, value)
+                }
                 Write::Delete { path } => {
                     self.entries.remove(path);
                     continue;

@@ -153,7 +153,7 @@ fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
 
 fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
     let (holder, remaining) = (text(holder)?, remaining(pttl)?);
-    Some(if holder == POLLERS { Busy::free_for_pollers(remaining) } else { Busy::new(holder, remaining) })
+    Some(if holder == POLLERS { Busy::free(remaining) } else { Busy::new(holder, remaining) })
 }
 
 /// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
