@@ -17,6 +17,7 @@ on_each_store!(
     an_attempt_without_an_answer_leaves_no_lock,
     a_lock_survives_a_restart_of_the_only_server,
     a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers,
+    a_server_that_hangs_costs_no_lease_while_the_others_answer,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -181,5 +182,24 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Vote
         } else {
             servers.servers()[leader].signal(Signal::CONT);
         }
+    }
+}
+
+/// The server that a client asks first hangs. Its renewals reach the others in time.
+///
+/// Shows: G3.
+fn a_server_that_hangs_costs_no_lease_while_the_others_answer<V: Voters>() {
+    let mut servers = V::start(3);
+    let follower = (servers.leader() + 1) % 3;
+    let mut ports = servers.ports();
+    ports.rotate_left(follower);
+    let lock = lock::<V>(&servers.url_by(&ports, "a"), V::LONG_LEASE);
+    for _ in 0..2 {
+        let guard = lock.lock().unwrap();
+        servers.servers()[follower].signal(Signal::STOP);
+        std::thread::sleep(V::LONG_LEASE + V::LONG_LEASE / 2);
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        guard.unlock().unwrap();
+        servers.servers()[follower].signal(Signal::CONT);
     }
 }

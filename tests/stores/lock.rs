@@ -23,6 +23,7 @@ on_each_store!(
     leases_that_the_store_does_not_keep_are_refused_by_name,
     an_inbox_outlives_its_connections,
     a_message_that_was_missed_is_told_as_a_change,
+    a_client_that_closes_leaves_no_inbox,
     an_entry_tells_people_who_holds_or_waits_since_when_and_why,
 );
 
@@ -199,11 +200,11 @@ fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
         holder.acquire(&held(n), LONG).unwrap();
         queue.join(&waits(n), LONG).unwrap();
     };
-    for n in 0..AT_ONCE {
+    for (n, (_, _, locker_of_n)) in names.iter().enumerate() {
         prepare(n);
         holder.release(&held(n), LONG).unwrap();
         let heard = inbox.next(LONG).unwrap();
-        assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if *locker == names[n].2), "{heard:?}");
+        assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if locker == locker_of_n), "{heard:?}");
         waiter.release(&waits(n), LONG).unwrap();
     }
     (0..AT_ONCE).for_each(prepare);
@@ -225,6 +226,24 @@ fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
     is_missed |= matches!(inbox.next(Duration::from_millis(100)).unwrap(), Some(Message::Changed { key: None }));
     assert_eq!(told < AT_ONCE, is_missed, "{told} of {AT_ONCE}");
     (0..AT_ONCE).for_each(|n| drop(waiter.release(&waits(n), LONG).unwrap()));
+}
+
+fn a_client_that_closes_leaves_no_inbox<V: Voters>() {
+    let store = Fresh::<V>::start();
+    let (holder, waiter) = (client(&store), client(&store));
+    let guarded = lock(&holder, LONG);
+    let guard = guarded.lock().unwrap();
+    let waiting = lock(&waiter, LONG);
+    let waits = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+    let processor = store.processor();
+    eventually("it waits in the store", || processor.inspect(guarded.key(), LONG).unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waits.join();
+    let root = store.lock("").split('/').next().unwrap().to_owned() + "/";
+    assert_ne!(store.servers.list(&root), [""; 0], "there is an inbox");
+    waiter.close();
+    holder.close();
+    eventually("no inbox is left", || store.servers.list(&root).is_empty());
 }
 
 fn shows_no_secret(processor: impl LockProcessor) {

@@ -134,6 +134,8 @@ pub(crate) enum Mutant {
     DoubtsNothing,
     /// A waiter is given the key, and not told.
     GivesUnsaid,
+    /// A tenure holds the key although a request without an answer may take it away.
+    HoldsWhatIsForfeit,
     /// A client that hears several messages as one takes it for all of them.
     HearsTheLast,
     /// A key is freed without a look at those who wait.

@@ -1,13 +1,14 @@
 //! How a locker gets a key: acquire, join, poll.
 
 use super::deadline::Deadline;
-use super::kv::{Check, Committed, Transaction, Write};
+use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
-use super::sessions::Session;
+use super::sessions::{Doubt, Session};
 use super::sight::Sight;
 use super::store::{Gift, Given, RaftStore, is_open, until_settled};
 use crate::error::Error;
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use crate::sync::mutant;
 use std::time::Duration;
 
 /// How soon the first waiter asks again for a key in its lock-delay. The store does not tell how long that lasts.
@@ -80,7 +81,7 @@ impl RaftStore {
         };
         let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
             Committed::Done { index, entries } => {
-                let sight = self.read(claim.key, entries)?;
+                let sight = self.read_after(claim, Doubt::Loses, entries)?;
                 if sight.waiters.is_empty() {
                     return Ok(Attempt::Settled(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
                 }
@@ -90,7 +91,8 @@ impl RaftStore {
                     Ok(Given::Changed | Given::Delayed) => {
                         return self.taken_back(claim, deadline).map(Attempt::Settled);
                     }
-                    Err(error) => return Err(self.left_open(claim, &error)),
+                    // If it is executed later, it takes the key from the locker.
+                    Err(error) => return Err(self.left_open(claim, Doubt::Loses, &error)),
                 }
             }
             Committed::Refused(Some(entries)) => self.read(claim.key, entries)?,
@@ -102,6 +104,11 @@ impl RaftStore {
             Committed::Delayed => return Ok(Attempt::Delayed),
         };
         Ok(Attempt::Behind(sight))
+    }
+
+    /// Reads the entries after something was done for a locker.
+    fn read_after(&self, claim: &Claim<'_>, doubt: Doubt, entries: Vec<Entry>) -> Result<Sight, Error> {
+        self.read(claim.key, entries).inspect_err(|_| self.sessions.doubt(claim.locker, doubt))
     }
 
     /// What comes of an attempt at a key that is not free, or for which others wait.
@@ -124,7 +131,7 @@ impl RaftStore {
 
     /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile.
     fn taken_back(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
-        self.destroy(claim, deadline).map_err(|error| self.left_open(claim, &error))?;
+        self.destroy(claim, deadline).map_err(|error| self.left_open(claim, Doubt::Loses, &error))?;
         Ok(None)
     }
 
@@ -136,7 +143,7 @@ impl RaftStore {
             look: self.names.of(claim.key),
         };
         let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
-            Committed::Done { entries, .. } => self.read(claim.key, entries)?,
+            Committed::Done { entries, .. } => self.read_after(claim, Doubt::Gains, entries)?,
             Committed::Refused(_) | Committed::Delayed => return Ok(None),
             Committed::NoSession => {
                 self.sessions.forget_with_idle(claim.locker);
@@ -152,7 +159,7 @@ impl RaftStore {
                 self.sessions.forget(claim.locker);
                 Ok(None)
             }
-            Err(error) => Err(self.left_open(claim, &error)),
+            Err(error) => Err(self.left_open(claim, Doubt::Gains, &error)),
         }
     }
 
@@ -189,12 +196,16 @@ impl RaftStore {
 
     /// Returns what became of a locker, and renews its session.
     pub(super) fn ask(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<PollOutcome, Error> {
-        let Some(session) = self.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
-        let sight = self.look(claim.key, deadline)?;
+        let doubt = self.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);
+        if doubt == Doubt::Loses && !mutant!(HoldsWhatIsForfeit) {
+            self.destroy(claim, deadline)?;
+            return Ok(PollOutcome::Gone);
+        }
+        let (Some(session), sight) = self.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
         let outcome = self.resolved(claim, &session, sight, deadline)?;
         if outcome == PollOutcome::Gone {
             // A request without an answer may still be on its way. After the end of its session it does nothing.
-            if self.sessions.of(claim.locker).is_some_and(|tenure| tenure.is_in_doubt) {
+            if doubt != Doubt::None {
                 self.kv.end_session(&session.id, deadline)?;
                 self.sessions.forget(claim.locker);
             }

@@ -18,7 +18,7 @@ pub(super) struct Http {
     tls: Option<TlsConfig>,
     /// Their addresses: `http://host:port`, or `https://host:port`.
     pub(super) servers: Vec<String>,
-    /// The server that answered last. A hint: whoever finds that it fails tries the next one.
+    /// The server to ask first. A hint: whoever finds that it fails moves on to the next one.
     pub(super) preferred: AtomicUsize,
     has_answered: AtomicBool,
     pub(super) is_closed: AtomicBool,
@@ -47,7 +47,7 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// How long a request waits for a server, if there are others to try.
+/// How long a request waits for a server, at most, if there are others to try.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The most that is read of an answer.
@@ -80,14 +80,14 @@ impl Http {
         deadline: Deadline,
         read: impl Fn(Answer) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.send_by(&self.agent, PATIENCE, call, deadline, read)
+        self.send_by(&self.agent, None, call, deadline, read)
     }
 
-    /// The same on connections of its own. A server that answers late by intention has this long.
+    /// The same on connections of its own. A server that answers late by intention has all of this time.
     pub(super) fn send_by<T>(
         &self,
         agent: &Agent,
-        patience: Duration,
+        patience: Option<Duration>,
         call: &Call<'_>,
         deadline: Deadline,
         read: impl Fn(Answer) -> Result<T, Error>,
@@ -100,7 +100,10 @@ impl Http {
                 return Err(Error::ShutDown);
             }
             let limit = match deadline.left() {
-                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => left.min(patience),
+                // A server that hangs leaves time for the next one.
+                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => {
+                    left.min(patience.unwrap_or(PATIENCE.min(left / 2)))
+                }
                 Ok(left) => left,
                 Err(error) => return Err(failed.unwrap_or(error)),
             };
@@ -108,10 +111,15 @@ impl Http {
                 self.has_answered.store(true, Ordering::SeqCst);
                 read(answer)
             });
+            if answer.as_ref().is_err_and(|error| goes_on(error, true)) {
+                let next = (place + 1) % self.servers.len();
+                // Whoever else has moved on already is right, too.
+                let _ = self.preferred.compare_exchange(place, next, Ordering::SeqCst, Ordering::SeqCst);
+            }
             match answer {
                 Err(error) if goes_on(&error, call.is_repeatable) => failed = Some(error),
                 outcome => {
-                    if n > 0 {
+                    if n > 0 && outcome.is_ok() {
                         self.preferred.store(place, Ordering::SeqCst);
                     }
                     return outcome;

@@ -75,6 +75,7 @@ pub(super) enum Committed {
     NoSession,
     /// Nobody may hold the entry for a while, because a session that asked for it has ended while it held it; nothing was written. This is
     /// Consul's lock-delay. No session of ours asks for it.
+    #[cfg_attr(not(any(feature = "consul", all(test, dlock_shuttle))), expect(dead_code, reason = "others have none"))]
     Delayed,
 }
 
@@ -91,6 +92,12 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
 
     /// Creates a session; `name` is for people.
     fn open_session(&self, life: Duration, name: &str, deadline: Deadline) -> Result<String, Error>;
+
+    /// Returns a number that rises whenever another server begins to lead, as far as the answers so far tell. Stores whose former leaders renew
+    /// no session in vain have none.
+    fn term(&self) -> u64 {
+        0
+    }
 
     /// Starts the life of a session anew. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;

@@ -2,6 +2,7 @@
 
 use super::deadline::Deadline;
 use super::inbox::RaftInbox;
+use super::kv::{Transaction, Write};
 use super::store::RaftStore;
 use crate::error::Error;
 use crate::store::processor::{
@@ -62,6 +63,12 @@ impl LockProcessor for RaftStore {
 
     fn close(&self) {
         let deadline = Deadline::after(CLOSING);
+        let clients = std::mem::take(&mut *self.clients.lock());
+        if !clients.is_empty() {
+            let writes = clients.iter().map(|client| Write::Delete { path: self.names.inbox(client) }).collect();
+            // Whatever is left is one entry.
+            let _ = self.kv.commit(&Transaction { writes, ..Transaction::default() }, deadline);
+        }
         for session in self.sessions.take_all_idle() {
             // Whatever is left ends by itself.
             if self.kv.end_session(&session.id, deadline).is_err() {
@@ -85,6 +92,7 @@ impl WaitQueue for RaftStore {
     }
 
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
         Ok(Box::new(RaftInbox::new(listening, self.sessions.clone())?))
     }

@@ -3,10 +3,10 @@
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
-use super::sessions::Tenure;
+use super::sessions::{Doubt, Tenure};
 use super::sight::Sight;
 use super::store::{Gift, RaftStore, is_open, until_settled};
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
 };
@@ -15,8 +15,7 @@ use crate::sync::mutant;
 impl RaftStore {
     /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
     pub(super) fn prolong(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ExtendOutcome, Error> {
-        let session = self.renew(claim, deadline)?;
-        let sight = self.look(claim.key, deadline)?;
+        let (session, sight) = self.renew(claim, deadline)?;
         let held = session.as_ref().and_then(|session| sight.is_held_by(&session.id, claim.locker));
         Ok(match held {
             Some(holder) => {
@@ -68,10 +67,11 @@ impl RaftStore {
             Write::Hold { path, session: from, value }
         };
         let transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
-        let Committed::Done { index, entries } = self.commit(&[claim.locker, next.locker], &transaction, deadline)?
-        else {
-            return Ok(None);
-        };
+        let committed = self.commit(&[claim.locker, next.locker], &transaction, deadline);
+        if is_passed && !has_own_life && committed.as_ref().is_err_and(is_open) {
+            self.sessions.doubt_pass(claim.locker, next.locker);
+        }
+        let Committed::Done { index, entries } = committed? else { return Ok(None) };
         if is_passed && !has_own_life {
             self.sessions.pass(claim.locker, next.locker);
         }
@@ -98,7 +98,7 @@ impl RaftStore {
         let Some(tenure) = self.tenure(claim, deadline)? else {
             return Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker())));
         };
-        if tenure.is_in_doubt {
+        if tenure.doubt != Doubt::None {
             return self.end_in_doubt(claim, &tenure, next, deadline);
         }
         let outcome = until_settled(claim.key, || match next {
@@ -206,7 +206,7 @@ impl RaftStore {
                 // A store that cannot check whether somebody waits has passed the key over the first waiter.
                 Some((index, sight)) => {
                     let outcome = self.passed_over(next, index, &sight, deadline);
-                    return outcome.map(Some).map_err(|error| self.left_open(next, &error));
+                    return outcome.map(Some).map_err(|error| self.left_open(next, Doubt::Loses, &error));
                 }
                 None => self.look(claim.key, deadline)?,
             }
@@ -235,12 +235,18 @@ impl RaftStore {
     ) -> Result<ReleaseOutcome, Error> {
         let session = self.session_of(next, deadline)?;
         let gift = Gift { next: Some((next, &session)), ..Gift::of(next.locker, &session.id, sight) };
-        let holder = self.give(next.key, &gift, deadline)?.done().and_then(|sight| sight.holder);
-        Ok(match holder.filter(|holder| holder.party.locker != next.locker) {
-            Some(holder) => ReleaseOutcome::Queued(holder.busy()),
+        let sight = match self.give(next.key, &gift, deadline)?.done() {
+            Some(sight) => sight,
+            None => self.look(next.key, deadline)?,
+        };
+        if sight.is_held_by(&session.id, next.locker).is_some() {
             // Whoever waited has gone. If another one came since, it waits for the next release.
-            None => ReleaseOutcome::Passed(Grant::new(index, sight.waiting() - 1)),
-        })
+            return Ok(ReleaseOutcome::Passed(Grant::new(index, sight.waiting())));
+        }
+        match sight.holder.filter(|_| sight.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
+            Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy())),
+            None => Err(Error::backend(BackendFailure::Unknown, "the lock was taken away while it was handed over")),
+        }
     }
 
     /// Ends a tenure of which a request may still be on its way: the end of its session ends both.
@@ -258,7 +264,10 @@ impl RaftStore {
         }
         match next {
             // Whatever comes of that, the earlier tenure has ended.
-            Some(next) => match self.take(next, true, deadline).map_err(|error| self.left_open(next, &error))? {
+            Some(next) => match self
+                .take(next, true, deadline)
+                .map_err(|error| self.left_open(next, Doubt::Gains, &error))?
+            {
                 AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
                 AcquireOutcome::Busy(busy) | AcquireOutcome::Unqueued { busy, .. } => Ok(ReleaseOutcome::Queued(busy)),
             },

@@ -7,10 +7,11 @@
 //! |---|---|---|
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
 //! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
+//! | forfeit | a tenure in doubt that such a request may take the key from | the same; its next poll ends it, whatever the key says |
 //! | idle | nobody | the next tenure with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
-//! Invariants: 1. A session is of one tenure at most. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
-//! only while it certainly lives for the tenure's lease.
+//! Invariants: 1. A session is of one tenure at most, or of two of which one is forfeit. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
+//! only while it certainly lives for the tenure's lease. 4. A tenure that is forfeit is never answered that it holds the key.
 
 use super::deadline::Deadline;
 use super::kv::Kv;
@@ -34,9 +35,20 @@ pub(super) struct Session {
 #[derive(Clone, Debug)]
 pub(super) struct Tenure {
     pub(super) session: Session,
-    pub(super) is_in_doubt: bool,
+    pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
+}
+
+/// What a request of a tenure may still do that had no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Doubt {
+    /// There is no such request.
+    None,
+    /// It may give the key, or a place in the queue, to the tenure.
+    Gains,
+    /// It may take the key from the tenure, so the tenure never begins to hold.
+    Loses,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +91,7 @@ impl Sessions {
     }
 
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, is_in_doubt: false, is_wanted: false };
+        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
         self.tenures.lock().insert(locker.to_owned(), tenure);
     }
 
@@ -103,9 +115,18 @@ impl Sessions {
     }
 
     /// Notes that a request of a tenure had no answer.
-    pub(super) fn doubt(&self, locker: &str) {
+    pub(super) fn doubt(&self, locker: &str, doubt: Doubt) {
         if let Some(tenure) = self.tenures.lock().get_mut(locker) {
-            tenure.is_in_doubt = true;
+            tenure.doubt = tenure.doubt.max(doubt);
+        }
+    }
+
+    /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure
+    /// ends the session, so the next one never begins to hold.
+    pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
+        let mut tenures = self.tenures.lock();
+        if let Some(tenure) = tenures.get(locker).cloned() {
+            tenures.insert(next.to_owned(), Tenure { doubt: Doubt::Loses, ..tenure });
         }
     }
 
@@ -121,7 +142,7 @@ impl Sessions {
     pub(super) fn end(&self, locker: &str) {
         let Some(tenure) = self.tenures.lock().remove(locker) else { return };
         let mut idle = self.idle.lock();
-        if !tenure.is_in_doubt && idle.len() < MOST_IDLE {
+        if tenure.doubt == Doubt::None && idle.len() < MOST_IDLE {
             idle.push(tenure.session);
         }
     }
@@ -147,7 +168,7 @@ impl Tenure {
     /// A tenure that another processor began.
     pub(super) fn of_another(session: &str, life: Duration) -> Self {
         let session = Session { id: session.to_owned(), life, until: SystemClock.now() };
-        Self { session, is_in_doubt: false, is_wanted: true }
+        Self { session, doubt: Doubt::None, is_wanted: true }
     }
 }
 

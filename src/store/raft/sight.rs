@@ -36,7 +36,7 @@ impl Sight {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if the lock's entry is of another kind.
+    /// [`Error::Conflict`] if the lock's entry is of another kind, or one of the queue.
     pub(super) fn read(entries: Vec<Entry>, key: &str, names: &Names) -> Result<Self, Error> {
         let (lock, queue) = (names.lock(key), names.waiters(key));
         let (mut holder, mut idle) = (None, None);
@@ -52,7 +52,14 @@ impl Sight {
                 } else {
                     idle = Some(entry.changed);
                 }
-            } else if let (true, Some(session)) = (entry.path.starts_with(&queue), entry.session) {
+            } else if entry.path.starts_with(&queue) {
+                let Some(session) = entry.session else {
+                    // Nobody of ours writes one. etcd takes it for somebody who waits for ever.
+                    if entry.is_held {
+                        return Err(Error::conflict(key, format!("the entry {:?} is no waiter", entry.path)));
+                    }
+                    continue;
+                };
                 let waiter = Waiter { party: Party::read(&entry.value), path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));
             }

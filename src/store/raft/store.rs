@@ -4,12 +4,13 @@ use super::deadline::Deadline;
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
-use super::sessions::{Session, Sessions, Tenure};
+use super::sessions::{Doubt, Session, Sessions, Tenure};
 use super::sight::{Sight, Waiter};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::Claim;
-use crate::sync::mutant;
+use crate::sync::{Mutex, mutant};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub(super) struct RaftStore {
     pub(super) kv: Arc<dyn Kv>,
     pub(super) names: Names,
     pub(super) sessions: Arc<Sessions>,
+    /// The clients that have used it. Somebody may have written to their inboxes, also if they do not listen.
+    pub(super) clients: Mutex<BTreeSet<String>>,
 }
 
 /// How a key is given to the first waiter.
@@ -88,7 +91,7 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
 
 impl RaftStore {
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
-        Self { kv, names: Names::new(root), sessions: Arc::default() }
+        Self { kv, names: Names::new(root), sessions: Arc::default(), clients: Mutex::default() }
     }
 
     pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Sight, Error> {
@@ -110,7 +113,7 @@ impl RaftStore {
     ) -> Result<Committed, Error> {
         let committed = self.kv.commit(transaction, deadline);
         if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
-            lockers.iter().for_each(|locker| self.sessions.doubt(locker));
+            lockers.iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
         }
         committed
     }
@@ -128,20 +131,40 @@ impl RaftStore {
     pub(super) fn session_of(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Session, Error> {
         match self.sessions.of(claim.locker) {
             Some(tenure) => Ok(tenure.session),
-            None => self.sessions.begin(&*self.kv, claim, deadline),
+            None => {
+                self.note_client(claim.client);
+                self.sessions.begin(&*self.kv, claim, deadline)
+            }
         }
     }
 
-    /// Renews the session of a locker. Returns `None` if it has ended, and with it whatever it held.
-    pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Session>, Error> {
-        let Some(tenure) = self.tenure(claim, deadline)? else { return Ok(None) };
-        let sent_at = SystemClock.now();
-        if mutant!(RenewsNothing) || self.lives(claim, &tenure.session.id, deadline)? {
-            self.sessions.note_renewed(claim.locker, sent_at);
-            return Ok(Some(tenure.session));
+    /// Remembers a client, to delete its inbox at the close.
+    pub(super) fn note_client(&self, client: &str) {
+        let mut clients = self.clients.lock();
+        if !clients.contains(client) {
+            clients.insert(client.to_owned());
         }
-        self.sessions.forget(claim.locker);
-        Ok(None)
+    }
+
+    /// Renews the session of a locker, and looks at the key. There is no session if it has ended, and with it whatever it held.
+    pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(Option<Session>, Sight), Error> {
+        until_settled(claim.key, || {
+            let Some(tenure) = self.tenure(claim, deadline)? else {
+                return Ok(Some((None, self.look(claim.key, deadline)?)));
+            };
+            let (sent_at, term) = (SystemClock.now(), self.kv.term());
+            if !mutant!(RenewsNothing) && !self.lives(claim, &tenure.session.id, deadline)? {
+                self.sessions.forget(claim.locker);
+                return Ok(Some((None, self.look(claim.key, deadline)?)));
+            }
+            let sight = self.look(claim.key, deadline)?;
+            // The look is by whoever leads now. If that is another server than before, the renewal may have been in vain.
+            if self.kv.term() != term {
+                return Ok(None);
+            }
+            self.sessions.note_renewed(claim.locker, sent_at);
+            Ok(Some((Some(tenure.session), sight)))
+        })
     }
 
     /// Renews a session of a locker. `false` is certain: nothing with this session takes effect any more.
@@ -156,6 +179,7 @@ impl RaftStore {
             // A server that has just begun to lead may not know the session yet. The entries are those of the majority: what the session
             // holds would have ended with it.
             if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
+                self.sessions.doubt(claim.locker, Doubt::Gains);
                 self.kv.end_session(session, deadline)?;
                 return Ok(false);
             }
@@ -172,22 +196,12 @@ impl RaftStore {
         lease: Duration,
         deadline: Deadline,
     ) -> Result<bool, Error> {
-        let now = SystemClock.now();
-        if now + lease <= tenure.session.until {
-            return Ok(true);
-        }
-        let lives = self.lives(claim, &tenure.session.id, deadline)?;
-        if lives {
-            self.sessions.note_renewed(claim.locker, now);
-        } else {
-            self.sessions.forget(claim.locker);
-        }
-        Ok(lives)
+        Ok(SystemClock.now() + lease <= tenure.session.until || self.renew(claim, deadline)?.0.is_some())
     }
 
     /// Makes an error of one that came after something was done for a locker: its outcome is unknown, and its session is never used again.
-    pub(super) fn left_open(&self, claim: &Claim<'_>, error: &Error) -> Error {
-        self.sessions.doubt(claim.locker);
+    pub(super) fn left_open(&self, claim: &Claim<'_>, doubt: Doubt, error: &Error) -> Error {
+        self.sessions.doubt(claim.locker, doubt);
         Error::backend(BackendFailure::Unknown, error.to_string())
     }
 

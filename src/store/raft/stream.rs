@@ -27,7 +27,10 @@ impl Http {
             }
             let server = &self.servers[(first + n) % self.servers.len()];
             let agent = self.own_agent();
-            match begin_stream(&agent, server, call, life, deadline.left()?) {
+            let left = deadline.left()?;
+            // A server that hangs leaves time for the next one.
+            let limit = if n + 1 < self.servers.len() { left / 2 } else { left };
+            match begin_stream(&agent, server, call, life, limit) {
                 Ok((status, body)) => return Ok(Stream { agent, status, body, server: server.clone() }),
                 Err(error) => failed = Some(error),
             }

@@ -65,7 +65,8 @@ impl Client {
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
         let patience = wait + wait / 16 + Duration::from_secs(2);
-        let reply = self.http.send_by(agent, patience, &call, Deadline::after(patience), |answer| read(&answer))?;
+        let reply =
+            self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| read(&answer))?;
         reply.ok_or_else(|| odd("the entry"))
     }
 }
@@ -76,6 +77,11 @@ fn read(answer: &Answer) -> Result<Option<Reply>, Error> {
             Failure::NoSession => Ok(None),
             Failure::Other(error) => Err(error),
         };
+    }
+    // Consul says the index of what is not there, or names the session. Anything else is the answer of a server in between.
+    if answer.status == 404 && answer.index.is_none() && !answer.body.contains("Session id") {
+        let message = format!("not Consul, but a server in between answered 404: {}", answer.body.trim());
+        return Err(Error::backend(BackendFailure::NotExecuted, message));
     }
     // What is not there has a text or nothing as its answer.
     let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };

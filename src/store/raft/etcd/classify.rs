@@ -30,8 +30,10 @@ pub(super) fn classify(status: u16, body: &Value) -> Failure {
     match body.get("code").and_then(Value::as_u64) {
         _ if says("lease not found") => Failure::NoLease,
         _ if says("authentication is not enabled") => Failure::NoUsers,
-        // Users may have been enabled since the login.
-        _ if says("invalid auth token") || says("user name is empty") => Failure::Token,
+        // Users may have been enabled or changed since the login.
+        _ if ["invalid auth token", "user name is empty", "revision of auth store is old"].into_iter().any(says) => {
+            Failure::Token
+        }
         Some(DENIED | UNAUTHENTICATED) => Failure::Other(Error::denied(words)),
         _ if says("authentication failed") || says("permission denied") => Failure::Other(Error::denied(words)),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
@@ -72,6 +74,7 @@ mod tests {
         assert!(matches!(of(5, "etcdserver: requested lease not found"), Failure::NoLease));
         assert!(matches!(of(16, "etcdserver: invalid auth token"), Failure::Token));
         assert!(matches!(of(3, "etcdserver: user name is empty"), Failure::Token));
+        assert!(matches!(of(3, "etcdserver: revision of auth store is old"), Failure::Token));
         assert!(matches!(of(9, "etcdserver: authentication is not enabled"), Failure::NoUsers));
         for (code, words) in [
             (7, "etcdserver: permission denied"),

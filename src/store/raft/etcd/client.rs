@@ -1,12 +1,14 @@
 //! The requests to etcd.
 
 use super::classify::{Failure, classify};
+use super::encode;
 use crate::error::{BackendFailure, Error};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::http::{Answer, Call, Http, failure};
 use crate::store::raft::json::{parse, to_base64};
 use crate::store::raft::stream::Stream;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -17,6 +19,8 @@ pub(super) struct Client {
     pub(super) http: Http,
     login: Option<Login>,
     token: Mutex<Option<String>>,
+    /// The highest term of the servers' log in any answer: each election begins one.
+    pub(super) term: AtomicU64,
 }
 
 /// A user and the password.
@@ -35,7 +39,7 @@ enum Reply {
 
 impl Client {
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
-        Self { http, login, token: Mutex::new(None) }
+        Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
     }
 
     /// Sends a request. A login that has expired is renewed once. `None` if a lease that it names has ended.
@@ -49,7 +53,12 @@ impl Client {
         for _ in 0..2 {
             let token = self.token(deadline)?;
             match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
-                Reply::Value(value) => return Ok(Some(value)),
+                Reply::Value(value) => {
+                    if let Some(term) = encode::term(&value) {
+                        self.term.fetch_max(term, Ordering::SeqCst);
+                    }
+                    return Ok(Some(value));
+                }
                 Reply::NoLease => return Ok(None),
                 Reply::Token | Reply::NoUsers => *self.token.lock() = None,
             }

@@ -38,11 +38,11 @@ fn compare(check: &Check) -> Value {
 
 fn operation(write: &Write) -> Value {
     match write {
-        Write::Hold { path, session, value } | Write::Pass { path, to: session, value, .. } => {
+        // A message may go with the session of whoever wrote it: the watch has told it then.
+        Write::Hold { path, session, value }
+        | Write::Pass { path, to: session, value, .. }
+        | Write::Say { path, session, value } => {
             json!({ "request_put": { "key": to_base64(path), "value": to_base64(value), "lease": session } })
-        }
-        Write::Say { path, value, .. } => {
-            json!({ "request_put": { "key": to_base64(path), "value": to_base64(value) } })
         }
         Write::Delete { path } => json!({ "request_delete_range": { "key": to_base64(path) } }),
     }
@@ -71,6 +71,12 @@ pub(super) fn committed(answer: &Value) -> Option<Committed> {
         // What is false is left out.
         _ => Some(Committed::Refused(range.map(|_| entries))),
     }
+}
+
+/// Returns the term of whoever answered.
+pub(super) fn term(answer: &Value) -> Option<u64> {
+    let header = |value: &Value| number(value.get("header")?.get("raft_term")?);
+    header(answer).or_else(|| header(answer.get("result")?))
 }
 
 pub(super) fn revision(answer: &Value) -> Option<u64> {

@@ -8,6 +8,7 @@ use crate::store::processor::{DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::json::number;
 use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,13 +50,22 @@ impl Kv for Arc<Client> {
         Ok(id.to_owned())
     }
 
+    fn term(&self) -> u64 {
+        self.term.load(Ordering::SeqCst)
+    }
+
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
         let body = json!({ "ID": session });
         let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
-        // What is zero is left out: the lease has ended.
         if let Some(error) = answer.get("error") {
             return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
         }
+        // A leader that has been replaced and does not know it yet renews in vain (etcd's issue 15247). `term` shows others.
+        if encode::term(&answer).is_some_and(|term| term < self.term()) {
+            let message = "a server of etcd renewed a lease that does not lead any more";
+            return Err(Error::backend(BackendFailure::Unknown, message));
+        }
+        // What is zero is left out: the lease has ended.
         let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
         Ok(left.is_some_and(|left| left > 0))
     }

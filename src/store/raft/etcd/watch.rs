@@ -97,7 +97,9 @@ fn refuse_cancelled(result: &Value) -> Result<(), Error> {
     if result.get("canceled").and_then(Value::as_bool) != Some(true) {
         return Ok(());
     }
-    let reason = result.get("cancel_reason").and_then(Value::as_str).unwrap_or("for no reason that it gives");
+    let given = result.get("cancel_reason").and_then(Value::as_str);
+    let compacted = result.get("compact_revision").map(|_| "the changes since the last message were compacted");
+    let reason = given.or(compacted).unwrap_or("for no reason that it gives");
     Err(if reason.contains("permission denied") {
         Error::denied(reason)
     } else {

@@ -3,6 +3,7 @@
 use super::kv::Servers;
 use crate::check::model::journal::Journal;
 use crate::check::model::time;
+use crate::check::model::twins::thread;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Claim, Grant, LockProcessor, Message, PollOutcome, ProbeOutcome, ReleaseOutcome, Settling,
@@ -23,7 +24,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 
 pub(super) struct Client {
     name: String,
-    store: RaftStore,
+    store: Arc<RaftStore>,
     servers: Servers,
     journal: Journal,
     names: Names,
@@ -32,6 +33,8 @@ pub(super) struct Client {
     /// The index up to which it has waited for changes, and how many messages it has heard.
     seen: u64,
     heard: u64,
+    /// The threads that release what was handed over without an answer.
+    releasing: Vec<thread::JoinHandle<()>>,
 }
 
 /// What becomes of a tenure.
@@ -39,6 +42,8 @@ enum Next {
     /// It holds the key, with this number.
     Holds(u64),
     Waits,
+    /// A request had no answer.
+    Asks,
     Over,
 }
 
@@ -46,7 +51,7 @@ impl Client {
     pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool) -> Self {
         Self {
             name: name.to_owned(),
-            store: RaftStore::new(Arc::new(servers.clone()), ROOT),
+            store: Arc::new(RaftStore::new(Arc::new(servers.clone()), ROOT)),
             servers: servers.clone(),
             journal: journal.clone(),
             names: Names::new(ROOT),
@@ -54,6 +59,7 @@ impl Client {
             tenures: 0,
             seen: 0,
             heard: 0,
+            releasing: Vec::new(),
         }
     }
 
@@ -74,10 +80,11 @@ impl Client {
             let next = match self.store.join(&claim, LEASE) {
                 Ok(AcquireOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
                 Ok(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. }) => Next::Waits,
-                Err(error) => self.end(&claim, &error),
+                Err(error) => self.after(&claim, &error),
             };
             self.go_on(&locker, next);
         }
+        self.releasing.drain(..).for_each(|thread| drop(thread.join()));
     }
 
     /// Does what is next, until the last of its lockers is over.
@@ -89,6 +96,7 @@ impl Client {
             match next {
                 Next::Over => return,
                 Next::Waits => next = self.wait(&claim),
+                Next::Asks => next = self.ask(&claim),
                 Next::Holds(number) => {
                     let hands_over = self.hold(&claim, number);
                     if !hands_over {
@@ -126,13 +134,26 @@ impl Client {
             if !asks {
                 continue;
             }
-            match self.store.poll(claim, LEASE) {
-                Ok(PollOutcome::Acquired(grant)) => return Next::Holds(number(&grant)),
-                Ok(PollOutcome::Waiting(_)) => {}
-                Ok(PollOutcome::Gone) => return Next::Over,
-                Err(error) => return self.end(claim, &error),
+            match self.ask(claim) {
+                Next::Waits => {}
+                next => return next,
             }
         }
+    }
+
+    fn ask(&self, claim: &Claim<'_>) -> Next {
+        match self.store.poll(claim, LEASE) {
+            Ok(PollOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
+            Ok(PollOutcome::Waiting(_)) => Next::Waits,
+            Ok(PollOutcome::Gone) => Next::Over,
+            Err(error) => self.after(claim, &error),
+        }
+    }
+
+    /// After a failure: it asks again if its request may have been executed, or leaves.
+    fn after(&self, claim: &Claim<'_>, error: &Error) -> Next {
+        let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+        if is_open && thread_rng().gen_bool(0.5) { Next::Asks } else { self.end(claim, error) }
     }
 
     /// Is inside for some steps. Returns whether to hand over.
@@ -173,7 +194,7 @@ impl Client {
     }
 
     /// Ends a hold, and waits for the next one.
-    fn hand_over(&self, locker: &str, later: &str) -> Next {
+    fn hand_over(&mut self, locker: &str, later: &str) -> Next {
         let [claim, next] = [locker, later].map(|locker| Claim::new(KEY, &self.name, locker, LEASE));
         match self.store.hand_over(&claim, &next, LEASE) {
             Ok(ReleaseOutcome::Passed(grant)) => Next::Holds(number(&grant)),
@@ -181,6 +202,15 @@ impl Client {
             Ok(_) => Next::Over,
             Err(error) => {
                 let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                if is_open && thread_rng().gen_bool(0.5) {
+                    // One thread repeats the release, while another asks about the next locker.
+                    let (store, name, locker) = (Arc::clone(&self.store), self.name.clone(), locker.to_owned());
+                    self.releasing.push(thread::spawn(move || {
+                        let claim = Claim::new(KEY, &name, &locker, LEASE);
+                        while store.release(&claim, LEASE).is_err() {}
+                    }));
+                    return Next::Asks;
+                }
                 self.end(&claim, &error);
                 if is_open {
                     self.end(&next, &error);

@@ -13,6 +13,7 @@ caught_each! {
     gives_unchecked: GivesUnchecked, LEAVING, LEFT;
     believes_renewals: BelievesRenewals, TWO_FAULTY, LEFT_OR_TWICE;
     doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT_OR_TWICE;
+    holds_what_is_forfeit: HoldsWhatIsForfeit, TWO_FAULTY, LEFT_OR_TWICE;
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
