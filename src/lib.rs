@@ -1,4 +1,4 @@
-//! A distributed reentrant lock over Redis, for blocking programs.
+//! A distributed reentrant lock over Redis, etcd or Consul, for blocking programs.
 //!
 //! Of all processes that use the same server and the same lock name, one thread is inside at a time. The lock is a *lease*:
 //! Redis keeps it for a limited time, a thread of this crate renews it for as long as it is held, and it ends by itself when
@@ -26,7 +26,8 @@
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.
 //! [`MemoryLockProcessor`] is an embedded store with the same rules, for tests and for single-process programs.
-//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer.
+//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. Etcd and Consul are behind the features `etcd` and `consul`
+//! ([Stores](manual::stores) compares all).
 //!
 //! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
 //! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. **In async code** the owner of a lock is the thread,
@@ -38,7 +39,7 @@
 //!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [async code](manual::async_code),
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
-//!   and [operations](manual::operations).
+//!   [stores](manual::stores) and [operations](manual::operations).
 //! * The README has the guarantees by number, and the table for porting, method by method.
 //! * [`processor`] is for those who write a store.
 //!

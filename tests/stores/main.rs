@@ -11,6 +11,7 @@ mod faults;
 mod fresh;
 mod lock;
 mod secure;
+mod strangers;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../support/voters/mod.rs"]
 mod voters;

@@ -22,7 +22,7 @@ pub struct StoreLimits {
     /// does not say when its lease is extended extends it early enough for the rest to outlive this, and a lease that is too short for
     /// it gets a warning in the log. The default is zero.
     pub outage: Duration,
-    /// How many leases a key stays taken, at most, after its holder died. For people: the client does not use it. The default is 1.
+    /// How many leases a key stays taken, at most, after its holder died, if no other server begins to lead meanwhile. For people: the client does not use it. The default is 1.
     pub dead_holder_leases: u32,
     /// When the store passes over a waiter whose process died. The default is [`DeadWaiters::AtOnce`].
     pub dead_waiters: DeadWaiters,

@@ -39,6 +39,17 @@ impl StoreUrl {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
         };
+        if authority.contains(['?', '#']) {
+            return Err(wrong(
+                "leave out what begins with ? or #: there are no parameters; in a login write %3F and %23".into(),
+            ));
+        }
+        if login.is_some_and(|login| login.is_empty() || login.starts_with(':')) {
+            return Err(wrong("write a user or token before the @, or leave the @ out".into()));
+        }
+        if hosts.is_empty() {
+            return Err(wrong(format!("a host is missing: {}", form())));
+        }
         let decoded = |text: &str| {
             let text = percent_decode_str(text).decode_utf8();
             text.map(std::borrow::Cow::into_owned)
@@ -55,16 +66,28 @@ impl StoreUrl {
                 Some((name, given)) if !given.ends_with(']') => (name, Some(given)),
                 _ => (host, None),
             };
-            let port = given.map_or(Some(port), |given| given.parse().ok().filter(|port| *port != 0));
-            let is_name =
-                |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+            let number = |given: &str| {
+                let is_number = given.bytes().all(|byte| byte.is_ascii_digit());
+                given.parse().ok().filter(|port| is_number && *port != 0)
+            };
+            let port = given.map_or(Some(port), number);
+            let is_name = |name: &str| {
+                name.contains(|c: char| c.is_ascii_alphanumeric())
+                    && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+            };
             let is_v6 = name
                 .strip_prefix('[')
                 .and_then(|name| name.strip_suffix(']'))
                 .is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
             match port {
                 Some(port) if is_v6 || is_name(name) => servers.push(format!("{http}://{name}:{port}")),
-                _ => return Err(wrong(form())),
+                None => return Err(wrong(format!("a port is a number from 1 to 65535: {}", form()))),
+                _ => {
+                    return Err(wrong(format!(
+                        "a host is a name or an address, in brackets if it is of IPv6: {}",
+                        form()
+                    )));
+                }
             }
         }
         let root = match root.trim_end_matches('/') {
@@ -119,6 +142,25 @@ mod tests {
     }
 
     #[test]
+    fn each_wrong_part_has_a_hint_of_its_own() {
+        for (rest, hint) in [
+            ("", "host is missing"),
+            ("me@", "host is missing"),
+            ("a,,b", "a host is"),
+            ("h:x", "a port is"),
+            ("h:70000", "a port is"),
+            ("h?a=b", "no parameters"),
+            ("@h", "before the @"),
+            ("h/a//b", "the prefix"),
+        ] {
+            for (scheme, port) in [("etcd", 2379), ("consul", 8500)] {
+                let error = StoreUrl::parse(&format!("{scheme}://{rest}"), scheme, port).err().expect(rest).to_string();
+                assert!(error.contains(hint), "{rest}: {error}");
+            }
+        }
+    }
+
+    #[test]
     fn a_login_before_the_scheme_is_not_shown() {
         let error = StoreUrl::parse("sesame@consul://h", "consul", 8500).err().expect("no scheme of ours").to_string();
         assert!(!error.contains("sesame") && error.contains("write consul://host:8500"), "{error}");
@@ -160,6 +202,12 @@ mod tests {
             "consul://host",
             "etcd+http://host",
             "etcd://h/?a=b",
+            "etcd://h:+80",
+            "etcd://.",
+            "etcd://-",
+            "etcd://@h",
+            "etcd://:secret@h",
+            "etcd://h?a=b",
         ] {
             let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();
             assert!(error.starts_with("invalid URL") && !error.contains("secret"), "{error}");

@@ -64,6 +64,16 @@ impl Consul {
         answer.unwrap()
     }
 
+    /// Writes an entry that nobody holds, with this flag.
+    pub(crate) fn set(&self, path: &str, value: &str, flag: u64) {
+        self.call("PUT", &format!("kv/{}?flags={flag}", in_url(path)), value);
+    }
+
+    /// All sessions, as Consul tells them.
+    pub(crate) fn all_sessions(&self) -> Vec<Value> {
+        serde_json::from_str(&self.call("GET", "session/list?consistent", "").1).unwrap()
+    }
+
     fn session(&self, lease: Option<Duration>) -> String {
         let ttl = lease.map_or("24h".into(), |lease| format!("{}ms", lease.as_millis()));
         let body = json!({ "TTL": ttl, "LockDelay": "0s", "Behavior": "delete", "NodeChecks": [] });
@@ -193,8 +203,7 @@ impl Quorum for Consul {
     }
 
     fn sessions(&self) -> usize {
-        let sessions: Vec<Value> = serde_json::from_str(&self.call("GET", "session/list?consistent", "").1).unwrap();
-        sessions.len()
+        self.all_sessions().len()
     }
 
     fn end_session(&self, session: &str) {

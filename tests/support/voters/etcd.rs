@@ -156,7 +156,7 @@ impl Quorum for Etcd {
             let range = ask(address, "kv/range", &range)?;
             range.get("header")?;
             let Some(entry) = range["kvs"].get(0) else { return Some(Look::Absent) };
-            let value = STANDARD.decode(entry["value"].as_str()?).ok()?;
+            let value = STANDARD.decode(entry["value"].as_str().unwrap_or_default()).ok()?;
             Some(Look::Held {
                 index: entry["mod_revision"].as_str()?.parse().ok()?,
                 value: String::from_utf8(value).ok()?,

@@ -29,6 +29,8 @@ pub(super) fn classify(status: u16, words: &str) -> Failure {
         }
         500 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
         // Such as a leader that was replaced while it wrote.
+        // A redirection, or a request that was not understood: a server in between, or a Consul that is too old.
+        300..=399 | 400 | 404..=407 => backend(BackendFailure::NotExecuted),
         _ => backend(BackendFailure::Unknown),
     }
 }
@@ -46,6 +48,8 @@ mod tests {
             (429, "Your IP is issuing too many concurrent connections", NotExecuted),
             (500, "rate limit exceeded, try again later", NotExecuted),
             (502, "", Unknown),
+            (302, "", NotExecuted),
+            (400, "Bad request", NotExecuted),
         ] {
             match classify(status, words) {
                 Failure::Other(Error::Backend { failure, .. }) => assert_eq!(failure, want, "{words}"),

@@ -27,6 +27,19 @@ const SHORTEST: Duration = Duration::from_secs(10);
 /// leases: it promises to keep a session for its time to live, and takes twice that time. The sessions have no lock-delay and no checks of
 /// the node. Whoever takes the node of the agent or server that created a session out of the catalog ends the session, and the holder is told;
 /// [the manual](crate::manual::stores) says when Consul does so by itself.
+///
+/// ```no_run
+/// use redis_dlock::{ConsulLockProcessor, DLockConfig, DLockGenerator};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), redis_dlock::Error> {
+/// // The servers have `session_ttl_min = "5s"`, so leases may be that short.
+/// let servers = ConsulLockProcessor::builder("consul://h1,h2,h3/team")?.session_ttl_min(Duration::from_secs(5)).build()?;
+/// let generator = DLockGenerator::new(servers)?;
+/// let lock = generator.generate_with(DLockConfig::new("EXPORT", "nightly").with_lease(Duration::from_secs(5)))?;
+/// lock.lock()?.unlock()
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ConsulLockProcessor {
     store: Arc<RaftStore>,

@@ -119,6 +119,8 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
     let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
     known.unwrap_or_else(|| match scheme_of(url) {
         None => "missing scheme",
+        Some("etcd" | "etcd+https") => "unsupported scheme: EtcdLockProcessor::new takes this URL",
+        Some("consul" | "consul+https") => "unsupported scheme: ConsulLockProcessor::new takes this URL",
         Some(scheme) if !is_redis(scheme) => "unsupported scheme",
         Some(_) => "the host or the port cannot be read",
     })
@@ -250,6 +252,8 @@ mod tests {
             ("redis:s3crt://host", none, "missing host"),
             ("http://ann:s3crt@host", none, "unsupported scheme"),
             ("s3crt://redis://host", none, "unsupported scheme"),
+            ("etcd://ann:s3crt@host", none, "EtcdLockProcessor::new"),
+            ("consul://s3crt@host", none, "ConsulLockProcessor::new"),
             ("REDIS://host:s3crt", none, "the host or the port"),
             ("redis://ann:s3crt", "redis", "the host or the port"),
             ("redis://ann:s3crt@host:port", "redis", "the host or the port"),

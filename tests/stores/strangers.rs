@@ -1,0 +1,137 @@
+//! Entries that no lock of ours wrote, and what people find in ours.
+
+use crate::support::crew::eventually;
+use crate::voters::{Consul, Etcd, LOCAL, Look, Quorum, Voters};
+use redis_dlock::processor::{Claim, LockProcessor, Note};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn lock<V: Voters>(servers: &V) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(V::processor(&servers.url("team"))).unwrap();
+    generator.generate_with(DLockConfig::new("STORES", "x").with_lease(LEASE)).unwrap()
+}
+
+/// Whoever asks for the lock is told of this entry.
+#[track_caller]
+fn is_refused(lock: &DistributedReentrantLock, entry: &str) {
+    let answers = [lock.try_lock().map(drop), lock.lock().map(drop), lock.inspect().map(drop)];
+    for answer in answers {
+        let refused = answer.expect_err("it is no lock of ours");
+        assert!(matches!(refused, Error::Conflict { .. }) && refused.to_string().contains(entry), "{refused:?}");
+    }
+}
+
+/// Go's `api.Lock` refuses such an entry, too: `ErrLockConflict`.
+#[test]
+fn consul_has_an_entry_with_another_flag() {
+    let servers = Consul::start(1);
+    let lock = lock(&servers);
+    let path = format!("team/{}/.lock", lock.key());
+    servers.set(&path, "mine", 7);
+    let before = servers.look_at(&path)();
+    is_refused(&lock, &path);
+    assert_eq!(servers.look_at(&path)(), before, "it is as it was");
+    servers.delete(&path);
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+fn etcd_has_an_entry_in_a_queue_that_waits_for_ever() {
+    let servers = Etcd::start(1);
+    let lock = lock(&servers);
+    let path = format!("team/{}/.wait/x", lock.key());
+    servers.hold(&path, "mine", None);
+    is_refused(&lock, &path);
+    servers.delete(&path);
+    lock.lock().unwrap().unlock().unwrap();
+}
+
+/// A process that holds a lock of `etcdctl lock`, killed when dropped.
+struct Etcdctl(Child);
+
+impl Drop for Etcdctl {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The keys of `etcdctl lock` are others, also if it is given the path of our lock: `{path}/{lease}`.
+#[test]
+fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
+    let servers = Etcd::start(1);
+    let (first, second) = (lock(&servers), lock(&servers));
+    let path = format!("team/{}", first.key());
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").args(["--endpoints", servers.address(), "lock", &path]);
+    let mut process = Etcdctl(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut told = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let theirs = told.next().unwrap().unwrap();
+    assert!(theirs.starts_with(&format!("{path}/")), "{theirs}");
+    let look = servers.look_at(&theirs);
+    let before = look();
+    assert!(matches!(before, Some(Look::Held { .. })), "{before:?}");
+
+    let guard = first.lock().unwrap();
+    let waiting = second.clone();
+    let waiter = std::thread::spawn(move || waiting.lock().unwrap().unlock().unwrap());
+    eventually("it waits", || first.inspect().unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waiter.join().unwrap();
+    assert_eq!(look(), before);
+    assert_eq!(servers.list(&format!("{path}/")), [theirs]);
+}
+
+/// By default, the death of a server ends the sessions that it has registered.
+#[test]
+fn consul_ends_our_sessions_by_their_time_alone() {
+    let servers = Consul::start(1);
+    let lock = lock(&servers);
+    let guard = lock.lock().unwrap();
+    let sessions = servers.all_sessions();
+    assert_eq!(sessions.len(), 1);
+    let is_empty = |name: &str| sessions[0][name].as_array().is_none_or(Vec::is_empty);
+    assert!(is_empty("NodeChecks") && is_empty("ServiceChecks") && is_empty("Checks"), "{}", sessions[0]);
+    assert_eq!((&sessions[0]["Behavior"], &sessions[0]["LockDelay"]), (&"delete".into(), &0.into()));
+    // A quarter longer than the lease.
+    assert_eq!(sessions[0]["TTL"], "75000ms");
+    guard.unlock().unwrap();
+}
+
+/// What a claim says of its thread and its machine stands in the entry.
+fn entries_name_thread_and_host<V: Voters>() {
+    let servers = V::start(1);
+    assert!(servers.address().starts_with(LOCAL));
+    let processor = V::processor(&servers.url("team"));
+    let mut note = Note::default();
+    (note.why, note.thread, note.host) = (Some("a repair"), Some("worker-3"), Some("db-7"));
+    let claim = Claim::new("k", "h-1-c0ffee", "h-1-c0ffee-1", LEASE).with_note(note);
+    processor.acquire(&claim, LEASE).unwrap();
+    let Some(Look::Held { value, .. }) = servers.look_at("team/k/.lock")() else { panic!("it is not there") };
+    let entry: Value = serde_json::from_str(&value).unwrap();
+    assert_eq!([&entry["why"], &entry["thread"], &entry["host"]], ["a repair", "worker-3", "db-7"]);
+    processor.release(&claim, LEASE).unwrap();
+}
+
+fn a_prefix_may_have_letters_of_any_language_and_spaces<V: Voters>() {
+    let servers = V::start(1);
+    let prefix = "grün und blau/日本:1";
+    let [first, second] = [(); 2].map(|()| {
+        let generator = DLockGenerator::new(V::processor(&servers.url(prefix))).unwrap();
+        generator.generate_with(DLockConfig::new("STORES", "x").with_lease(LEASE)).unwrap()
+    });
+    let guard = first.lock().unwrap();
+    assert_eq!(servers.list("gr").len(), 1);
+    let waiter = std::thread::spawn(move || second.lock().unwrap().unlock().unwrap());
+    eventually("it waits", || first.inspect().unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waiter.join().unwrap();
+    assert!(servers.list("gr").iter().all(|path| path.starts_with(&format!("{prefix}/.inbox/"))));
+}
+
+on_each_store!(entries_name_thread_and_host, a_prefix_may_have_letters_of_any_language_and_spaces);
