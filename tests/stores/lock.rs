@@ -188,13 +188,15 @@ fn an_inbox_outlives_its_connections<V: Voters>() {
 /// Messages that come one at a time are told each. Of those that come at once, a store may tell the last alone, and then says so.
 fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
     const AT_ONCE: usize = 40;
+    const ROUNDS: usize = 5;
+    const SOON: Duration = Duration::from_secs(1);
     let store = Fresh::<V>::start();
-    let (holder, waiter) = (store.processor(), store.processor());
+    let (holder, waiter) = (&store.processor(), store.processor());
     let queue = waiter.queue().unwrap();
     let mut inbox = queue.open_inbox("h-2-c0ffee", LONG).unwrap();
     let names: Vec<_> =
         (0..AT_ONCE).map(|n| (format!("k{n}"), format!("h-1-c0ffee-{n}"), format!("h-2-c0ffee-{n}"))).collect();
-    let held = |n: usize| Claim::new(&names[n].0, "h-1-c0ffee", &names[n].1, LONG);
+    let held = &|n: usize| Claim::new(&names[n].0, "h-1-c0ffee", &names[n].1, LONG);
     let waits = |n: usize| Claim::new(&names[n].0, "h-2-c0ffee", &names[n].2, LONG);
     let prepare = |n: usize| {
         holder.acquire(&held(n), LONG).unwrap();
@@ -207,25 +209,35 @@ fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
         assert!(matches!(&heard, Some(Message::Granted { locker, .. }) if locker == locker_of_n), "{heard:?}");
         waiter.release(&waits(n), LONG).unwrap();
     }
-    (0..AT_ONCE).for_each(prepare);
-    (0..AT_ONCE).for_each(|n| drop(holder.release(&held(n), LONG).unwrap()));
-    let (mut told, mut is_missed) = (0, false);
-    loop {
-        match inbox.next(LONG).unwrap().expect("the last one is told") {
-            Message::Granted { key, .. } => {
-                told += 1;
-                if key == names[AT_ONCE - 1].0 {
-                    break;
-                }
+    // Consul coalesces some of so many sooner or later, and etcd none.
+    let mut is_ever_missed = false;
+    for _ in 0..ROUNDS {
+        (0..AT_ONCE).for_each(prepare);
+        std::thread::scope(|scope| {
+            for n in 0..AT_ONCE {
+                scope.spawn(move || drop(holder.release(&held(n), LONG).unwrap()));
             }
-            Message::Changed { key: None } => is_missed = true,
-            other => panic!("{other:?}"),
+        });
+        let (mut told, mut is_missed) = (0, false);
+        // All were written, so whatever is told comes soon.
+        while let Some(heard) = inbox.next(SOON).unwrap() {
+            match heard {
+                Message::Granted { .. } => told += 1,
+                Message::Changed { key: None } => is_missed = true,
+                other => panic!("{other:?}"),
+            }
+            if told == AT_ONCE {
+                break;
+            }
+        }
+        assert_eq!(told < AT_ONCE, is_missed, "{told} of {AT_ONCE}");
+        (0..AT_ONCE).for_each(|n| drop(waiter.release(&waits(n), LONG).unwrap()));
+        is_ever_missed |= is_missed;
+        if is_ever_missed {
+            break;
         }
     }
-    // A change is told after the message that stands there.
-    is_missed |= matches!(inbox.next(Duration::from_millis(100)).unwrap(), Some(Message::Changed { key: None }));
-    assert_eq!(told < AT_ONCE, is_missed, "{told} of {AT_ONCE}");
-    (0..AT_ONCE).for_each(|n| drop(waiter.release(&waits(n), LONG).unwrap()));
+    assert_eq!(is_ever_missed, V::NAME == "Consul");
 }
 
 fn a_client_that_closes_leaves_no_inbox<V: Voters>() {
