@@ -4,7 +4,7 @@ use crate::support::commands::Commands;
 use crate::support::crew::eventually;
 use crate::support::proxy::{Lot, Sent, Way};
 use crate::support::{Proxy, RedisServer};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use std::time::{Duration, Instant};
 
 /// Neither an extension nor a probe falls into a test.
@@ -24,7 +24,11 @@ impl Scene {
     fn new(round_trip: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::to(server.port(), round_trip);
-        let [elsewhere, generator] = [server.url(), proxy.url()].map(|url| DLockGenerator::connect(&url).unwrap());
+        let [elsewhere, generator] = [server.url(), proxy.url()].map(|url| {
+            // A client record may be written at any moment, and would be counted.
+            let store = RedisLockProcessor::connect(&url).unwrap();
+            DLockGenerator::builder().client_record(false).build(store).unwrap()
+        });
         let calm = lock(&generator, "calm");
         // The proxy sees the scripts' texts, and knows them from now on.
         drop(calm.lock().unwrap());
@@ -125,7 +129,7 @@ fn errors_of_attempts_with_little_time() {
         let server = RedisServer::start();
         let proxy = Proxy::to(server.port(), Duration::from_millis(trip));
         let elsewhere = DLockGenerator::connect(&server.url()).unwrap();
-        let store = redis_dlock::RedisLockProcessor::builder(&proxy.url()).unwrap();
+        let store = RedisLockProcessor::builder(&proxy.url()).unwrap();
         let store = store.io_timeout(Duration::from_millis(150)).connect().unwrap();
         let generator = DLockGenerator::new(store).unwrap();
         let calm = lock(&generator, "calm");
