@@ -1,6 +1,6 @@
 //! The lock on a store that votes, while servers and holders fail.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn};
 use crate::support::process::signal;
 use crate::voters::{Consul, Etcd, Voters};
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 on_each_store!(
     a_killed_process_keeps_nobody_out_for_long,
+    a_lock_delay_keeps_others_out_for_longer_after_a_death_alone,
     a_stopped_process_has_lost_its_lock_when_it_goes_on,
     a_holder_is_told_by_its_own_deadline_while_no_server_answers,
     an_attempt_without_an_answer_leaves_no_lock,
@@ -25,12 +26,21 @@ const LONG: Duration = Duration::from_secs(60);
 /// The URL on which a process of this test holds the lock until it is killed.
 const HOLDER: &str = "DLOCK_TEST_HOLDER";
 
+/// Longer than a dead holder keeps others out without it.
+const DELAY: Duration = Duration::from_secs(6);
+
+/// A lock with a lock-delay.
+fn delayed<V: Voters>(url: &str) -> DistributedReentrantLock {
+    let config = DLockConfig::new("STORES", "delayed").with_lease(V::LEASE).with_lock_delay(DELAY);
+    DLockGenerator::new(V::processor(url)).unwrap().generate_with(config).unwrap()
+}
+
 fn lock<V: Voters>(url: &str, lease: Duration) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
 }
 
-/// A process that holds the lock. Killed when dropped.
+/// A process that holds the lock, and that with a lock-delay. Killed when dropped.
 struct Holder(Child);
 
 impl Holder {
@@ -58,9 +68,12 @@ impl Drop for Holder {
 #[test]
 fn holds_until_it_is_killed() {
     if let Ok(url) = env::var(HOLDER) {
-        let lock =
-            if url.starts_with("etcd") { lock::<Etcd>(&url, Etcd::LEASE) } else { lock::<Consul>(&url, Consul::LEASE) };
-        let _guard = lock.lock().unwrap();
+        let locks = if url.starts_with("etcd") {
+            [lock::<Etcd>(&url, Etcd::LEASE), delayed::<Etcd>(&url)]
+        } else {
+            [lock::<Consul>(&url, Consul::LEASE), delayed::<Consul>(&url)]
+        };
+        let _guards = locks.each_ref().map(|lock| lock.lock().unwrap());
         std::io::stdout().write_all(b"it holds\n").unwrap();
         std::thread::sleep(Duration::from_secs(600));
     }
@@ -75,6 +88,38 @@ fn a_killed_process_keeps_nobody_out_for_long<V: Voters>() {
     assert!(lock.try_lock().unwrap().is_none());
     drop(holder);
     lock.lock().unwrap().unlock().unwrap();
+}
+
+/// Shows: G4, L3.
+fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: Voters>() {
+    let servers = V::start(1);
+    let url = servers.url("a");
+    let holder = Holder::start(&url);
+    let (inside, order) = crossbeam_channel::unbounded();
+    let locks = [lock::<V>(&url, V::LEASE), delayed::<V>(&url)];
+    let waiters: Vec<_> = locks
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(place, lock)| {
+            let inside = inside.clone();
+            spawn(move || {
+                let guard = lock.lock().unwrap();
+                inside.send(place).unwrap();
+                guard.unlock().unwrap();
+            })
+        })
+        .collect();
+    let processor = V::processor(&url);
+    let waiting = |lock: &DistributedReentrantLock| processor.inspect(lock.key(), LONG).unwrap().waiting == 1;
+    eventually("both wait in the store", || locks.iter().all(waiting));
+    drop(holder);
+    waiters.into_iter().for_each(Member::join);
+    assert_eq!([order.recv().unwrap(), order.recv().unwrap()], [0, 1]);
+    // After an orderly release nobody waits for it.
+    let [first, second] = [(); 2].map(|()| delayed::<V>(&url));
+    first.lock().unwrap().unlock().unwrap();
+    second.try_lock().unwrap().expect("it is free").unlock().unwrap();
 }
 
 /// Shows: G1, G4, G5.
