@@ -111,10 +111,6 @@ pub use lock::{
     OwnedDLockGuard, UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;
-// The model of the protocol runs it. No program needs it.
-#[cfg(any(test, feature = "test-util"))]
-#[doc(hidden)]
-pub use store::memory::spec;
 pub use store::processor;
 pub use store::processor::BreakOutcome;
 #[doc(no_inline)]

@@ -54,7 +54,7 @@ fn versions() -> String {
 }
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
 fn measure(plan: &Plan, server: &Server) -> Vec<Line> {

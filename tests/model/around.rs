@@ -2,7 +2,7 @@
 
 use crate::rules::{Mutant, Rules};
 use crate::server::{Fence, Granted, Locker, Lockers, Refusal, number};
-use redis_dlock::spec::{Context, Message, Stop, Ticks};
+use crate::spec::{Context, Message, Stop, Ticks};
 
 /// What a script sees of the world around the key.
 pub(crate) struct Around<'a> {

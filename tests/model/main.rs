@@ -1,6 +1,6 @@
 //! An exhaustive model of the protocol between processes: every order in which clients, network and server can act.
 //!
-//! The server runs the crate's specification of the scripts ([`redis_dlock::spec`]). The embedded store runs it, too, so the
+//! The server runs the crate's specification of the scripts ([`spec`]). The embedded store runs it, too, so the
 //! conformance suite holds it against the scripts. The rules of a client are written down once more, small enough that a model checker
 //! ([`stateright`]) can visit every state within the bounds below. So the model tests the *protocol*. The other tests show that the
 //! scripts and the crate follow it.
@@ -135,6 +135,9 @@ mod places;
 mod rules;
 mod server;
 mod settle;
+#[allow(dead_code, reason = "the embedded store uses all of it")]
+#[path = "../../src/store/memory/spec/mod.rs"]
+mod spec;
 mod world;
 
 use rules::{DELETED, FENCE, ONCE, PAIR, Rules, TRIO};

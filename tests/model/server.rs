@@ -1,11 +1,10 @@
-//! The server: one key as the [specification](redis_dlock::spec) has it, the fence, and the mistakes that a script could make.
+//! The server: one key as the [specification](crate::spec) has it, the fence, and the mistakes that a script could make.
 
 use crate::around::Around;
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
-use redis_dlock::spec::{
-    Acquire, Break, Extend, Gap, Grant, Holder, Keep, KeyState, Poll, Release, Stop, Tenure, Ticks,
-};
+use crate::spec::hand_over::Keep;
+use crate::spec::{Acquire, Break, Extend, Gap, Grant, Holder, KeyState, Poll, Release, Stop, Tenure, Ticks};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;

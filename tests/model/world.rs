@@ -6,7 +6,7 @@ use crate::list::List;
 use crate::places::Places;
 use crate::rules::Rules;
 use crate::server::{Command, Done, Lockers, Refusal, Reply, Script, Server};
-use redis_dlock::spec::KeyState;
+use crate::spec::KeyState;
 
 /// The commands of a plain attempt.
 pub(crate) const PLAIN: usize = 4;

@@ -14,7 +14,7 @@
 //! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. The model
-//! of the protocol explores the same rules: tests reach them as `redis_dlock::spec`. One mutex makes each operation as atomic as a
+//! of the protocol explores the same rules: its package includes the files. One mutex makes each operation as atomic as a
 //! script. Nothing blocks under it: messages go into unbounded channels. They are sent before the mutex is released, so that they arrive
 //! in the order of the events that they report.
 
@@ -24,9 +24,7 @@ mod inbox;
 mod inboxes;
 mod link;
 mod processor;
-// Only tests reach it from outside.
-#[cfg_attr(not(any(test, feature = "test-util")), allow(unreachable_pub))]
-pub mod spec;
+mod spec;
 mod state;
 mod store;
 #[cfg(any(test, feature = "test-util"))]

@@ -10,7 +10,11 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]; as of a release.
-    pub fn break_hold<N: Name<L>>(&mut self, context: &mut impl Context<L>, locker: N) -> Result<Break<L>, Stop> {
+    pub(crate) fn break_hold<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        locker: N,
+    ) -> Result<Break<L>, Stop> {
         if !self.is_held_by(locker) {
             return Ok(Break::NotHeldBy(self.held_by()));
         }

@@ -50,11 +50,11 @@ pub(super) struct HandOver<L> {
 
 /// The time for which waiters that nobody hears keep their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Keep {
+pub(crate) struct Keep {
     /// When it is over.
-    pub until: Ticks,
+    pub(crate) until: Ticks,
     /// How many of the first waiters it is for.
-    pub count: usize,
+    pub(crate) count: usize,
 }
 
 /// What the queue looks like from its head to the winner.

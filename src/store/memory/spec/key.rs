@@ -19,19 +19,19 @@ use std::collections::VecDeque;
 
 /// The state of one key. It is empty when the key is free, nobody waits, and no gap is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KeyState<L> {
+pub(crate) struct KeyState<L> {
     /// Who holds the key.
-    pub holder: Option<Holder<L>>,
+    pub(crate) holder: Option<Holder<L>>,
     /// Who waits for it, the longest first.
-    pub queue: VecDeque<Tenure<L>>,
+    pub(crate) queue: VecDeque<Tenure<L>>,
     /// When the queue ends, unless one of its waiters asks again before. A queue without such a moment does not end.
-    pub queue_until: Option<Ticks>,
+    pub(crate) queue_until: Option<Ticks>,
     /// For which waiters that nobody hears the places are kept, and until when. `None` while nobody was passed over.
-    pub keep: Option<Keep>,
+    pub(crate) keep: Option<Keep>,
     /// Until when the key, if nobody holds it, is reserved for pollers.
-    pub gap_until: Option<Ticks>,
+    pub(crate) gap_until: Option<Ticks>,
     /// Until when there is no other gap.
-    pub gapped_until: Option<Ticks>,
+    pub(crate) gapped_until: Option<Ticks>,
 }
 
 impl<L> Default for KeyState<L> {
@@ -50,12 +50,12 @@ impl<L> Default for KeyState<L> {
 impl<L: Clone> KeyState<L> {
     /// Returns whether there is nothing to keep.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.holder.is_none() && self.queue.is_empty() && self.gap_until.is_none() && self.gapped_until.is_none()
     }
 
     /// Forgets everything that has expired. Call it before every operation, so that no operation need check time-outs.
-    pub fn expire(&mut self, now: Ticks) {
+    pub(crate) fn expire(&mut self, now: Ticks) {
         let over = |until: Option<Ticks>| until.is_some_and(|until| until <= now);
         if self.holder.as_ref().is_some_and(|holder| over(holder.until)) {
             self.holder = None;
@@ -78,7 +78,7 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]. If the queue did not take the locker, a waiter may have been given the key nevertheless.
-    pub fn acquire<N: Name<L>>(
+    pub(crate) fn acquire<N: Name<L>>(
         &mut self,
         context: &mut impl Context<L>,
         asker: Tenure<N>,
@@ -125,7 +125,11 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`].
-    pub fn poll<N: Name<L>>(&mut self, context: &mut impl Context<L>, asker: Tenure<N>) -> Result<Poll<L>, Stop> {
+    pub(crate) fn poll<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        asker: Tenure<N>,
+    ) -> Result<Poll<L>, Stop> {
         if self.is_held_by(asker.locker) {
             let number = number(context)?;
             context.call("PEXPIRE")?;
@@ -169,7 +173,11 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`].
-    pub fn extend<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<Extend<L>, Stop> {
+    pub(crate) fn extend<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        tenure: Tenure<N>,
+    ) -> Result<Extend<L>, Stop> {
         if !self.is_held_by(tenure.locker) {
             return Ok(Extend::NotOurs(self.held_by()));
         }
@@ -184,7 +192,7 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]. Once the key has left the locker there is no error: a next locker that the queue did not take is unknown.
-    pub fn release<N: Name<L>>(
+    pub(crate) fn release<N: Name<L>>(
         &mut self,
         context: &mut impl Context<L>,
         tenure: Tenure<N>,
@@ -241,7 +249,7 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Makes a locker the holder from now on.
-    pub fn hold<N: Name<L>>(&mut self, now: Ticks, tenure: Tenure<N>) {
+    pub(crate) fn hold<N: Name<L>>(&mut self, now: Ticks, tenure: Tenure<N>) {
         let until = Some(now.saturating_add(tenure.lease));
         match &mut self.holder {
             Some(holder) if tenure.locker == holder.locker => holder.until = until,
@@ -300,25 +308,25 @@ impl<L: Clone> KeyState<L> {
 
     /// Returns whether a locker holds the key.
     #[must_use]
-    pub fn is_held_by<N: Name<L>>(&self, locker: N) -> bool {
+    pub(crate) fn is_held_by<N: Name<L>>(&self, locker: N) -> bool {
         self.holder.as_ref().is_some_and(|holder| locker == holder.locker)
     }
 
     /// Returns the locker that holds the key.
     #[must_use]
-    pub fn held_by(&self) -> Option<L> {
+    pub(crate) fn held_by(&self) -> Option<L> {
         self.holder.as_ref().map(|holder| holder.locker.clone())
     }
 
     /// Returns the number of waiters.
     #[must_use]
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.queue.len() as u64
     }
 
     /// Returns who holds the key, and for how long.
     #[must_use]
-    pub fn held(&self, now: Ticks) -> Option<Busy<L>> {
+    pub(crate) fn held(&self, now: Ticks) -> Option<Busy<L>> {
         let Holder { locker, until } = self.holder.as_ref()?;
         Some(Busy::Held { by: locker.clone(), left: until.map(|until| until.saturating_sub(now)) })
     }

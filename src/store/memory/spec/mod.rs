@@ -15,18 +15,16 @@
 //! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
 
 mod breaking;
-mod hand_over;
+pub(crate) mod hand_over;
 mod key;
 
-#[cfg(any(test, feature = "test-util"))]
-pub use hand_over::Keep;
-pub use key::KeyState;
+pub(crate) use key::KeyState;
 
 /// A moment or a length of time, in units of the caller's choice. Moments count from an origin of the caller's choice.
-pub type Ticks = u64;
+pub(crate) type Ticks = u64;
 
 /// What an operation needs to know in addition to the key's state.
-pub trait Context<L> {
+pub(crate) trait Context<L> {
     /// Returns the time of the operation.
     fn now(&self) -> Ticks;
 
@@ -52,7 +50,7 @@ pub trait Context<L> {
 
 /// Why an operation ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// This command was refused. Nothing was done for the locker: it holds, waits or is unknown as before.
     Refused(&'static str),
     /// A refused call was to be undone, and that was refused, too. What was done for the locker is unknown.
@@ -60,49 +58,49 @@ pub enum Stop {
 }
 
 /// A locker as an operation gets it. It is compared with what the key keeps, and copied only to be kept.
-pub trait Name<L>: Copy + Into<L> + PartialEq<L> {}
+pub(crate) trait Name<L>: Copy + Into<L> + PartialEq<L> {}
 
 impl<L, N: Copy + Into<L> + PartialEq<L>> Name<L> for N {}
 
 /// A locker with its lease, as it is sent and as it stands in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tenure<L> {
+pub(crate) struct Tenure<L> {
     /// The locker.
-    pub locker: L,
+    pub(crate) locker: L,
     /// The length of its lease.
-    pub lease: Ticks,
+    pub(crate) lease: Ticks,
 }
 
 /// Who holds a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Holder<L> {
+pub(crate) struct Holder<L> {
     /// Its locker.
-    pub locker: L,
+    pub(crate) locker: L,
     /// When its lease ends. `None` for a key without a lease: only an administrator leaves such a key.
-    pub until: Option<Ticks>,
+    pub(crate) until: Option<Ticks>,
 }
 
 /// A period in which a released key is free for clients that only poll.
 #[derive(Clone, Copy, Debug)]
-pub struct Gap {
+pub(crate) struct Gap {
     /// How long the key stays free.
-    pub length: Ticks,
+    pub(crate) length: Ticks,
     /// The time from the beginning of this gap to the earliest beginning of the next one.
-    pub every: Ticks,
+    pub(crate) every: Ticks,
 }
 
 /// The key belongs to the locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub(crate) struct Grant {
     /// The fence number of the tenure.
-    pub number: u64,
+    pub(crate) number: u64,
     /// How many wait in the queue.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
 }
 
 /// Why the key was not given to the locker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Busy<L> {
+pub(crate) enum Busy<L> {
     /// Another locker holds it.
     Held {
         /// The other locker.
@@ -119,7 +117,7 @@ pub enum Busy<L> {
 
 /// A message to the client of a locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message<L> {
+pub(crate) enum Message<L> {
     /// The locker was given the key.
     Granted {
         /// The locker.
@@ -141,7 +139,7 @@ pub enum Message<L> {
 
 /// The outcome of [`KeyState::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acquire<L> {
+pub(crate) enum Acquire<L> {
     /// The key belongs to the locker.
     Acquired(Grant),
     /// It does not. With `wait`, the locker is in the queue.
@@ -150,7 +148,7 @@ pub enum Acquire<L> {
 
 /// The outcome of [`KeyState::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Poll<L> {
+pub(crate) enum Poll<L> {
     /// The key belongs to the locker. Its lease starts anew.
     Acquired(Grant),
     /// The locker is in the queue.
@@ -161,7 +159,7 @@ pub enum Poll<L> {
 
 /// The outcome of [`KeyState::extend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Extend<L> {
+pub(crate) enum Extend<L> {
     /// The lease starts anew.
     Extended {
         /// How many wait in the queue.
@@ -173,7 +171,7 @@ pub enum Extend<L> {
 
 /// The outcome of [`KeyState::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Release<L> {
+pub(crate) enum Release<L> {
     /// The key is free, or was given to the first waiter that is heard.
     Released {
         /// How many wait in the queue.
@@ -189,7 +187,7 @@ pub enum Release<L> {
 
 /// The outcome of [`KeyState::break_hold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Break<L> {
+pub(crate) enum Break<L> {
     /// The key was the locker's.
     Broken {
         /// Who holds it now.
