@@ -1,7 +1,16 @@
 #!/usr/bin/env bash
-# Installs redis-server 7 or newer if there is none, and runs all tests. Stops no server except its own.
-# REDIS_SERVER_BIN names another server to test with: another version of redis-server, or valkey-server.
-# `tests/run.sh consul` only builds Consul, for its tests, into a cache folder.
+# Runs the tests of one rung of the ladder, and installs the servers that they need. Stops no server except its own.
+#
+#   tests/run.sh                   what a developer runs: the lock and the stores, in the process and on one Redis server
+#   tests/run.sh ci                what CI runs after that: Cluster, Sentinels, etcd, faults, models, the command, lints
+#   tests/run.sh all               everything there is, and a report
+#   tests/run.sh changed [COMMIT]  what guards the rooms that changed since COMMIT (HEAD, if none is named), by the table in ARCHITECTURE.md
+#   tests/run.sh PART...           single parts by their names, such as `cluster`
+#   tests/run.sh consul            only builds Consul, for its tests, into a cache folder
+#   tests/run.sh list              the parts of each rung
+#
+# README.md beside this file says what stands on which rung and why. REDIS_SERVER_BIN names another server to test with: another version of
+# redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores. The output of each part is in target/tests.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     # The tests start the server in directories of their own, so the path must be absolute.
@@ -9,183 +18,194 @@ if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     export REDIS_SERVER_BIN
 fi
 cd "$(dirname "$0")/.."
+source tests/servers.sh
+missing_stores=$(missing_stores)
 
-# The server that the tests start.
-redis=${REDIS_SERVER_BIN:-redis-server}
+# Rungs -------------------------------------------------------------------------------------------------------------------------------
 
-# Whether there is a server that the tests can use.
-usable_redis() {
-    command -v "$redis" >/dev/null || return 1
-    local version
-    version=$("$redis" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
-    [[ -n $version && $version -ge 7 ]]
+dev=(unit it)
+# What computes runs beside what waits, at a lower priority.
+ci_beside=(model schedules)
+ci=(checks embedded cluster sentinel slow consensus faults command documents examples)
+all_beside=(model every-schedule)
+all=(every-check embedded cluster sentinel slow consensus lock-elsewhere faults every-fault mutants command documents examples benches long)
+
+# The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
+cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
+sentinel='sentinel::|conformance::sentinels::'
+slow='endurance::|jvm::|security::|acks::|network::|tls::|which_store::|conformance::random::|conformance::redis_proved::|conformance::minimal::|conformance::special::'
+# The tests of the lock, once more on a Cluster.
+lock_on_cluster='cluster::lock::'
+
+# Fault scenarios: one of each family.
+few_faults='checker::|scenarios::holder::|scenarios::waiter::|scenarios::restart::|scenarios::network::reply|scenarios::server::sleeps'
+
+# Parts -------------------------------------------------------------------------------------------------------------------------------
+
+# One set of features for all test builds, so that nothing is built twice.
+crate=(-p redis-dlock --all-features)
+it=("${crate[@]}" --test it --example ending)
+
+part_unit() { tests --threads 2 "${crate[@]}" --lib; }
+part_it() { tests --but "$cluster|$sentinel|$slow" --threads 6 "${it[@]}"; }
+
+part_checks() {
+    local component
+    for component in fmt clippy; do
+        if ! cargo "$component" --version >/dev/null 2>&1; then
+            echo "tests/run.sh: cargo $component is missing: rustup component add rustfmt clippy" >&2
+            return 1
+        fi
+    done
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+    # As programs build it.
+    cargo clippy --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p redis-dlock
 }
-
-as_root() {
-    if [[ $(id -u) -eq 0 ]]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        echo "tests/run.sh: installing redis-server needs root, and there is no sudo" >&2
-        exit 1
-    fi
+part_every-check() {
+    part_checks
+    # What `--all-targets` leaves out: the tests with `test = false`, and code that exists only with a cfg of tests/cfg.
+    cargo clippy --locked --all-features --test faults --test stores -- -D warnings
+    for store in consul etcd; do
+        cargo clippy --locked --no-default-features --features "$store" --lib -- -D warnings
+    done
+    cargo clippy --locked --all-features --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
+    cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
+    cargo clippy --locked --no-default-features --features conformance,test-util --test embedded -- -D warnings
+    tests -p redis-dlock --lib
 }
-
-install_redis() {
-    if ! command -v apt-get >/dev/null; then
-        echo "tests/run.sh: no redis-server 7.0 or newer found: install one and put it into PATH" >&2
-        exit 1
-    fi
-    as_root apt-get update
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y redis-server
-    if ! usable_redis; then
-        echo "tests/run.sh: apt-get gave no redis-server 7.0 or newer (Debian 12, Ubuntu 24.04 and later have one)" >&2
-        exit 1
-    fi
+# What is left without Redis: the lock on the embedded store.
+part_embedded() { tests -p redis-dlock --no-default-features --features conformance,test-util --lib --test embedded; }
+part_cluster() { tests --only "$cluster" --but "$lock_on_cluster" --threads 4 "${it[@]}"; }
+part_sentinel() { tests --only "$sentinel" --threads 6 "${it[@]}"; }
+part_slow() { tests --only "$slow" --threads 6 "${it[@]}"; }
+# The protocol between processes: every order in which clients, network and server can act.
+part_model() { tests -p dlock-model --test model; }
+# The crate's own threads, under a scheduler that explores their interleavings.
+part_schedules() { DLOCK_MODEL_ITERATIONS=200 tests --only '.*model::' -p dlock-schedules --lib; }
+part_every-schedule() { tests --only '.*model::' -p dlock-schedules --lib; }
+# etcd and Consul: the conformance suite, and what they add to it.
+part_consensus() { stores_that_vote --but 'all::'; }
+# The tests of the lock once more: on a Cluster, on etcd and Consul, and on Redis without messages, where only latency and the order across
+# processes change.
+part_lock-elsewhere() {
+    tests --only "$lock_on_cluster" "${it[@]}"
+    stores_that_vote --only 'all::'
+    DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering' --threads 4 "${it[@]}"
 }
-
-if ! usable_redis; then
-    if [[ -n ${REDIS_SERVER_BIN:-} ]]; then
-        echo "tests/run.sh: REDIS_SERVER_BIN=$REDIS_SERVER_BIN is no redis-server 7.0 or newer, and no valkey-server" >&2
-        exit 1
-    fi
-    install_redis
-fi
-# The stores that vote. Their tests run where their servers are; the last lines say which did.
-etcd=${ETCD_BIN:-etcd}
-may_install=no
-if command -v apt-get >/dev/null && { [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; }; then
-    may_install=yes
-fi
-if ! command -v "$etcd" >/dev/null && [[ -z ${ETCD_BIN:-} && $may_install == yes ]]; then
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server ||
-        { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y etcd-server; } || true
-fi
-consul=${CONSUL_BIN:-consul}
-# Debian has no Consul. Where Go is, it is built, once. It takes some minutes of processor time.
-built=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' tests/stores/consul/go.mod)
-build_consul() {
-    local work
-    work=$(mktemp -d)
-    cp tests/stores/consul/* "$work"
-    mkdir -p "$(dirname "$built")"
-    # The name appears when the file is whole.
-    (cd "$work" && go mod tidy && go build -trimpath -ldflags='-s -w' -o "$built.$$" github.com/hashicorp/consul) &&
-        mv "$built.$$" "$built"
-    local status=$?
-    rm -rf "$work"
-    return $status
+part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crate[@]}" --test faults; }
+part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crate[@]}" --test faults; }
+# The mistakes built into the library that the tests of faults must find.
+part_mutants() {
+    RUSTC_WORKSPACE_WRAPPER=tests/cfg/mutants.sh tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
 }
-if ! command -v "$consul" >/dev/null && [[ -x $built ]]; then
-    consul=$built
-fi
-if [[ ${1:-} == consul ]]; then
-    if command -v "$consul" >/dev/null; then
-        echo "tests/run.sh: Consul is there: $(command -v "$consul")"
-    elif command -v go >/dev/null; then
-        build_consul
-        echo "tests/run.sh: Consul is built: $built"
-    else
-        echo "tests/run.sh: Consul cannot be built: there is no Go"
-    fi
-    exit
-fi
-if ! command -v cargo >/dev/null; then
-    echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
-    exit 1
-fi
-"$redis" --version
-
-# Wrappers that build only our own code with a test configuration. RUSTFLAGS would rebuild all dependencies, too.
-shuttle=tests/cfg/shuttle.sh
-mutants=tests/cfg/mutants.sh
-
-# The models compute, while most other tests wait. So the models are built first, and then run beside the others at a lower priority.
-# Their output is printed when they have ended.
-#
-# Explores every order in which clients, network and server can act: millions of states.
-model() {
-    CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test --locked --all-features --test model "$@"
-}
-# Explores schedules of a client's threads, in the crate's own code built with other mutexes.
-schedules() {
-    CARGO_PROFILE_DEV_OPT_LEVEL=3 RUSTC_WORKSPACE_WRAPPER=$shuttle cargo test --locked --all-features --lib "$@"
-}
-# Waits for a process that ran beside others, prints its output, and ends the script if it failed.
-joined() {
-    local passed=yes
-    wait "$1" || passed=no
-    cat "$2"
-    if [[ $passed == no ]]; then
-        echo "tests/run.sh: $3 failed, see above" >&2
-        exit 1
-    fi
-}
-directory=$(mktemp -d)
-building=
-if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} ]] && command -v go >/dev/null; then
-    build_consul >"$directory/consul" 2>&1 &
-    building=$!
-    trap 'kill "$building" 2>/dev/null; rm -rf "$directory"' EXIT
-fi
-cargo test --locked --all-features --no-run
-model --no-run
-schedules --no-run
-# Before the tests, which it would slow down.
-if [[ -n $building ]]; then
-    if wait "$building"; then
-        consul=$built
-    else
-        tail -n 20 "$directory/consul"
-        echo "tests/run.sh: Go could not build Consul, see above"
-    fi
-fi
-export CONSUL_BIN=$consul ETCD_BIN=$etcd
-# The stores that are there, what the last lines say, and what the tests of faults leave out.
-found=()
-stores=()
-without=()
-for store in etcd consul; do
-    if command -v "${!store}" >/dev/null; then
-        found+=("$store")
-        stores+=("tests/run.sh: the tests of $store ran on $(command -v "${!store}")")
-    else
-        without+=(--skip "::$store::")
-        stores+=("tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}")
-    fi
-done
-(
-    # At 19 they would get no time beside other programs that compute.
-    renice -n 5 "$BASHPID" >/dev/null
-    model && schedules -- model::
-) >"$directory/models" 2>&1 &
-models=$!
-trap 'kill "$models" 2>/dev/null; rm -rf "$directory"' EXIT
-
-# First with all features, including TLS; later what differs without them. This also compiles examples and benches. The tests mostly
-# wait, so more of them than there are cores may run at once.
-cargo test --locked --all-features -- --test-threads 6
 # The command waits for processes and terminals.
-cargo test --locked --all-features --test command -- --test-threads 4
-# The fault scenarios wait even more. So other tests that wait run beside them: those of the lock without messages, where only latency and
-# the order across processes change.
-cargo test --locked --all-features --test faults --no-run
-DLOCK_TEST_LISTENER=off cargo test --locked --all-features --test it -- lock:: processes:: network:: \
-    --skip lock::granted --skip lock::passing --skip lock::lingering --skip cluster:: --test-threads 4 \
-    >"$directory/without-messages" 2>&1 &
-without_messages=$!
-trap 'kill "$models" "$without_messages" 2>/dev/null; rm -rf "$directory"' EXIT
-cargo test --locked --all-features --test faults -- --test-threads 8 "${without[@]}"
-joined "$without_messages" "$directory/without-messages" "a test without messages"
-# Their servers wait for one another, and the tests for the ends of leases.
-cargo test --locked --all-features --test stores --no-run
-for store in "${found[@]}"; do
-    cargo test --locked --all-features --test stores -- "$store" --test-threads 12
-done
-# The mistakes that the tests of faults must find.
-RUSTC_WORKSPACE_WRAPPER=$mutants cargo test --locked --all-features --test faults -- mutants:: --test-threads 3 "${without[@]}"
-# From here on nothing else needs the cores, so the models get the normal priority. (Only root may raise it.)
+part_command() { tests --threads 4 "${crate[@]}" --test command; }
+part_documents() { tests -p redis-dlock --doc --all-features; }
+part_examples() { tests/examples.sh "$redis"; }
+# A short round of each benchmark: the figures mean little, but the code must work.
+part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
+# What is too long for a rung but this one: longer versions, a mix of faults in random order, failovers in a row.
+part_long() {
+    DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::' --threads 6 "${it[@]}"
+    tests --only 'cluster::many::|lock::low_priority::' --ignored "${it[@]}"
+    DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crate[@]}" --test faults
+}
+
+# How they run -------------------------------------------------------------------------------------------------------------------------
+
+# Runs tests by `cargo test` with the arguments that follow: of those whose names begin with the pattern after `--only` all but those that
+# begin with the one after `--but`. libtest itself matches anywhere in a name.
+tests() {
+    local only='' but='$^' threads=2 ignored=()
+    while true; do
+        case $1 in
+            --only) only=$2 && shift 2 ;;
+            --but) but=$2 && shift 2 ;;
+            --threads) threads=$2 && shift 2 ;;
+            --ignored) ignored=(--ignored) && shift ;;
+            *) break ;;
+        esac
+    done
+    local options=(--test-threads "$threads" "${ignored[@]}" -Z unstable-options --report-time)
+    if [[ -z $only && $but == '$^' ]]; then
+        cargo test --locked "$@" -- "${options[@]}"
+        return
+    fi
+    cargo test --locked --no-run "$@"
+    local names
+    mapfile -t names < <(cargo test --quiet --locked "$@" -- --list "${ignored[@]}" 2>/dev/null | sed -n 's/: test$//p' |
+        grep -E "^($only)" | grep -Ev "^($but)")
+    if [[ ${#names[@]} -eq 0 ]]; then
+        echo "tests/run.sh: no test of $* begins with $only"
+        return 1
+    fi
+    cargo test --locked "$@" -- --exact "${names[@]}" "${options[@]}"
+}
+
+# The tests of etcd and Consul, as far as these are there.
+stores_that_vote() {
+    # Their servers wait for one another, and the tests for the ends of leases.
+    local but=$missing_stores
+    if [[ $1 == --but ]]; then
+        but+="|$2" && shift 2
+    fi
+    tests "$@" --but "$but" --threads 12 "${crate[@]}" --test stores
+}
+
+# libtest tells how long each test took only if the program may use what is unstable.
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+export "CARGO_TARGET_${host}_RUNNER"="env RUSTC_BOOTSTRAP=1"
+
+logs=target/tests
+failed=()
+# Runs a part as a process of its own, and keeps what it prints. Its times are in a file beside that: wall clock, user, system, in seconds.
+run_part() {
+    local TIMEFORMAT='%R %U %S' status=0
+    { time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time" || status=$?
+    echo "$status" >"$logs/$1.status"
+}
+# Says how a part ended. Prints all of its output if it failed.
+tell() {
+    local status wall user system how=passed
+    status=$(cat "$logs/$1.status")
+    read -r wall user system <"$logs/$1.time"
+    if [[ $status -ne 0 ]]; then
+        failed+=("$1")
+        how=FAILED
+        cat "$logs/$1.log"
+    fi
+    grep -h '^test result: ' "$logs/$1.log" | grep -v ' 0 passed; 0 failed; 0 ignored; ' | sed "s/^/$1: /" || true
+    awk -v part="$1" -v how="$how" -v wall="$wall" -v used="$user $system" \
+        'BEGIN { split(used, cpu, " "); printf "tests/run.sh: %s %s: %.0f s, %.0f s of processor time\n", part, how, wall, cpu[1] + cpu[2] }'
+}
+# Runs the parts after `--` one after another. The parts before it compute, and run beside them at a lower priority.
+run_parts() {
+    local compute=() part
+    while [[ $1 != -- ]]; do
+        compute+=("$1") && shift
+    done
+    shift
+    (
+        # At 19 they would get no time beside other programs that compute.
+        renice -n 5 "$BASHPID" >/dev/null
+        for part in "${compute[@]}"; do run_part "$part"; done
+    ) &
+    local beside=$!
+    # shellcheck disable=SC2064
+    trap "kill $beside 2>/dev/null || true" EXIT
+    for part; do
+        run_part "$part"
+        tell "$part"
+    done
+    # From here on nothing else needs the cores. (Only root may raise a priority.)
+    lift "$beside"
+    wait "$beside"
+    trap - EXIT
+    for part in "${compute[@]}"; do tell "$part"; done
+    report "${compute[@]}" "$@"
+}
 lift() {
     local child
     for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
@@ -193,58 +213,118 @@ lift() {
     done
     renice -n 0 -p "$1" >/dev/null 2>&1 || true
 }
-lift "$models"
-joined "$models" "$directory/models" "a model"
-# A short round of each benchmark: the figures mean little, but the code must work.
-cargo test --locked --all-features --benches
-cargo test --locked --lib
-# The part that is left without Redis: the lock on the embedded store.
-cargo test --locked --no-default-features --features conformance,test-util --lib --test embedded
-cargo test --locked --doc
-
-# The example is the proof that users run: it must pass with the lock, and fail without it.
-contend() {
-    cargo run --locked --all-features --quiet --example contend -- "$@"
-}
-must_fail() {
-    if contend "$@" --no-lock >/dev/null; then
-        echo "tests/run.sh: contend $* --no-lock lost nothing: its check is blind" >&2
-        exit 1
+# The times of the parts, and of their slowest tests.
+report() {
+    local part files=("${@/#/$logs/}")
+    files=("${files[@]/%/.log}")
+    printf '\n| part | wall clock, s | processor time, s |\n|---|---|---|\n'
+    for part; do
+        awk -v part="$part" '{ printf "| `%s` | %.0f | %.0f |\n", part, $1, $2 + $3 }' "$logs/$part.time"
+    done
+    printf '\nThe slowest tests, in seconds:\n'
+    slowest "${files[@]}"
+    if [[ $rung == all ]]; then
+        for part; do
+            printf '\nThe slowest tests of %s:\n' "$part"
+            slowest "$logs/$part.log"
+        done
     fi
+    printf '\nScenes that were played again because the machine stood still: %s\n' "$(cat "${files[@]}" | grep -c '^played again' || true)"
+    cat "${files[@]}" | awk '/^test result: /{ passed += $4; failed += $6; skipped += $8 }
+        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }'
 }
-contend
-must_fail
-
-# Contends between processes, on a server of our own that ends with this script.
-"$redis" --port 0 --save '' --dir "$directory" --unixsocket "$directory/socket" >/dev/null &
-server=$!
-trap 'kill "$server"; wait "$server" || true; rm -rf "$directory"' EXIT
-for _ in {1..200}; do
-    [[ -S $directory/socket ]] && break
-    sleep 0.05
-done
-contend --redis "unix://$directory/socket" --processes 3
-must_fail --redis "unix://$directory/socket" --processes 3
-
-# The short examples, several processes of each at once.
-example() {
-    cargo run --locked --all-features --quiet --example "$1" -- "unix://$directory/socket" "${@:2}"
+slowest() {
+    cat "$@" | sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' | sort -rn | awk 'NR <= 10'
 }
-example cron >"$directory/first" &
-first=$!
-example cron >"$directory/second"
-wait "$first"
-grep -qx done "$directory/first" "$directory/second"
-example leader 3 >"$directory/first" &
-first=$!
-example leader 3 >"$directory/second"
-wait "$first"
-# Each term has a number of its own.
-terms=$(grep -h ' leads term ' "$directory/first" "$directory/second" | sort -u -k 4,4 | wc -l)
-if [[ $terms != 6 ]]; then
-    echo "tests/run.sh: the leaders had $terms terms instead of 6" >&2
+
+# The parts that guard what has changed since a commit: those that ARCHITECTURE.md names in the room of each changed file, and those of changed tests.
+parts_of_changes() {
+    local file
+    git diff --name-only "$1" -- | while read -r file; do
+        case $file in
+            src/* | scripts/*) room_guards "$file" ;;
+            tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
+            tests/faults/*) echo "faults every-fault mutants" ;;
+            tests/stores/*) echo consensus lock-elsewhere ;;
+            tests/model/*) echo model ;;
+            tests/schedules/*) echo schedules ;;
+            tests/command/*) echo command ;;
+            tests/embedded/*) echo embedded ;;
+            tests/examples/*) echo examples ;;
+            benches/*) echo benches ;;
+            *.md) echo "it documents" ;;
+            *) echo "${dev[*]} ${ci[*]}" ;;
+        esac
+    done | tr ' ' '\n' | awk 'NF && !seen[$0]++'
+}
+# The last column of the table under "Rooms", in the row with the longest path that the file's path begins with.
+room_guards() {
+    awk -F '|' -v file="$1" '
+        $0 == "| room | path | may use | guarded by |" { in_table = 1; next }
+        in_table && !/^\|/ { exit }
+        in_table {
+            path = $3; gsub(/[` ]/, "", path)
+            if (path != "" && index(file "/", path "/") == 1 && length(path) > best) { best = length(path); guards = $5 }
+        }
+        END { gsub(/[`,]/, " ", guards); print guards }' ARCHITECTURE.md
+}
+
+# What is asked for ----------------------------------------------------------------------------------------------------------------------
+
+rung=${1:-dev}
+parts=()
+case $rung in
+    --part)
+        "part_$2"
+        exit
+        ;;
+    list)
+        printf 'dev: %s\nci: %s\nall: %s\n' "${dev[*]}" "${ci_beside[*]} ${ci[*]}" "${dev[*]} ${all_beside[*]} ${all[*]}"
+        exit
+        ;;
+    consul)
+        offer_consul
+        exit
+        ;;
+    dev) parts=(-- "${dev[@]}") ;;
+    ci) parts=("${ci_beside[@]}" -- "${ci[@]}") ;;
+    all) parts=("${all_beside[@]}" -- "${dev[@]}" "${all[@]}") ;;
+    changed)
+        mapfile -t parts < <(parts_of_changes "${2:-HEAD}")
+        if [[ ${#parts[@]} -eq 0 ]]; then
+            echo "tests/run.sh: nothing has changed since ${2:-HEAD}"
+            exit
+        fi
+        parts=(-- "${parts[@]}")
+        ;;
+    *)
+        for part; do
+            if ! declare -F "part_$part" >/dev/null; then
+                echo "tests/run.sh: there is no part '$part': see tests/run.sh list" >&2
+                exit 2
+            fi
+        done
+        parts=(-- "$@")
+        ;;
+esac
+
+if ! command -v cargo >/dev/null; then
+    echo "tests/run.sh: cargo is missing: install Rust from https://rustup.rs" >&2
     exit 1
 fi
-cargo run --locked --all-features --quiet --example table
-printf '%s\n' "${stores[@]}"
+need_redis
+if [[ $rung != dev ]]; then
+    need_etcd
+fi
+find_consul
+if [[ $rung == all ]]; then
+    need_consul
+fi
+mkdir -p "$logs"
+run_parts "${parts[@]}"
+say_which_stores
+if [[ ${#failed[@]} -ne 0 ]]; then
+    echo "tests/run.sh: FAILED: ${failed[*]}; what each has printed is above, and in $logs" >&2
+    exit 1
+fi
 echo "tests/run.sh: all passed"

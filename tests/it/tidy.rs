@@ -26,7 +26,7 @@ fn package() -> &'static Path {
 /// The table under "Rooms".
 fn rooms() -> Vec<Room> {
     let page = fs::read_to_string(package().join("ARCHITECTURE.md")).expect("the page");
-    let rows = page.lines().skip_while(|line| *line != "| room | path | may use |").skip(2);
+    let rows = page.lines().skip_while(|line| *line != "| room | path | may use | guarded by |").skip(2);
     let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     rows.take_while(|line| line.starts_with('|'))
         .map(|row| {

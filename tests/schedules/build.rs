@@ -3,4 +3,6 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cfg=dlock_shuttle");
+    // What the models leave out.
+    println!("cargo::rustc-check-cfg=cfg(feature, values(\"conformance\", \"metrics\", \"tls\"))");
 }

@@ -1,0 +1,124 @@
+# The servers that the tests start: redis-server, etcd, Consul. tests/run.sh reads this file.
+
+redis=${REDIS_SERVER_BIN:-redis-server}
+etcd=${ETCD_BIN:-etcd}
+consul=${CONSUL_BIN:-consul}
+
+# Whether there is a redis-server that the tests can use.
+usable_redis() {
+    command -v "$redis" >/dev/null || return 1
+    local version
+    version=$("$redis" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
+    [[ -n $version && $version -ge 7 ]]
+}
+
+as_root() {
+    if [[ $(id -u) -eq 0 ]]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "tests/run.sh: installing $* needs root, and there is no sudo" >&2
+        exit 1
+    fi
+}
+
+install_packages() {
+    as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y "$@"
+}
+
+need_redis() {
+    if usable_redis; then
+        return
+    fi
+    if [[ -n ${REDIS_SERVER_BIN:-} ]]; then
+        echo "tests/run.sh: REDIS_SERVER_BIN=$REDIS_SERVER_BIN is no redis-server 7.0 or newer, and no valkey-server" >&2
+        exit 1
+    fi
+    if ! command -v apt-get >/dev/null; then
+        echo "tests/run.sh: no redis-server 7.0 or newer found: install one and put it into PATH" >&2
+        exit 1
+    fi
+    install_packages redis-server
+    if ! usable_redis; then
+        echo "tests/run.sh: apt-get gave no redis-server 7.0 or newer (Debian 12, Ubuntu 24.04 and later have one)" >&2
+        exit 1
+    fi
+}
+
+# The tests of etcd run where etcd is, and where it can be installed.
+need_etcd() {
+    if command -v "$etcd" >/dev/null || [[ -n ${ETCD_BIN:-} ]] || ! command -v apt-get >/dev/null; then
+        return
+    fi
+    if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
+        install_packages etcd-server || true
+    fi
+}
+
+# Debian has no Consul. Where Go is, it is built, once. It takes some minutes of processor time, so only the rung `all` does that.
+built_consul=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' tests/stores/consul/go.mod)
+
+find_consul() {
+    if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} && -x $built_consul ]]; then
+        consul=$built_consul
+    fi
+    export ETCD_BIN=$etcd CONSUL_BIN=$consul
+}
+
+build_consul() {
+    local work
+    work=$(mktemp -d)
+    cp tests/stores/consul/* "$work"
+    mkdir -p "$(dirname "$built_consul")"
+    # The name appears when the file is whole.
+    (cd "$work" && go mod tidy && go build -trimpath -ldflags='-s -w' -o "$built_consul.$$" github.com/hashicorp/consul) &&
+        mv "$built_consul.$$" "$built_consul"
+    local status=$?
+    rm -rf "$work"
+    return $status
+}
+
+need_consul() {
+    if command -v "$consul" >/dev/null || ! command -v go >/dev/null; then
+        return
+    fi
+    if build_consul; then
+        consul=$built_consul
+        export CONSUL_BIN=$consul
+    else
+        echo "tests/run.sh: Go could not build Consul, see above"
+    fi
+}
+
+offer_consul() {
+    find_consul
+    if command -v "$consul" >/dev/null; then
+        echo "tests/run.sh: Consul is there: $(command -v "$consul")"
+    elif command -v go >/dev/null; then
+        build_consul
+        echo "tests/run.sh: Consul is built: $built_consul"
+    else
+        echo "tests/run.sh: Consul cannot be built: there is no Go"
+    fi
+}
+
+# The beginnings of the names of the tests whose servers are missing: a pattern.
+missing_stores() {
+    local store missing='$^'
+    for store in etcd consul; do
+        command -v "${!store}" >/dev/null || missing+="|(.*::)?$store::"
+    done
+    echo "$missing"
+}
+
+say_which_stores() {
+    local store
+    for store in etcd consul; do
+        if command -v "${!store}" >/dev/null; then
+            echo "tests/run.sh: $store is there: $(command -v "${!store}")"
+        else
+            echo "tests/run.sh: the tests of $store DID NOT RUN: there is no program ${!store}"
+        fi
+    done
+}
