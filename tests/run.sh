@@ -106,7 +106,7 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --threads 4 "${crate[@]}" --test command; }
-part_documents() { tests -p redis-dlock --doc --all-features; }
+part_documents() { cargo test --locked -p redis-dlock --doc --all-features; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }

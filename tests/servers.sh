@@ -46,13 +46,13 @@ need_redis() {
     fi
 }
 
-# The tests of etcd run where etcd is, and where it can be installed.
+# The tests of etcd run where etcd is, and where it can be installed. One of them needs `etcdctl`.
 need_etcd() {
-    if command -v "$etcd" >/dev/null || [[ -n ${ETCD_BIN:-} ]] || ! command -v apt-get >/dev/null; then
+    if { command -v "$etcd" && command -v etcdctl; } >/dev/null || [[ -n ${ETCD_BIN:-} ]] || ! command -v apt-get >/dev/null; then
         return
     fi
     if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
-        install_packages etcd-server || true
+        install_packages etcd-server etcd-client || true
     fi
 }
 
