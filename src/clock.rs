@@ -81,6 +81,20 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
         let _ = wake;
         false
     }
+
+    /// Gives the clock a function that returns until when the threads of one generator sleep by this clock: the earliest of these
+    /// moments, a moment that has come if one of the threads is at work, and [`Moment::NEVER`] if none sleeps until a moment.
+    /// Called once for each generator, if [`wake_on_move`](Self::wake_on_move) has returned `true`.
+    ///
+    /// A clock that is moved by hand can so be moved from one wake-up to the next: see [`ManualClock::pass`]. The function takes
+    /// mutexes of the generator, but does not block for long. Call it without holding a mutex that [`now`](Self::now) takes.
+    ///
+    /// The default ignores it.
+    ///
+    /// [`ManualClock::pass`]: https://docs.rs/redis-dlock/latest/redis_dlock/struct.ManualClock.html#method.pass
+    fn tell_next_wake(&self, next_wake: Weak<dyn Fn() -> Moment + Send + Sync>) {
+        let _ = next_wake;
+    }
 }
 
 /// The operating system's clock: `CLOCK_BOOTTIME` on Linux and Android, [`std::time::Instant`] elsewhere.

@@ -16,7 +16,13 @@ use std::time::Duration;
 pub(crate) trait Sleeper: fmt::Debug + Send + Sync {
     /// Wakes the sleeper, so that it reads the clock again. Takes the mutex under which the sleeper read it.
     fn wake(&self);
+
+    /// Returns until when it sleeps: [`Moment::NEVER`] if it waits for something else than a moment, [`AT_WORK`] if it does not sleep.
+    fn sleeps_until(&self) -> Moment;
 }
+
+/// The moment until which a thread sleeps that does not sleep: one that has come on every clock.
+pub(crate) const AT_WORK: Moment = Moment::from_nanos(0);
 
 /// The clock of a client.
 #[derive(Clone)]
@@ -29,8 +35,9 @@ pub(crate) struct Timer {
 #[derive(Clone)]
 struct Moved {
     sleepers: Arc<Sleepers>,
-    /// The clock has a weak pointer to this function, which works for as long as a copy of the timer lives.
+    /// The clock has weak pointers to these functions, which work for as long as a copy of the timer lives.
     _wake: Arc<dyn Fn() + Send + Sync>,
+    _next_wake: Arc<dyn Fn() -> Moment + Send + Sync>,
 }
 
 /// The threads that sleep by a clock, or wait with a cancel token.
@@ -43,7 +50,13 @@ impl Timer {
         let woken = Arc::clone(&sleepers);
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || woken.wake());
         let weak: Weak<dyn Fn() + Send + Sync> = Arc::downgrade(&wake);
-        let moved = clock.wake_on_move(weak).then_some(Moved { sleepers, _wake: wake });
+        let moved = clock.wake_on_move(weak).then(|| {
+            let asked = Arc::clone(&sleepers);
+            let next_wake: Arc<dyn Fn() -> Moment + Send + Sync> = Arc::new(move || asked.next_wake());
+            let weak: Weak<dyn Fn() -> Moment + Send + Sync> = Arc::downgrade(&next_wake);
+            clock.tell_next_wake(weak);
+            Moved { sleepers, _wake: wake, _next_wake: next_wake }
+        });
         Self { clock, moved }
     }
 
@@ -90,6 +103,12 @@ impl Sleepers {
         for sleeper in sleepers {
             sleeper.wake();
         }
+    }
+
+    /// Returns the earliest moment until which one of them sleeps.
+    fn next_wake(&self) -> Moment {
+        let sleepers = self.0.lock().clone();
+        sleepers.iter().map(|sleeper| sleeper.sleeps_until()).min().unwrap_or(Moment::NEVER)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
-use crate::timer::Sleeper;
+use crate::timer::{AT_WORK, Sleeper};
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,12 @@ struct Parked {
 impl Sleeper for Parked {
     fn wake(&self) {
         self.key.nudge(&self.waiter);
+    }
+
+    fn sleeps_until(&self) -> Moment {
+        let state = self.key.state();
+        let thread = self.waiter.thread;
+        if self.key.hold.is_owned_by(thread) || state.is_turn_of(thread) { AT_WORK } else { self.waiter.parked_until() }
     }
 }
 
@@ -286,6 +292,7 @@ impl Core {
                 continue;
             }
             let until = wait_limit.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
+            waiter.park_until(until);
             waiter.parked.wait_for(&mut state, self.clock.sleep(until, now));
         }
     }

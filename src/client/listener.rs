@@ -46,6 +46,8 @@ struct ControlState {
     stop: bool,
     /// Whether the pause before the next attempt ends at once.
     is_hastened: bool,
+    /// When the pause before the next attempt ends, while there is one.
+    pause_ends: Option<Moment>,
     breaker: Option<Box<dyn InboxBreaker>>,
 }
 
@@ -157,18 +159,21 @@ impl InboxControl {
         let may_hasten = !std::mem::take(was_hastened);
         let mut state = self.state.lock();
         state.breaker = None;
+        state.pause_ends = Some(until);
         while !state.stop {
             if may_hasten && std::mem::take(&mut state.is_hastened) {
+                state.pause_ends = None;
                 *was_hastened = true;
                 return true;
             }
             let now = clock.now();
             if until <= now {
-                state.is_hastened = false;
+                (state.is_hastened, state.pause_ends) = (false, None);
                 return true;
             }
             self.stopped.wait_for(&mut state, clock.sleep(until, now));
         }
+        state.pause_ends = None;
         false
     }
 }
@@ -177,6 +182,11 @@ impl Sleeper for InboxControl {
     fn wake(&self) {
         before_notifying(&self.state);
         self.stopped.notify_all();
+    }
+
+    /// A thread that receives messages does so in real time, as the store does that sends them.
+    fn sleeps_until(&self) -> Moment {
+        self.state.lock().pause_ends.unwrap_or(Moment::NEVER)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::log;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic, mutant};
-use crate::timer::{Registration, Sleeper, Timer};
+use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
 
@@ -37,6 +37,16 @@ struct Bell {
 struct Alarm {
     at: Moment,
     stopped: bool,
+    phase: WorkPhase,
+}
+
+/// What the thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkPhase {
+    /// It was not started yet, or has ended.
+    Absent,
+    Sleeping,
+    Working,
 }
 
 impl Sleeper for Bell {
@@ -44,11 +54,20 @@ impl Sleeper for Bell {
         before_notifying(&self.alarm);
         self.rung.notify_one();
     }
+
+    fn sleeps_until(&self) -> Moment {
+        let alarm = self.alarm.lock();
+        match alarm.phase {
+            WorkPhase::Sleeping if !alarm.stopped => alarm.at,
+            WorkPhase::Working => AT_WORK,
+            WorkPhase::Absent | WorkPhase::Sleeping => Moment::NEVER,
+        }
+    }
 }
 
 impl Worker {
     pub(crate) fn new(name: &'static str, clock: Timer) -> Self {
-        let alarm = Alarm { at: Moment::NEVER, stopped: false };
+        let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent };
         let bell = Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() });
         Self {
             name,
@@ -77,11 +96,13 @@ impl Worker {
         }
         if thread.is_none() {
             let name = self.name;
+            self.bell.alarm.lock().phase = WorkPhase::Sleeping;
             let (bell, clock, subject) = (Arc::clone(&self.bell), self.clock.clone(), Weak::clone(subject));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
                 .spawn(move || work(name, &bell, &clock, &subject, round))
                 .map_err(|e| {
+                    self.bell.alarm.lock().phase = WorkPhase::Absent;
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
@@ -137,9 +158,12 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
                 let sleep = clock.sleep(alarm.at, now);
                 bell.rung.wait_for(&mut alarm, sleep);
             }
-            alarm.at = Moment::NEVER;
+            (alarm.at, alarm.phase) = (Moment::NEVER, WorkPhase::Working);
         }
-        let Some(strong) = subject.upgrade() else { return };
+        let Some(strong) = subject.upgrade() else {
+            bell.alarm.lock().phase = WorkPhase::Absent;
+            return;
+        };
         // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
         // continues.
         let next = catch_panic(|| round(&strong, clock.now())).unwrap_or_else(|_| {
@@ -150,6 +174,7 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
         drop(strong);
         let mut alarm = bell.alarm.lock();
         alarm.at = if mutant!(MissesBell) { next } else { alarm.at.min(next) };
+        alarm.phase = WorkPhase::Sleeping;
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::sync::Condvar;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,11 +22,24 @@ pub(crate) struct Waiter {
     pub(crate) since: Moment,
     /// The condition variable that it is parked on, with the key's mutex.
     pub(crate) parked: Condvar,
+    // ORDERING: Relaxed: it is written and read with the key's mutex held.
+    parked_until: AtomicU64,
 }
 
 impl Waiter {
     pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
-        Arc::new(Self { thread, settings, since, parked: Condvar::new() })
+        Arc::new(Self { thread, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
+    }
+
+    /// Returns until when the thread sleeps at most; a moment that has come if it has not fallen asleep yet. Call it with the key's
+    /// mutex held.
+    pub(crate) fn parked_until(&self) -> Moment {
+        Moment::from_nanos(self.parked_until.load(Ordering::Relaxed)) // ORDERING: under the key's mutex.
+    }
+
+    /// Notes until when the thread sleeps at most. Call it with the key's mutex held.
+    pub(crate) fn park_until(&self, until: Moment) {
+        self.parked_until.store(until.as_nanos(), Ordering::Relaxed); // ORDERING: under the key's mutex.
     }
 }
 

@@ -1,8 +1,9 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
 use crate::support::crew::{HANG, answered, eventually, spawn};
-use crate::support::lab::{Lab, builder, connect, is_listener_on, on_both_stores};
+use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
 use crate::support::monitor::{Executed, Monitor};
+use crate::support::time::Time;
 use crate::support::watched::Watched;
 use crate::support::worker::{self, Worker};
 use crate::support::{Jvm, RedisServer, cause};
@@ -106,7 +107,7 @@ fn an_extension_is_for_the_lease_and_the_delay(lab: &Lab) {
     // It does not fall below what the delay and the rest of a lease are, and it falls only between extensions.
     let mut before = left(lab);
     let mut rose = 0;
-    eventually("some extensions", || {
+    lab.time.until("some extensions", || {
         let now = left(lab);
         assert!(now > ms(30_000), "{now:?}");
         rose += u32::from(now > before);
@@ -123,7 +124,7 @@ fn a_holder_that_has_lost_its_lease_gives_the_lock_away_when_it_unlocks(lab: &La
     let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
     let guard = lock.lock().unwrap();
     watch.silence();
-    eventually("the deadline", || !guard.is_valid());
+    lab.time.until("the deadline", || !guard.is_valid());
     watch.heal();
     assert!(left(lab) > ms(1000), "the key is still taken");
     assert_eq!(cause(guard.unlock()), LossCause::Deadline);
@@ -134,7 +135,7 @@ fn a_waiter_that_gives_up_leaves_nothing_behind(lab: &Lab) {
     let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap());
     let guard = here.lock().unwrap();
     for _ in 0..3 {
-        assert!(answered(|| there.try_lock_for(ms(30))).is_none());
+        assert!(lab.time.during(|| answered(|| there.try_lock_for(ms(30))).is_none()));
     }
     eventually("nobody waits", || lab.waiting(here.key()) == 0);
     guard.unlock().unwrap();
@@ -157,14 +158,14 @@ fn a_lock_in_its_delay_is_described_and_listed_as_such(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config(ms(600), FOR_EVER)).unwrap();
     let guard = lock.lock().unwrap();
-    let other = builder().build(lab.processor()).unwrap();
+    let other = lab.builder().build(lab.processor()).unwrap();
     let described = || other.describe("TEST", "x").unwrap();
     let listed = || other.list("TEST_x").next().expect("it is in the store").unwrap();
     let found = described();
     let locker = found.holder.expect("the holder").locker;
     assert_eq!((found.lock_delay, listed().lock_delay), (None, None), "a thread holds it");
     watch.silence();
-    eventually("its delay has begun", || described().lock_delay.is_some());
+    lab.time.until("its delay has begun", || described().lock_delay.is_some());
     assert!(!guard.is_valid(), "no thread holds it");
     let (found, listed) = (described(), listed());
     assert_eq!(found.lock_delay, found.remaining);
@@ -206,14 +207,16 @@ fn a_description_tells_the_delay_from_the_end_of_the_lease_on() {
 /// Shows: G4.
 #[test]
 fn a_thread_that_ends_without_unlocking_leaves_the_delay_to_its_end() {
-    let store = MemoryLockProcessor::new();
-    let generator = DLockGenerator::new(store.clone()).unwrap();
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryLockProcessor::with_clock(clock.clone());
+    let time = Time::by_hand(clock);
+    let generator = time.builder().build(store.clone()).unwrap();
     let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
     let other = lock.clone();
     spawn(move || std::mem::forget(other.lock().unwrap())).join();
     let left = || store.inspect(lock.key(), HANG).unwrap().remaining.unwrap();
     // It is extended until the client notices that its thread has ended.
-    eventually("its lease is over", || left() < FOR_EVER);
+    time.until("its lease is over", || left() < FOR_EVER);
     assert!(lock.try_lock().unwrap().is_none());
     assert!(left() > ms(1000));
 }

@@ -2,6 +2,7 @@
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
+use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
 use crate::voters::Voters;
 use redis_dlock::conformance::Store;
@@ -23,16 +24,27 @@ const SHORTEST: u64 = 2000;
 /// A store, and what a test may do with it beside locking.
 pub(crate) struct Lab {
     store: Box<dyn Store>,
+    pub(crate) time: Time,
 }
 
 impl Lab {
     pub(crate) fn of<V: Voters>() -> Self {
-        Self { store: Box::new(Fresh::<V>::start()) }
+        Self { store: Box::new(Fresh::<V>::start()), time: Time::default() }
     }
 
     /// Another way to the store.
     pub(crate) fn processor(&self) -> Arc<dyn LockProcessor> {
         self.store.processor()
+    }
+
+    /// What all clients in this store have in common.
+    pub(crate) fn builder(&self) -> redis_dlock::GeneratorBuilder {
+        DLockGenerator::builder()
+    }
+
+    /// Another way to the store, and what is asked on it.
+    pub(crate) fn watched(&self) -> (Watched, Arc<Watch>) {
+        Watched::new(self.store.processor())
     }
 
     /// A new client.

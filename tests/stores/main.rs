@@ -34,6 +34,8 @@ mod support {
     pub(crate) mod process;
     #[path = "../it/support/stalls.rs"]
     pub(crate) mod stalls;
+    #[path = "../it/support/time.rs"]
+    pub(crate) mod time;
     #[path = "../it/support/watched.rs"]
     pub(crate) mod watched;
 

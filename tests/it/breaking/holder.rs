@@ -4,7 +4,7 @@ use super::{HOUR, WHY, assert_broken, break_lock, ms, operator, probed, seen, ta
 use crate::conformance::minimal_store::MinimalProcessor;
 use crate::support::cause;
 use crate::support::crew::{HANG, eventually};
-use crate::support::lab::{Lab, builder, config, on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, Watched, When};
 use crossbeam_channel::unbounded;
 use redis_dlock::{BreakOutcome, DLockGenerator, Error, LossCause, SystemClock};
@@ -33,7 +33,7 @@ fn it_is_told_by_its_probe(lab: &Lab) {
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     assert_eq!(take_from_holder(lab, &lock), None);
-    lost.recv_timeout(HANG).expect("a loss");
+    lab.time.recv(&lost);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
     assert_broken(&guard.loss().unwrap().cause);
@@ -59,7 +59,7 @@ fn it_is_told_by_a_message_long_before_a_probe(lab: &Lab) {
         let guard = lock.lock().unwrap();
         let lost = guard.lost();
         take_from_holder(lab, &lock);
-        lost.recv_timeout(HANG).expect("a loss");
+        lost.recv_timeout(HANG).expect("it is told");
         assert_broken(&cause(guard.unlock()));
     }
 }
@@ -70,7 +70,7 @@ fn one_that_hears_nothing_is_told_by_its_probe(lab: &Lab) {
     let lock = generator.generate_with(probed()).unwrap();
     let guard = lock.lock().unwrap();
     take_from_holder(lab, &lock);
-    guard.lost().recv_timeout(HANG).expect("a loss");
+    lab.time.recv(&guard.lost());
     assert_broken(&cause(guard.unlock()));
 }
 
@@ -82,7 +82,7 @@ fn without_probes_it_is_told_by_its_next_extension(lab: &Lab) {
     // Somebody else has it by now.
     let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
     let other = elsewhere.lock().unwrap();
-    guard.lost().recv_timeout(HANG).expect("a loss");
+    lab.time.recv(&guard.lost());
     assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
     assert_broken(&cause(guard.unlock()));
     assert!(other.is_valid());
@@ -109,7 +109,7 @@ fn a_message_before_the_answer_that_made_it_the_holder_is_not_lost(lab: &Lab) {
     std::thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let guard = lock.lock().unwrap();
-            guard.lost().recv_timeout(HANG).expect("a loss");
+            guard.lost().recv_timeout(HANG).expect("it is told");
             assert_broken(&cause(guard.unlock()));
         });
         acquired.wait();
@@ -122,13 +122,13 @@ fn a_message_before_the_answer_that_made_it_the_holder_is_not_lost(lab: &Lab) {
 
 fn its_hook_is_told_once(lab: &Lab) {
     let (say, losses) = unbounded();
-    let builder = builder().on_lost(move |loss| say.send(loss.clone()).unwrap());
+    let builder = lab.builder().on_lost(move |loss| say.send(loss.clone()).unwrap());
     let generator = builder.build(Watched::unseen(lab.processor())).unwrap();
     let lock = generator.generate_with(probed()).unwrap();
     let guard = lock.lock().unwrap();
     let locker = seen(&lock);
     take_from_holder(lab, &lock);
-    let loss = losses.recv_timeout(HANG).unwrap();
+    let loss = lab.time.recv(&losses);
     assert_eq!((loss.key.as_str(), loss.locker), (lock.key(), locker));
     assert_broken(&loss.cause);
     assert!(guard.unlock().is_err());
@@ -158,7 +158,7 @@ fn many_that_lose_their_locks_are_told_of_the_right_ones(lab: &Lab) {
             guard.unlock().unwrap();
             continue;
         }
-        guard.lost().recv_timeout(HANG).expect("a loss");
+        lab.time.recv(&guard.lost());
         match cause(guard.unlock()) {
             LossCause::Broken { reason, .. } => assert_eq!((n % 3, reason), (0, format!("{WHY} {n}"))),
             LossCause::Deleted => assert_eq!(n % 3, 1),

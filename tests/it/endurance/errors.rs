@@ -7,7 +7,7 @@ use super::faulty::{Faults, FaultyStore};
 use crate::support::crew::{HANG, eventually};
 use crate::support::dice::{Dice, seed};
 use crate::support::is_long;
-use crate::support::lab::{Lab, alone_on_both_stores, builder, config};
+use crate::support::lab::{Lab, alone_on_both_stores, config};
 use crate::support::process::{descriptors, threads, threads_named};
 use crate::support::stalls::Stalls;
 use parking_lot::Mutex;
@@ -87,7 +87,7 @@ impl Client {
         // A store that never answered is no store that fails: there `lock()` tells the first error.
         inner.inspect("DLOCK_none", inner.limits().command).unwrap();
         let (store, faults) = FaultyStore::new(inner, PART, seed);
-        let generator = builder().build(store).unwrap();
+        let generator = lab.builder().build(store).unwrap();
         let settings: [fn(DLockConfig) -> DLockConfig; 4] = [
             |plain| plain,
             |config| config.with_linger(Duration::from_millis(3)),

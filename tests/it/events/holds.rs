@@ -23,7 +23,7 @@ running_on_both_stores!(
 
 fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
     let (builder, events) = told();
-    let generator = builder.build(lab.processor()).unwrap();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000).with_reason("billing")).unwrap();
     let guard = lock.lock().unwrap();
     // A reentry is no event.
@@ -44,7 +44,7 @@ fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
 
 fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
     let (builder, events) = told();
-    let generator = builder.build(lab.processor()).unwrap();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let [lock, next_one] =
         ["first", "second"].map(|reason| generator.generate_with(config("x", 3000).with_reason(reason)).unwrap());
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
@@ -76,7 +76,7 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
 
 fn a_lock_is_granted_by_another_process(lab: &Lab) {
     let (builder, events) = told();
-    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();
     let waiter = spawn({
@@ -86,7 +86,7 @@ fn a_lock_is_granted_by_another_process(lab: &Lab) {
     eventually("it waits", || lock.queue_length() == 1);
     guard.unlock().unwrap();
     let acquired = next_acquired(&events, How::Granted);
-    assert!(acquired.waited > Duration::ZERO);
+    assert!(acquired.waited > Duration::ZERO || lab.time.is_by_hand());
     next_released(&events, HoldEnd::GivenBack);
     waiter.join();
 }
@@ -94,7 +94,7 @@ fn a_lock_is_granted_by_another_process(lab: &Lab) {
 fn a_lock_lingers_and_is_taken_up(lab: &Lab) {
     let (builder, events) = told();
     let lingering = config("x", 3000).with_linger(HANG);
-    let lock = builder.build(lab.processor()).unwrap().generate_with(lingering).unwrap();
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(lingering).unwrap();
     // It lingers once the client hears whether others want it.
     let lingers = || {
         lock.lock().unwrap().unlock().unwrap();
@@ -112,16 +112,17 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
     let (builder, events) = told();
     let (say, losses) = unbounded();
     let builder = builder.on_lost(move |loss| say.send(loss.clone()).unwrap());
-    let generator = builder.build(lab.processor()).unwrap();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 600)).unwrap();
     let guard = lock.lock().unwrap();
     let acquired = next_acquired(&events, How::Free);
     lab.delete(lock.key());
+    lab.time.until("the loss is told", || !events.is_empty());
     let loss = next_lost(&events);
     assert_eq!((&*loss.key, &loss.cause), (lock.key(), &LossCause::Deleted));
     assert!(guard.unlock().is_err());
     assert_eq!(next_released(&events, HoldEnd::Lost).token, acquired.token);
-    assert_eq!(losses.recv_timeout(HANG).unwrap(), loss, "both functions are told the same");
+    assert_eq!(lab.time.recv(&losses), loss, "both functions are told the same");
 
     // A loss that only the release shows: the next probe is ten seconds away.
     let lock = generator.generate_with(config("y", 60_000)).unwrap();
@@ -136,7 +137,13 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
 /// Shows: G6.
 fn a_loss_that_only_a_posted_release_shows_follows_it(lab: &Lab) {
     let (builder, events) = told();
-    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 60_000).with_probe(false)).unwrap();
+    let lock = lab
+        .time
+        .set(builder)
+        .build(lab.processor())
+        .unwrap()
+        .generate_with(config("x", 60_000).with_probe(false))
+        .unwrap();
     let guard = lock.lock().unwrap();
     let acquired = next_acquired(&events, How::Free);
     lab.delete(lock.key());
@@ -150,17 +157,18 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
     let (say, waits) = unbounded();
     let builder = builder.on_slow_wait(Duration::from_secs(9000), move |wait| say.send(wait.clone()).unwrap());
     let builder = builder.slow_wait_after(Duration::from_millis(30));
-    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();
     let waiter = spawn({
         let lock = lock.clone();
         move || drop(lock.lock().unwrap())
     });
+    lab.time.until("it is told", || !events.is_empty());
     let Event::SlowWait(wait) = next(&events) else { panic!("no slow wait") };
     assert_eq!(wait.key, lock.key());
     assert!(wait.waited >= Duration::from_millis(30));
-    assert_eq!(waits.recv_timeout(HANG).unwrap(), wait);
+    assert_eq!(lab.time.recv(&waits), wait);
     guard.unlock().unwrap();
     waiter.join();
     next_acquired(&events, How::Granted);
@@ -169,12 +177,12 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
 
 fn what_nobody_gets_is_not_told(lab: &Lab) {
     let (builder, events) = told();
-    let generator = builder.build(lab.processor()).unwrap();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
-    assert!(answered(|| lock.try_lock_for(Duration::from_millis(5))).is_none());
+    assert!(lab.time.during(|| answered(|| lock.try_lock_for(Duration::from_millis(5))).is_none()));
     guard.unlock().unwrap();
     drop((lock, generator));
     let left: Vec<_> = events.iter().collect();
@@ -203,14 +211,14 @@ fn the_events_of_a_key_are_in_order(lab: &Lab) {
             .collect::<Vec<_>>()
     };
     let (builder, events) = told();
-    let (ours, others) = (builder.build(lab.processor()).unwrap(), lab.generator());
+    let (ours, others) = (lab.time.set(builder).build(lab.processor()).unwrap(), lab.generator());
     let threads: Vec<_> = contend(&ours, 100).into_iter().chain(contend(&others, 20)).collect();
     for round in 0..10 {
         let key = settings(round % 2).unique_key().to_owned();
         lab.overwrite(&key, "somebody", Duration::from_millis(20));
-        std::thread::sleep(Duration::from_millis(5));
+        lab.time.pass(Duration::from_millis(5));
     }
-    threads.into_iter().for_each(crate::support::crew::Member::join);
+    threads.into_iter().for_each(|thread| lab.time.join(thread));
     drop((ours, others));
     let (mut held, mut last, mut acquired, mut kinds) = (HashMap::new(), HashMap::new(), 0, HashMap::new());
     for event in &events {
@@ -225,7 +233,7 @@ fn the_events_of_a_key_are_in_order(lab: &Lab) {
             Event::Released(ended) => {
                 assert_eq!(held.remove(ended.lock.unique_key()), Some(ended.token), "{ended:?}");
             }
-            Event::Lost(_) | Event::RenewedLate(_) => {}
+            Event::Lost(_) | Event::RenewedLate(_) | Event::SlowWait(_) => {}
             other => panic!("{other:?}"),
         }
     }

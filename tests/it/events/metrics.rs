@@ -75,7 +75,7 @@ fn metered() -> (GeneratorBuilder, Snapshotter) {
 fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
     let (builder, snapshotter) = metered();
     let mut figures = Figures::default();
-    let generator = builder.build(lab.processor()).unwrap();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
 
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
@@ -90,7 +90,7 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
             figures.add(&snapshotter);
             figures.gauges.get("dlock_waiting_threads{lock_type=TEST}") == Some(&1.0)
         });
-        std::thread::sleep(Duration::from_millis(20));
+        lab.time.pass(Duration::from_millis(20));
         guard.unlock().unwrap();
         waiter.join();
         figures.add(&snapshotter);
@@ -99,12 +99,12 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
 
     let victim = generator.generate_with(config("victim", 300).with_renew_at(0.1)).unwrap();
     let guard = victim.lock().unwrap();
-    eventually("a lease is extended", || {
+    lab.time.until("a lease is extended", || {
         figures.add(&snapshotter);
         figures.count("dlock_renewals_total{lock_type=TEST,result=in_time}") > 1
     });
     lab.delete(victim.key());
-    eventually("it is lost", || !guard.is_valid());
+    lab.time.until("it is lost", || !guard.is_valid());
     assert!(guard.unlock().is_err());
     generator.close();
 
@@ -143,8 +143,8 @@ fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
         figures.add(&snapshotter);
         figures.gauges.get("dlock_waiting_threads{lock_type=TEST}").copied()
     };
-    let one = builder.build(lab.processor()).unwrap();
-    let two = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let one = lab.time.set(builder).build(lab.processor()).unwrap();
+    let two = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let [here, there] = [&one, &two].map(|generator| generator.generate_with(config("x", 60_000)).unwrap());
     let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
     let wait = |lock: &redis_dlock::DistributedReentrantLock| {
@@ -154,9 +154,9 @@ fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
     let waiters = [wait(&here), wait(&here), wait(&there)];
     eventually("all are counted", || waiting() == Some(3.0));
     // One that gives up leaves the others, and so does a client that is closed.
-    assert!(answered(|| there.try_lock_for(Duration::from_millis(50))).is_none());
+    assert!(lab.time.during(|| answered(|| there.try_lock_for(Duration::from_millis(50))).is_none()));
     assert_eq!(waiting(), Some(3.0));
-    let third = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let third = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let closed = third.generate_with(config("x", 60_000)).unwrap();
     let waiter = spawn(move || assert!(closed.lock().is_err()));
     eventually("it is counted", || waiting() == Some(4.0));
@@ -190,7 +190,7 @@ fn is_in_the_table<'a>(names: impl Iterator<Item = &'a String>) {
 fn nothing_is_recorded_unless_the_builder_is_told_so(lab: &Lab) {
     let (_, snapshotter) = metered();
     let builder = DLockGenerator::builder().on_event(|_| {}).on_lost(|_| {});
-    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     let recorded = snapshotter.snapshot().into_vec();
     assert!(recorded.is_empty(), "{recorded:?}");
@@ -228,7 +228,7 @@ impl metrics::Recorder for Panicking {
 /// Shows: L3.
 fn a_recorder_that_panics_disturbs_no_lock(lab: &Lab) {
     metrics::set_global_recorder(Panicking).unwrap();
-    let generator = DLockGenerator::builder().metrics(true).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let lock = Arc::new(generator.generate_with(config("x", 3000)).unwrap());
     let guard = lock.lock().unwrap();
     let waiter = spawn({

@@ -32,7 +32,7 @@ fn a_blocked_one_is_told_how_much_it_missed_and_of_each_loss() {
         let _ = left.recv();
         say.send(event.clone()).unwrap();
     };
-    let generator = DLockGenerator::builder().on_event(told).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 600)).unwrap();
     let rounds = ROOM;
     for round in 0..rounds {
@@ -48,7 +48,7 @@ fn a_blocked_one_is_told_how_much_it_missed_and_of_each_loss() {
     let guard = victim.lock().unwrap();
     lab.delete(victim.key());
     // The channel is told after the event is queued.
-    guard.lost().recv_timeout(HANG).unwrap();
+    lab.time.recv(&guard.lost());
     assert!(guard.unlock().is_err());
     drop(leave);
     for n in 0..=ROOM {
@@ -76,7 +76,7 @@ fn one_that_blocks_costs_no_lock_anything(lab: &Lab) {
         let _ = arrive.try_send(());
         let _ = left.recv();
     };
-    let builder = DLockGenerator::builder().on_event(told).on_lost(move |loss| say.send(loss.key.clone()).unwrap());
+    let builder = lab.time.builder().on_event(told).on_lost(move |loss| say.send(loss.key.clone()).unwrap());
     let generator = builder.build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -91,7 +91,7 @@ fn one_that_blocks_costs_no_lock_anything(lab: &Lab) {
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();
     lab.delete(victim.key());
-    assert_eq!(losses.recv_timeout(HANG).unwrap(), victim.key(), "the other function is told");
+    assert_eq!(lab.time.recv(&losses), victim.key(), "the other function is told");
     assert!(guard.unlock().is_err());
     generator.close();
     drop(leave);
@@ -103,7 +103,7 @@ fn one_that_panics_is_told_again(lab: &Lab) {
         say.send(event.clone()).unwrap();
         panic!("the test wants it so");
     };
-    let generator = DLockGenerator::builder().on_event(told).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     for _ in 0..3 {
         lock.lock().unwrap().unlock().unwrap();
@@ -130,7 +130,7 @@ fn one_may_lock(lab: &Lab) {
             }
         }
     };
-    let generator = DLockGenerator::builder().on_event(told).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
     let lock = |target: &str, reason: &str| generator.generate_with(config(target, 3000).with_reason(reason)).unwrap();
     *locks.lock() = vec![lock("x", "the function"), lock("y", "the function")];
     let x = lock("x", "the program");
@@ -160,7 +160,7 @@ fn one_may_hold_the_last_handle(lab: &Lab) {
             }
         }
     };
-    let generator = DLockGenerator::builder().on_event(told).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     {
         let guard = lock.lock().unwrap();
@@ -180,7 +180,7 @@ fn what_is_left_at_the_end_is_told_afterwards(lab: &Lab) {
         let _ = left.recv();
         say.send(event.clone()).unwrap();
     };
-    let generator = DLockGenerator::builder().on_event(told).build(lab.processor()).unwrap();
+    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     (0..3).for_each(|_| lock.lock().unwrap().unlock().unwrap());
     // It does not wait for the function.

@@ -1,7 +1,7 @@
 //! What a program can ask without waiting, and the handles that ask.
 
 use crate::support::crew::{HANG, Member, answered, eventually, spawn};
-use crate::support::lab::{Lab, builder, config, is_listener_on, on_both_stores};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error, LockProcessor, LossCause};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn a_guard_tells_how_it_was_lost(lab: &Lab) {
     let guard = lock.lock().unwrap();
     assert!(guard.loss().is_none());
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
-    guard.lost().recv_timeout(HANG).expect("it is told");
+    lab.time.recv(&guard.lost());
     let loss = guard.loss().unwrap();
     assert_eq!((loss.key.as_str(), loss.cause), (lock.key(), LossCause::TakenOver { by: "somebody".to_owned() }));
     drop(guard);
@@ -69,8 +69,9 @@ fn a_wait_ends_by_its_limit_or_by_its_token(lab: &Lab) {
     let guard = elsewhere.lock().unwrap();
     let cancel = CancelToken::new();
     let short = Duration::from_millis(20);
-    assert!(answered(|| lock.try_lock_cancellable_for(short, &cancel)).is_none());
-    assert!(answered(|| lock.try_lock_cancellable_until(Instant::now() + short, &cancel)).is_none());
+    assert!(lab.time.during(|| answered(|| lock.try_lock_cancellable_for(short, &cancel)).is_none()));
+    let until = || Instant::now() + short;
+    assert!(lab.time.during(|| answered(|| lock.try_lock_cancellable_until(until(), &cancel)).is_none()));
     assert!(!cancel.is_cancelled());
     let wait = |lock: &DistributedReentrantLock| {
         let (other, cancel) = (lock.clone(), cancel.clone());
@@ -114,13 +115,14 @@ fn a_clone_of_a_generator_is_the_same_client(lab: &Lab) {
 /// Shows: G1.
 fn a_shared_store_serves_several_generators(lab: &Lab) {
     let store: Arc<dyn LockProcessor> = lab.processor();
-    let [lock, other] = [(); 2].map(|()| builder().build(Arc::clone(&store)).unwrap().generate("TEST", "x").unwrap());
+    let [lock, other] =
+        [(); 2].map(|()| lab.builder().build(Arc::clone(&store)).unwrap().generate("TEST", "x").unwrap());
     let guard = lock.lock().unwrap();
     assert!(other.try_lock().unwrap().is_none());
     guard.unlock().unwrap();
     // The end of one generator is not the end of the store.
     let guard = lock.lock().unwrap();
-    let last = builder().build(Arc::clone(&store)).unwrap();
+    let last = lab.builder().build(Arc::clone(&store)).unwrap();
     drop(last.generate("TEST", "y").unwrap().lock().unwrap());
     last.close();
     drop((last, other));
@@ -128,7 +130,7 @@ fn a_shared_store_serves_several_generators(lab: &Lab) {
     guard.unlock().unwrap();
     drop(lock.lock().unwrap());
     let boxed: Box<dyn LockProcessor> = Box::new(store);
-    let third = builder().build(boxed).unwrap().generate("TEST", "x").unwrap();
+    let third = lab.builder().build(boxed).unwrap().generate("TEST", "x").unwrap();
     assert!(third.try_lock().unwrap().is_some());
 }
 
@@ -149,7 +151,7 @@ fn pairs_know_what_guards_know(lab: &Lab) {
     assert!(pair.remaining() > Duration::from_secs(3));
     let lost = pair.lost();
     lab.delete(pair.key());
-    lost.recv_timeout(HANG).expect("it is told");
+    lab.time.recv(&lost);
     assert!(pair.ensure_valid().is_err_and(|error| error.is_lost()) && pair.remaining().is_zero());
     assert!(pair.unlock().is_err() && pair.unlock().is_err());
     assert_eq!(pair.hold_count(), 0);

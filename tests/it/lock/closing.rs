@@ -104,7 +104,7 @@ fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
     let waiter = spawn(move || other.lock().map(drop));
     eventually("it waits", || lock.queue_length() == 1);
     let asking = watch.stop_next(Kind::Question, When::Going);
-    asking.wait();
+    asking.wait_till_due();
     remote.unlock().unwrap();
     let granted = watch.stop_next(Kind::Question, When::Coming);
     asking.open();

@@ -34,7 +34,7 @@ fn those_who_gave_up_leave_no_trace(lab: &Lab) {
             spawn(move || lock.try_lock_for(Duration::from_millis(20 * n + 1)).unwrap().is_some())
         })
         .collect();
-    assert!(!timed_out.into_iter().any(Member::join));
+    assert!(!timed_out.into_iter().any(|member| lab.time.join(member)));
     cancel.cancel();
     assert!(!cancelled.into_iter().any(Member::join));
     assert_eq!(lock.queue_length(), 0);
@@ -73,7 +73,7 @@ fn granted_behind_a_gate(
     let guard = elsewhere.lock().unwrap();
     let waiters = tokens.iter().enumerate().map(|(n, token)| wait_with(lock, token, n + 1)).collect();
     let asking = watch.stop_next(Kind::Question, When::Going);
-    asking.wait();
+    asking.wait_till_due();
     guard.unlock().unwrap();
     let granted = watch.stop_next(Kind::Question, When::Coming);
     asking.open();
@@ -96,7 +96,7 @@ fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     // It is given back, not left to its lease.
     eventually("the release", || watch.count_of(Kind::Release) > released);
     eventually("the lock is free", || lab.leftovers().is_empty());
-    assert!(lock.try_lock_for(Duration::from_secs(1000)).unwrap().is_some());
+    assert!(lab.time.during(|| lock.try_lock_for(Duration::from_secs(1000)).unwrap().is_some()));
 }
 
 /// Shows: L2, L3.
@@ -125,14 +125,14 @@ fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
     let token = CancelToken::new();
     let waiters: Vec<_> = (1..=3).map(|place| wait_with(&lock, &token, place)).collect();
     let asked = watch.stop_next(Kind::Question, When::Coming);
-    asked.wait();
+    asked.wait_till_due();
     token.cancel();
     assert!(!waiters.into_iter().any(Member::join));
     // Busy, and nobody is left to wait; who comes next asks anew.
     asked.open();
     let newcomer = wait_with(&lock, &CancelToken::new(), 1);
     guard.unlock().unwrap();
-    assert!(newcomer.join());
+    assert!(lab.time.join(newcomer));
 }
 
 /// Shows: L3.

@@ -188,7 +188,7 @@ fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
         let release = watch.stop_next(Kind::Release, When::Going);
         guard.unlock().unwrap();
         message.wait();
-        release.wait();
+        release.wait_till_due();
         let heard = watch.heard();
         message.open();
         eventually("the grant is heard", || watch.heard() > heard);
@@ -204,9 +204,11 @@ fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
 
 /// Shows: G10.
 fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
-    let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
+    // It asks again after a tenth of that.
+    const LONGEST: u64 = 20 * 24 * HOUR;
+    let holder = lab.generator().generate_with(config("x", LONGEST)).unwrap();
     let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let lock = generator.generate_with(config("x", LONGEST)).unwrap();
     for round in 1..=2 {
         let guard = holder.lock().unwrap();
         let other = lock.clone();
@@ -216,8 +218,8 @@ fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
             watch.panic_at_next_message();
         }
         guard.unlock().unwrap();
+        lab.time.until_soon("it listens again", || watch.listening() == 2);
         waiter.join();
-        eventually("it listens again", || watch.listening() == 2);
     }
     assert_eq!(watch.count_of(Kind::Poll), 1, "for the grant that was lost with the panic");
 }
@@ -239,7 +241,7 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     cancel.cancel();
     assert!(!impatient.join());
     // The queue lives for twice the lease with which its place was asked for, unless somebody asks again.
-    thread::sleep(Duration::from_millis(4 * SHORT));
+    lab.time.pass(Duration::from_millis(4 * SHORT));
     assert_eq!(lab.waiting(holder.key()), 1);
     guard.unlock().unwrap();
     patient.join();

@@ -24,7 +24,7 @@ fn everybody_hears_of_it(lab: &Lab) {
     let locker = lab.holder(lock.key()).unwrap().holder;
     assert!(outer.is_valid() && outer.ensure_valid().is_ok() && !outer.remaining().is_zero());
     lab.delete(lock.key());
-    outer.lost().recv_timeout(crate::support::crew::HANG).unwrap();
+    lab.time.recv(&outer.lost());
     for guard in [&outer, &inner] {
         assert!(!guard.is_valid());
         assert!(guard.remaining().is_zero());
@@ -57,11 +57,11 @@ fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
     let elsewhere = lost.clone().map(|lost| spawn(move || lost.recv()));
     let watcher = guard.lost();
     lab.delete(lock.key());
-    watcher.recv().unwrap();
+    lab.time.recv(&watcher);
     // Clones of one receiver share its one message; here each thread took one.
     assert_eq!(elsewhere.map(Member::join), [Ok(()); 3]);
     // Who asks late hears it, too.
-    assert_eq!(guard.lost().recv(), Ok(()));
+    lab.time.recv(&guard.lost());
     assert!(guard.unlock().is_err());
     assert!(lost[0].recv().is_err(), "once only");
 }
@@ -76,7 +76,7 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
     let lock = lab.generator().generate_with(settings).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
-    guard.lost().recv().unwrap();
+    lab.time.recv(&guard.lost());
     let _ = (guard.is_valid(), guard.ensure_valid(), lock.lock().is_err());
     assert!(guard.unlock().is_err());
     let warnings = journal::warnings(lock.key());
@@ -93,7 +93,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
     let waiter = spawn(move || other.lock().unwrap().unlock());
     eventually("it waits", || lock.queue_length() == 1);
     lab.delete(lock.key());
-    guard.lost().recv().unwrap();
+    lab.time.recv(&guard.lost());
     // Another process gets in and out; the local thread stays where it is.
     for _ in 0..5 {
         elsewhere.try_lock().unwrap().expect("the key is free").unlock().unwrap();
@@ -114,7 +114,7 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
         unguarded.lock().unwrap();
     }
     lab.delete(lock.key());
-    eventually("the loss is noticed", || !unguarded.is_valid());
+    lab.time.until("the loss is noticed", || !unguarded.is_valid());
     for left in [2, 1, 0] {
         assert!(matches!(unguarded.unlock(), Err(Error::LeaseLost(_))));
         assert_eq!(lock.hold_count(), left);
@@ -133,7 +133,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
         lab.overwrite(lock.key(), "usurper", Duration::from_secs(600));
         let before = lab.holder(lock.key()).unwrap();
         if noticed {
-            guard.lost().recv().unwrap();
+            lab.time.recv(&guard.lost());
         }
         // With a loss that was not noticed before, it is the release that finds out.
         let Err(Error::LeaseLost(loss)) = guard.unlock() else { panic!("the loss stays unnoticed") };
@@ -157,7 +157,7 @@ fn the_lock_works_again_afterwards(lab: &Lab) {
         assert!(guard.is_valid() && guard.fencing_token() > last);
         last = guard.fencing_token();
         lab.delete(lock.key());
-        guard.lost().recv().unwrap();
+        lab.time.recv(&guard.lost());
         drop(guard);
         assert_eq!(lab.leftovers(), [""; 0]);
     }

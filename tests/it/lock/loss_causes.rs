@@ -3,7 +3,7 @@
 use crate::support::cause;
 use crate::support::crew::eventually;
 use crate::support::lab::{Lab, config, running_on_both_stores};
-use crate::support::watched::{Kind, When};
+use crate::support::watched::{Kind, Watch, When};
 use redis_dlock::{BackendFailure, DLockGuard, LossCause};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ running_on_both_stores!(
     an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked,
 );
 
-fn wait_for_loss(guard: &DLockGuard<'_>) {
-    guard.lost().recv_timeout(crate::support::crew::HANG).expect("a loss");
+fn wait_for_loss(lab: &Lab, guard: &DLockGuard<'_>) {
+    lab.time.recv(&guard.lost());
     assert!(!guard.is_valid());
 }
 
@@ -30,7 +30,7 @@ fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
-    wait_for_loss(&guard);
+    wait_for_loss(lab, &guard);
     assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
     assert_eq!(cause(guard.unlock()), LossCause::Deleted);
 }
@@ -41,7 +41,7 @@ fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     lab.overwrite(lock.key(), "10.0.0.7-main", Duration::from_secs(600));
-    wait_for_loss(&guard);
+    wait_for_loss(lab, &guard);
     assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
     assert_eq!(cause(guard.unlock()), LossCause::TakenOver { by: "10.0.0.7-main".to_owned() });
 }
@@ -52,7 +52,7 @@ fn without_probes_the_next_extension_notices(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000).with_probe(false).with_renew_at(0.2)).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
-    wait_for_loss(&guard);
+    wait_for_loss(lab, &guard);
     assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
     assert_eq!(cause(guard.unlock()), LossCause::Deleted);
 }
@@ -69,15 +69,15 @@ fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
 }
 
 /// Lets the store stop working while a lock is held, and tells how often its extension was tried before it was lost.
-fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&crate::support::watched::Watch)) -> usize {
+fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&Watch)) -> usize {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 900).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let acquired = watch.calls()[0].at;
     stop(&watch);
     let mut valid_until = acquired;
-    eventually("the loss", || {
-        let now = redis_dlock::Clock::now(&redis_dlock::SystemClock);
+    lab.time.until("the loss", || {
+        let now = lab.time.now();
         if guard.is_valid() {
             valid_until = now;
         }
@@ -85,13 +85,13 @@ fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&crate::support::watched::Watch
     });
     assert!(valid_until.since(acquired) < Duration::from_millis(900), "valid beyond its lease");
     let tries = watch.count_of(Kind::Extend);
-    wait_for_loss(&guard);
+    wait_for_loss(lab, &guard);
     assert_eq!(cause(guard.ensure_valid()), LossCause::Deadline);
     watch.heal();
     assert!(!guard.is_valid());
     assert_eq!(cause(guard.unlock()), LossCause::Deadline);
-    lock.lock().unwrap().unlock().unwrap();
-    eventually("the lock is free", || lab.leftovers().is_empty());
+    lab.time.during(|| lock.lock().unwrap().unlock().unwrap());
+    lab.time.until("the lock is free", || lab.leftovers().is_empty());
     tries
 }
 
@@ -103,7 +103,7 @@ fn a_store_that_fails_costs_the_lease_at_its_deadline(lab: &Lab) {
 
 /// Shows: G3, G5.
 fn a_store_that_is_silent_costs_the_lease_at_its_deadline(lab: &Lab) {
-    let tries = tries_until_lost(lab, crate::support::watched::Watch::silence);
+    let tries = tries_until_lost(lab, Watch::silence);
     assert!(tries >= 3, "{tries}");
 }
 
@@ -122,16 +122,29 @@ fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
     guard.unlock().unwrap();
 }
 
+/// In milliseconds, of the holds whose extension is answered late.
+const LEASE: u64 = 600;
+
+/// Lets time pass until the deadline has come that a hold has by the last answer, while the answer to the last request is kept back.
+fn pass_the_deadline(lab: &Lab, watch: &Watch, lease: u64) {
+    let calls = watch.calls();
+    // The lease counts from the sending, which comes before the record.
+    let deadline = calls[calls.len() - 2].at + Duration::from_millis(lease);
+    lab.time.jump(deadline.since(lab.time.now()));
+    assert!(lab.time.now() >= deadline);
+}
+
 /// Shows: G6, L2.
 fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 600).with_probe(false)).unwrap();
+    let lock = generator.generate_with(config("x", LEASE).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     let extended = watch.stop_next(Kind::Extend, When::Coming);
-    extended.wait();
-    eventually("the deadline", || !guard.is_valid());
-    assert_eq!(lost.recv(), Ok(()), "who looks first tells the others");
+    extended.wait_till_due();
+    pass_the_deadline(lab, &watch, LEASE);
+    eventually("the deadline is noticed", || !guard.is_valid());
+    lab.time.recv(&lost);
     extended.open();
     let elsewhere = generator.generate_with(config("metronome", 1500)).unwrap();
     let ticking = elsewhere.lock().unwrap();
@@ -146,15 +159,14 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
 
 /// Shows: G5, G6.
 fn an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked(lab: &Lab) {
-    const LEASE: Duration = Duration::from_millis(600);
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 600).with_probe(false)).unwrap();
+    let lock = generator.generate_with(config("x", LEASE).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     let extended = watch.stop_next(Kind::Extend, When::Coming);
-    extended.wait();
-    // Past the deadline, and not past the one that the extension would give.
-    std::thread::sleep(LEASE / 3);
+    extended.wait_till_due();
+    // Nobody looks at the guard, and the lease thread waits for the answer.
+    pass_the_deadline(lab, &watch, LEASE);
     assert!(lost.is_empty());
     extended.open();
     // Either it is lost now, or it goes on and is extended again.

@@ -1,7 +1,7 @@
 //! The builder's `on_lost`: told of each loss of a hold, once, and never in the way.
 
-use crate::support::crew::{HANG, eventually};
-use crate::support::lab::{Lab, builder, config, running_on_both_stores};
+use crate::support::crew::HANG;
+use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::{Kind, Watched};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use redis_dlock::{DLockGenerator, LeaseLoss, LossCause};
@@ -17,7 +17,7 @@ running_on_both_stores!(
 
 fn told(lab: &Lab) -> (DLockGenerator, Receiver<LeaseLoss>) {
     let (say, losses) = unbounded();
-    let builder = builder().on_lost(move |loss| say.send(loss.clone()).unwrap());
+    let builder = lab.builder().on_lost(move |loss| say.send(loss.clone()).unwrap());
     (builder.build(Watched::unseen(lab.processor())).unwrap(), losses)
 }
 
@@ -28,19 +28,19 @@ fn it_is_told_of_each_loss_with_its_cause(lab: &Lab) {
         let guard = lock.lock().unwrap();
         let locker = lab.holder(lock.key()).unwrap().holder;
         lab.delete(lock.key());
-        let loss = losses.recv_timeout(HANG).unwrap();
+        let loss = lab.time.recv(&losses);
         assert_eq!((&*loss.key, &*loss.locker, &loss.cause), (lock.key(), &*locker, &LossCause::Deleted));
         assert!(guard.unlock().is_err());
 
         let guard = lock.lock().unwrap();
         lab.overwrite(lock.key(), "somebody", Duration::from_millis(900));
-        assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::TakenOver { by: "somebody".to_owned() });
+        assert_eq!(lab.time.recv(&losses).cause, LossCause::TakenOver { by: "somebody".to_owned() });
         assert!(guard.unlock().is_err());
     }
     {
         let lock = generator.generate_with(config("y", 600).with_max_hold(Duration::from_millis(50))).unwrap();
         let guard = lock.lock().unwrap();
-        assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::HeldTooLong);
+        assert_eq!(lab.time.recv(&losses).cause, LossCause::HeldTooLong);
         assert!(guard.unlock().is_err());
     }
     drop(generator);
@@ -61,19 +61,19 @@ fn it_is_not_told_of_a_hold_that_ended_in_time(lab: &Lab) {
 fn a_slow_one_delays_no_renewal(lab: &Lab) {
     let (arrive, arrived) = bounded(1);
     let (leave, left) = bounded::<()>(0);
-    let (processor, watch) = Watched::new(lab.processor());
+    let (processor, watch) = lab.watched();
     let told = move |_: &LeaseLoss| {
         arrive.send(()).unwrap();
         let _ = left.recv();
     };
-    let generator = builder().on_lost(told).build(processor).unwrap();
+    let generator = lab.builder().on_lost(told).build(processor).unwrap();
     // It is extended often, and long enough for a machine on which many others want to run.
     let kept = generator.generate_with(config("kept", 1500).with_renew_at(0.2)).unwrap();
     let kept = kept.lock().unwrap();
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();
     lab.delete(victim.key());
-    arrived.recv_timeout(HANG).unwrap();
+    lab.time.recv(&arrived);
     watch.wait_for_more(Kind::Extend, 4);
     assert!(kept.is_valid());
     assert!(guard.unlock().is_err(), "nor an unlock");
@@ -86,12 +86,12 @@ fn one_that_panics_is_told_again(lab: &Lab) {
         say.send(loss.key.clone()).unwrap();
         panic!("the test wants it so");
     };
-    let generator = builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
+    let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
     for target in ["x", "y"] {
         let lock = generator.generate_with(config(target, 600)).unwrap();
         let guard = lock.lock().unwrap();
         lab.delete(lock.key());
-        assert_eq!(losses.recv_timeout(HANG).unwrap(), lock.key());
+        assert_eq!(lab.time.recv(&losses), lock.key());
         assert!(guard.unlock().is_err());
     }
 }
@@ -103,16 +103,16 @@ fn it_is_told_what_it_has_not_heard_when_the_generator_ends(lab: &Lab) {
         let _ = left.recv();
         say.send(loss.key.clone()).unwrap();
     };
-    let generator = builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
+    let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
     for target in ["x", "y", "z"] {
         let lock = generator.generate_with(config(target, 600)).unwrap();
         let guard = lock.lock().unwrap();
         lab.delete(lock.key());
-        eventually("the loss is noticed", || !guard.is_valid());
+        lab.time.until("the loss is noticed", || !guard.is_valid());
         assert!(guard.unlock().is_err());
     }
     generator.close();
     drop(leave);
-    let told: Vec<_> = (0..3).map(|_| losses.recv_timeout(HANG).unwrap()).collect();
+    let told: Vec<_> = (0..3).map(|_| lab.time.recv(&losses)).collect();
     assert_eq!(told, ["DLOCK_TEST_x", "DLOCK_TEST_y", "DLOCK_TEST_z"]);
 }

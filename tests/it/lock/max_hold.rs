@@ -26,7 +26,7 @@ fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &L
     assert!(guard.remaining() <= LIMIT);
     let again = lock.lock().unwrap();
     let lost = guard.lost();
-    assert_eq!(lost.recv(), Ok(()));
+    lab.time.recv(&lost);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert_eq!(cause(guard.ensure_valid()), LossCause::HeldTooLong);
     assert_eq!(cause(lock.lock()), LossCause::HeldTooLong, "no reentry");
@@ -45,7 +45,7 @@ fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &La
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     let other = lab.generator().generate_with(config("x", 6000)).unwrap();
-    let next = other.lock().unwrap();
+    let next = lab.time.during(|| other.lock().unwrap());
     assert_eq!(lost.try_recv(), Ok(()), "it was told before");
     let extended = watch.count_of(Kind::Extend);
     assert!(extended >= 1, "until then it was extended");

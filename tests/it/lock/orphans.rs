@@ -2,8 +2,8 @@
 
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::journal;
-use crate::support::lab::{Lab, builder, config, running_on_both_stores};
-use crate::support::watched::{Kind, Watched};
+use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
 use redis_dlock::{DistributedReentrantLock, LossCause};
 use std::mem;
@@ -35,17 +35,17 @@ fn orphan(lock: &DistributedReentrantLock) {
 fn a_thread_that_ends_while_it_holds_is_noticed_and_its_lease_runs_out(lab: &Lab) {
     journal::keep();
     let (say, losses) = unbounded();
-    let (processor, watch) = Watched::new(lab.processor());
+    let (processor, watch) = lab.watched();
     let told = move |loss: &redis_dlock::LeaseLoss| say.send(loss.clone()).unwrap();
-    let generator = builder().on_lost(told).build(processor).unwrap();
+    let generator = lab.builder().on_lost(told).build(processor).unwrap();
     let target = format!("orphan {:?}", std::thread::current().id());
     let lock = generator.generate_with(config(&target, LEASE).with_reason("the monthly bill")).unwrap();
     orphan(&lock);
-    let loss = losses.recv_timeout(HANG).unwrap();
+    let loss = lab.time.recv(&losses);
     assert_eq!((&*loss.key, loss.cause), (lock.key(), LossCause::ThreadEnded));
     let (extended, released) = (watch.count_of(Kind::Extend), watch.count_of(Kind::Release));
     let other = lab.generator().generate_with(config(&target, LEASE)).unwrap();
-    other.lock().unwrap().unlock().unwrap();
+    lab.time.during(|| other.lock().unwrap().unlock().unwrap());
     assert_eq!((watch.count_of(Kind::Extend), watch.count_of(Kind::Release)), (extended, released), "it ran out");
     let warnings = journal::warnings(lock.key());
     let about = |line: &&String| line.contains("has ended without unlocking") && line.contains("the monthly bill");
@@ -64,7 +64,7 @@ fn a_thread_that_panics_while_it_holds_is_noticed(lab: &Lab) {
     });
     assert!(panicked.join().is_err());
     let other = lab.generator().generate_with(config("x", LEASE)).unwrap();
-    assert!(other.try_lock_for(HANG).unwrap().is_some());
+    assert!(lab.time.during(|| other.try_lock_for(HANG).unwrap().is_some()));
 }
 
 fn a_guard_that_was_forgotten_is_noticed_when_its_thread_ends(lab: &Lab) {
@@ -82,7 +82,7 @@ fn a_guard_that_was_forgotten_is_noticed_when_its_thread_ends(lab: &Lab) {
     drop(go);
     member.join();
     let other = lab.generator().generate_with(config("x", LEASE)).unwrap();
-    assert!(other.try_lock_for(HANG).unwrap().is_some());
+    assert!(lab.time.during(|| other.try_lock_for(HANG).unwrap().is_some()));
 }
 
 fn a_waiting_thread_of_the_same_process_gets_the_lock(lab: &Lab) {
@@ -90,7 +90,7 @@ fn a_waiting_thread_of_the_same_process_gets_the_lock(lab: &Lab) {
     let lock = generator.generate_with(config("x", LEASE)).unwrap();
     orphan(&lock);
     let other = lock.clone();
-    let token = spawn(move || other.lock().unwrap().fencing_token()).join();
+    let token = lab.time.join(spawn(move || other.lock().unwrap().fencing_token()));
     assert!(lock.lock().unwrap().fencing_token() >= token);
 }
 
@@ -106,10 +106,10 @@ fn one_that_was_lost_before_keeps_nobody_out(lab: &Lab) {
     });
     eventually("it is held", || lab.holder(&key).is_some());
     lab.delete(&key);
-    eventually("the loss is noticed", || say.fencing_token().is_none() || !say.is_valid());
+    lab.time.until("the loss is noticed", || say.fencing_token().is_none() || !say.is_valid());
     drop(go);
     member.join();
-    assert!(lock.try_lock_for(HANG).unwrap().is_some());
+    assert!(lab.time.during(|| lock.try_lock_for(HANG).unwrap().is_some()));
 }
 
 fn a_thread_that_unlocked_as_often_as_it_locked_is_none(lab: &Lab) {
@@ -137,7 +137,7 @@ fn each_of_its_locks_is_noticed(lab: &Lab) {
     let pairs: Vec<_> = locks.iter().map(DistributedReentrantLock::unguarded).collect();
     spawn(move || pairs.iter().for_each(|lock| lock.lock().unwrap())).join();
     for lock in &locks {
-        assert!(lock.try_lock_for(HANG).unwrap().is_some());
+        assert!(lab.time.during(|| lock.try_lock_for(HANG).unwrap().is_some()));
     }
 }
 
@@ -146,8 +146,8 @@ fn closing_does_not_wait_for_it(lab: &Lab) {
     let lock = generator.generate_with(config("x", LEASE)).unwrap();
     orphan(&lock);
     generator.close();
-    eventually("it ran out", || lab.leftovers().is_empty());
+    lab.time.until("it ran out", || lab.leftovers().is_empty());
     // The last of the client: nothing of it is left that would extend anything.
-    std::thread::sleep(Duration::from_millis(LEASE));
+    lab.time.pass(Duration::from_millis(LEASE));
     assert!(lab.leftovers().is_empty());
 }

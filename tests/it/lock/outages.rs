@@ -27,11 +27,11 @@ fn lock_waits_an_outage_out(lab: &Lab) {
         let other = lock.clone();
         let waiter = spawn(move || other.lock().unwrap().unlock());
         let before = watch.count();
-        eventually("some tries", || watch.count() > before + 5);
+        lab.time.until("some tries", || watch.count() > before + 5);
         assert!(!waiter.is_finished());
         watch.heal();
-        waiter.join().unwrap();
-        eventually("the lock is free", || lab.leftovers().is_empty());
+        lab.time.join(waiter).unwrap();
+        lab.time.until("the lock is free", || lab.leftovers().is_empty());
     }
 }
 
@@ -43,7 +43,7 @@ fn attempts_fail_by_name(lab: &Lab) {
         let is_named = |error: Error| matches!(error, Error::Backend { failure, .. } if failure == wanted);
         assert!(is_named(lock.try_lock().unwrap_err()));
         assert!(is_named(lock.try_lock_for(Duration::ZERO).unwrap_err()));
-        assert!(is_named(lock.try_lock_for(Duration::from_millis(30)).unwrap_err()));
+        assert!(is_named(lab.time.during(|| lock.try_lock_for(Duration::from_millis(30)).unwrap_err())));
         assert!(is_named(lock.unguarded().try_lock().unwrap_err()));
         assert_eq!((lock.hold_count(), lock.queue_length()), (0, 0));
         watch.heal();
@@ -118,7 +118,7 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     is_named(&unfinished, &locker, "ReleaseUnanswered");
     let warnings = journal::warnings(unfinished.key());
     assert!(warnings.iter().any(|line| line.contains("failed, retrying in background")), "{warnings:?}");
-    eventually("both are cleaned up", || lab.leftovers().is_empty());
+    lab.time.until("both are cleaned up", || lab.leftovers().is_empty());
 }
 
 /// Shows: G11, L2.
@@ -140,5 +140,5 @@ fn a_release_without_an_answer_is_repeated(lab: &Lab) {
     assert_eq!(lock.hold_count(), 0);
     assert!(lab.holder(lock.key()).is_some());
     watch.heal();
-    eventually("the lock is free", || lab.leftovers().is_empty());
+    lab.time.until("the lock is free", || lab.leftovers().is_empty());
 }

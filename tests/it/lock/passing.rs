@@ -97,15 +97,15 @@ fn each_thread_may_hold_for_the_whole_time(lab: &Lab) {
     let (generator, _) = lab.listening_generator();
     let lock = generator.generate_with(config("x", HOUR).with_max_hold(LIMIT)).unwrap();
     let first = lock.lock().unwrap();
-    let waiting = lock.clone();
+    let (waiting, time) = (lock.clone(), lab.time.clone());
     let second = spawn(move || {
         let guard = waiting.lock().unwrap();
         let remaining = guard.remaining();
-        guard.lost().recv().unwrap();
+        time.recv(&guard.lost());
         (remaining, guard.unlock().is_err())
     });
     eventually("it waits", || lock.queue_length() == 1);
-    std::thread::sleep(LIMIT / 2);
+    lab.time.pass(LIMIT / 2);
     let left = first.remaining();
     first.unlock().unwrap();
     let (remaining, lost) = second.join();

@@ -8,8 +8,8 @@ use crate::support::lab::{Lab, config, on_both_stores};
 use parking_lot::Mutex;
 use redis_dlock::processor::Claim;
 use redis_dlock::{
-    AcquireOutcome, DLockGenerator, DistributedReentrantLock, Error, ExtendOutcome, Inspection, LockProcessor, Outcome,
-    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, DistributedReentrantLock, Error, ExtendOutcome, Inspection, LockProcessor, Outcome, PollOutcome,
+    ProbeOutcome, ReleaseOutcome, Request,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ const MANY: usize = 16;
 /// Shows: G2, S3.
 fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     let book = Arc::new(Book::default());
-    let generator = DLockGenerator::new(Referee { store: lab.processor(), book: Arc::clone(&book) }).unwrap();
+    let generator = lab.time.builder().build(Referee { store: lab.processor(), book: Arc::clone(&book) }).unwrap();
     let barrier = Arc::new(Barrier::new(THREADS + 1));
     let crew: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -44,23 +44,26 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
         .collect();
     let mut left_alive = Vec::new();
     let begin = Instant::now();
-    loop {
-        barrier.wait();
-        // Everybody has unlocked. A key is alive now only if a busy machine kept its release from being answered.
-        barrier.wait();
-        for key in lab.leftovers() {
-            let holder = lab.holder(&key).map(|busy| busy.holder);
-            left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
+    // Time passes all the while.
+    lab.time.during(|| {
+        loop {
+            barrier.wait();
+            // Everybody has unlocked. A key is alive now only if a busy machine kept its release from being answered.
+            barrier.wait();
+            for key in lab.leftovers() {
+                let holder = lab.holder(&key).map(|busy| busy.holder);
+                left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
+            }
+            let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
+            let wanted = if begin.elapsed() < LONG { RACES } else { FEWER };
+            let done = failed || book.raced.load(Ordering::SeqCst) >= wanted;
+            book.over.store(done, Ordering::SeqCst);
+            barrier.wait();
+            if done {
+                break;
+            }
         }
-        let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
-        let wanted = if begin.elapsed() < LONG { RACES } else { FEWER };
-        let done = failed || book.raced.load(Ordering::SeqCst) >= wanted;
-        book.over.store(done, Ordering::SeqCst);
-        barrier.wait();
-        if done {
-            break;
-        }
-    }
+    });
     crew.into_iter().for_each(Member::join);
     assert_eq!(*book.surprises.lock(), [""; 0]);
     assert_eq!(left_alive, [""; 0], "alive after their release");

@@ -35,7 +35,7 @@ fn a_hold_outlives_ten_leases(lab: &Lab) {
         }
     });
     let first = watch.calls()[0].at;
-    eventually("ten leases", || {
+    lab.time.until("ten leases", || {
         assert!(guard.is_valid());
         let extended = watch.calls_of(Kind::Extend);
         extended.last().is_some_and(|call| call.at.since(first) > LEASE * 10)
@@ -91,8 +91,8 @@ fn it_keeps_all_that_is_due_in_one_round_trip(lab: &Lab) {
     let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
     // While one round trip is under way, all others fall due.
     let busy = watch.stop_next(Kind::Extend, When::Going);
-    busy.wait();
-    std::thread::sleep(Duration::from_millis(300));
+    busy.wait_till_due();
+    lab.time.jump(Duration::from_millis(300));
     let before = watch.calls().last().unwrap().trip;
     busy.open();
     let mut trips = HashMap::<usize, usize>::new();

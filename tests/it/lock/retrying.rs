@@ -27,7 +27,7 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     let cancel = CancelToken::new();
     let (other, token) = (lock.clone(), cancel.clone());
     let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-    eventually("five retries", || watch.count_of(Kind::Question) == 6);
+    lab.time.until("five retries", || watch.count_of(Kind::Question) == 6);
     cancel.cancel();
     assert!(!waiter.join());
 
@@ -47,7 +47,7 @@ fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     let lock = generator.generate_with(config("x", 600_000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(150));
     // A tenth of its own lease is a minute.
-    lock.lock().unwrap().unlock().unwrap();
+    lab.time.during(|| lock.lock().unwrap().unlock().unwrap());
     let asked = watch.calls_of(Kind::Question);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(gaps(&asked)[0] < LEASE / 10);
@@ -71,8 +71,8 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
     eventually("all wait", || locks.iter().all(|lock| lock.queue_length() == 1));
     // While one round trip is under way, all others fall due.
     let busy = watch.stop_next(Kind::Question, When::Going);
-    busy.wait();
-    std::thread::sleep(Duration::from_millis(200));
+    busy.wait_till_due();
+    lab.time.jump(Duration::from_millis(200));
     let before = watch.calls().last().unwrap().trip;
     busy.open();
     let mut trips = HashMap::<usize, usize>::new();

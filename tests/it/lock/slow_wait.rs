@@ -1,7 +1,7 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
 use crate::support::crew::{HANG, answered, eventually, spawn};
-use crate::support::lab::{Lab, builder, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, running_on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{DLockGenerator, SlowWait};
 use std::thread;
@@ -17,7 +17,7 @@ const SLOW: Duration = Duration::from_millis(50);
 
 fn told(lab: &Lab, after: Duration) -> (DLockGenerator, Receiver<SlowWait>) {
     let (say, waits) = unbounded();
-    let builder = builder().on_slow_wait(after, move |wait| say.send(wait.clone()).unwrap());
+    let builder = lab.builder().on_slow_wait(after, move |wait| say.send(wait.clone()).unwrap());
     (builder.build(lab.processor()).unwrap(), waits)
 }
 
@@ -46,7 +46,7 @@ fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
             waiter.unwrap()
         })
         .into();
-    let mut told: Vec<_> = (0..2).map(|_| waits.recv_timeout(HANG).unwrap()).collect();
+    let mut told: Vec<_> = (0..2).map(|_| lab.time.recv(&waits)).collect();
     told.sort_by(|a, b| a.thread.cmp(&b.thread));
     for (wait, name) in told.iter().zip(["first", "second"]) {
         assert_eq!((&*wait.key, wait.thread.as_deref()), (lock.key(), Some(name)));
@@ -65,7 +65,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
     let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000)).unwrap());
     let guard = holder.generate_with(config("x", 3000)).unwrap();
     let guard = guard.lock().unwrap();
-    assert!(answered(|| lock.try_lock_for(SLOW)).is_none());
+    assert!(lab.time.during(|| answered(|| lock.try_lock_for(SLOW)).is_none()));
     assert!(lock.try_lock().unwrap().is_none());
     let waiter = spawn({
         let lock = lock.clone();
@@ -80,7 +80,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
 
 fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
     let (say, waits) = unbounded();
-    let builder = builder().on_slow_wait(Duration::ZERO, move |wait| {
+    let builder = lab.builder().on_slow_wait(Duration::ZERO, move |wait| {
         say.send(wait.clone()).unwrap();
         panic!("of the program's own");
     });
@@ -92,7 +92,7 @@ fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
             let lock = lock.clone();
             move || drop(lock.lock().unwrap())
         });
-        waits.recv_timeout(HANG).unwrap();
+        lab.time.recv(&waits);
         guard.unlock().unwrap();
         waiter.join();
     }

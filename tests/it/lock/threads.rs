@@ -3,7 +3,6 @@
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, ON_CLUSTER, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, tasks, threads, threads_named};
-use crate::support::stalls::on_a_running_machine;
 use redis_dlock::{CancelToken, DistributedReentrantLock};
 use std::time::Duration;
 
@@ -63,35 +62,35 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
 }
 
 fn three_serve_hundreds_of_locks(lab: &Lab) {
-    on_a_running_machine(Duration::from_millis(300), || {
-        let generator = lab.generator();
-        let make = |name: &str, n: usize| generator.generate_with(config(&format!("{name}{n}"), 5000)).unwrap();
-        let held: Vec<_> = (0..200).map(|n| make("held", n)).collect();
-        let waited_for: Vec<_> = (0..50).map(|n| make("waited", n)).collect();
-        for lock in &waited_for {
-            lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
-        }
-        let before = threads();
-        let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
-        let cancel = CancelToken::new();
-        let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
-        eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
-        // A new thread takes its name only when it runs.
-        eventually("the workers", || workers() == (1, 1));
-        // For longer than a lease, so that all were extended and asked for.
-        let start = std::time::Instant::now();
-        while start.elapsed() < Duration::from_millis(5500) {
-            // A thread for the keys of a node that keeps others waiting has the name of its parent until it runs.
-            eventually("no more workers", || workers() == (1, 1));
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let listeners = threads_named("dlock-listen");
-        assert_eq!(listeners, usize::from(is_listener_on()));
-        assert_eq!(threads(), before + 2 + apart() + listeners + waiters.len());
-        assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
-        cancel.cancel();
-        assert!(!waiters.into_iter().any(Member::join));
-    });
+    const LEASE: Duration = Duration::from_millis(5000);
+    let generator = lab.generator();
+    let make = |name: &str, n: usize| {
+        generator.generate_with(config(&format!("{name}{n}"), 5000).with_renew_at(0.25)).unwrap()
+    };
+    let held: Vec<_> = (0..200).map(|n| make("held", n)).collect();
+    let waited_for: Vec<_> = (0..50).map(|n| make("waited", n)).collect();
+    for lock in &waited_for {
+        lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
+    }
+    let before = threads();
+    let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
+    let cancel = CancelToken::new();
+    let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
+    eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
+    // A new thread takes its name only when it runs.
+    eventually("the workers", || workers() == (1, 1));
+    // For longer than a lease, so that all were extended and asked for.
+    for _ in 0..11 {
+        lab.time.pass(LEASE / 10);
+        // A thread for the keys of a node that keeps others waiting has the name of its parent until it runs.
+        eventually("no more workers", || workers() == (1, 1));
+    }
+    let listeners = threads_named("dlock-listen");
+    assert_eq!(listeners, usize::from(is_listener_on()));
+    assert_eq!(threads(), before + 2 + apart() + listeners + waiters.len());
+    assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
+    cancel.cancel();
+    assert!(!waiters.into_iter().any(Member::join));
 }
 
 /// A generator with both threads at work, and a lock of it that nobody holds.
@@ -99,7 +98,7 @@ fn at_work(lab: &Lab) -> (redis_dlock::DLockGenerator, DistributedReentrantLock)
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(300));
-    lock.lock().unwrap().unlock().unwrap();
+    lab.time.during(|| lock.lock().unwrap().unlock().unwrap());
     eventually("both threads", || workers() == (1, 1));
     (generator, lock)
 }
@@ -170,7 +169,7 @@ fn a_waiter_that_drops_the_last_handle_ends_them(lab: &Lab) {
     let cancel = CancelToken::new();
     let waiter = wait_with(lock, &cancel);
     drop(generator);
-    std::thread::sleep(Duration::from_millis(100));
+    lab.time.pass(Duration::from_millis(100));
     assert_eq!(workers(), (1, 1), "it is waited for");
     cancel.cancel();
     assert!(!waiter.join());

@@ -82,19 +82,23 @@ fn a_timed_attempt_waits_its_time_out(lab: &Lab) {
     let (local, remote) = (elsewhere.clone(), lock.clone());
     // Both a thread that waits for its own process, and one that waits for another.
     let waiters = [local, remote].map(|lock| {
+        let time = lab.time.clone();
         spawn(move || {
             let first = answered(|| {
-                let start = Instant::now();
-                Ok(lock.try_lock_for(LIMIT)?.is_none() && start.elapsed() >= LIMIT)
+                let start = time.now();
+                Ok(lock.try_lock_for(LIMIT)?.is_none() && time.now().since(start) >= LIMIT)
             });
             let second = answered(|| {
-                let until = Instant::now() + LIMIT;
-                Ok(lock.try_lock_until(until)?.is_none() && Instant::now() >= until)
+                let (start, begun) = (time.now(), Instant::now());
+                let is_over = lock.try_lock_until(begun + LIMIT)?.is_none();
+                // Of a time that is moved by hand, what is left of the limit when the call begins.
+                let began_late = if time.is_by_hand() { begun.elapsed() } else { Duration::ZERO };
+                Ok(is_over && time.now().since(start) + began_late >= LIMIT)
             });
             first && second
         })
     });
-    assert_eq!(waiters.map(crate::support::crew::Member::join), [true; 2]);
+    assert_eq!(waiters.map(|waiter| lab.time.join(waiter)), [true; 2]);
     assert_eq!(lock.queue_length() + elsewhere.queue_length(), 0);
     assert!(guard.is_valid());
 }
@@ -141,7 +145,7 @@ fn unguarded_attempts_tell_the_same(lab: &Lab) {
     assert!(elsewhere.is_valid() && !lock.is_valid());
     assert!(!lock.try_lock().unwrap());
     assert!(!lock.try_lock_for(Duration::ZERO).unwrap());
-    assert!(!answered(|| lock.try_lock_for(Duration::from_millis(5))));
+    assert!(!lab.time.during(|| answered(|| lock.try_lock_for(Duration::from_millis(5)))));
     assert_eq!(lock.fencing_token(), None);
     elsewhere.unlock().unwrap();
     assert!(lock.try_lock_for(Duration::from_secs(1000)).unwrap());

@@ -5,6 +5,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `waking.rs` | losses, waits, lingering and retries that end when the clock is moved |
+//! | `passing.rs` | time that passes from one wake-up to the next |
 //! | `jumping.rs` | a clock that is moved while a question is under way, or by several threads |
 //! | `records.rs` | client records, which are refreshed by the client's clock and end by the store's |
 //! | `on_redis.rs` | the same with a real server, whose own time goes on |
@@ -12,6 +13,7 @@
 
 mod jumping;
 mod on_redis;
+mod passing;
 mod records;
 mod unreachable;
 mod waking;

@@ -1,14 +1,14 @@
-//! One fresh store in real time, and the clients that meet in it.
+//! One fresh store, and the clients that meet in it. The time of the embedded one is moved by hand.
 
 use super::crew::{HANG, Member, eventually, spawn};
+use super::time::Time;
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor,
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, ManualClock,
     MemoryLockProcessor, RedisLockProcessor,
 };
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 /// A stall of the machine that may cost a lease of a second, or a look at it.
@@ -20,11 +20,14 @@ pub(crate) const ON_CLUSTER: &str = "DLOCK_TEST_CLUSTER";
 /// A store, and what a test may do with it beside locking.
 pub(crate) struct Lab {
     store: Box<dyn Store>,
+    pub(crate) time: Time,
 }
 
 impl Lab {
     pub(crate) fn memory() -> Self {
-        Self { store: Box::new(RealTimeMemory(MemoryLockProcessor::new())) }
+        let clock = Arc::new(ManualClock::new());
+        let time = Time::by_hand(clock.clone());
+        Self { store: Box::new(Memory(MemoryLockProcessor::with_clock(clock), time.clone())), time }
     }
 
     /// A server of its own; with [`ON_CLUSTER`], the masters of that cluster.
@@ -37,7 +40,7 @@ impl Lab {
             }
             Err(_) => RedisStore::start(),
         };
-        Self { store: Box::new(store) }
+        Self { store: Box::new(store), time: Time::default() }
     }
 
     /// Another way to the store.
@@ -45,28 +48,38 @@ impl Lab {
         self.store.processor()
     }
 
+    /// What all clients in this store have in common.
+    pub(crate) fn builder(&self) -> GeneratorBuilder {
+        self.time.set(builder())
+    }
+
+    /// Another way to the store, and what is asked on it.
+    pub(crate) fn watched(&self) -> (Watched, Arc<Watch>) {
+        Watched::by(self.time.clone(), self.store.processor())
+    }
+
     /// A new client.
     pub(crate) fn generator(&self) -> DLockGenerator {
-        builder().build(Watched::unseen(self.store.processor())).unwrap()
+        self.builder().build(Watched::unseen(self.store.processor())).unwrap()
     }
 
     /// A new client, and what it asks of the store.
     pub(crate) fn watched_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (processor, watch) = Watched::new(self.store.processor());
-        (builder().build(processor).unwrap(), watch)
+        let (processor, watch) = self.watched();
+        (self.builder().build(processor).unwrap(), watch)
     }
 
     /// A new client that hears no grant and so never stands in the store's queue, and what it asks of the store.
     pub(crate) fn deaf_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (processor, watch) = Watched::new(self.store.processor());
-        (DLockGenerator::builder().listener(false).build(processor).unwrap(), watch)
+        let (processor, watch) = self.watched();
+        (self.time.builder().listener(false).build(processor).unwrap(), watch)
     }
 
     /// A new client that hears of grants already, and what it asks of the store.
     pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (processor, watch) = Watched::new(self.store.processor());
+        let (processor, watch) = self.watched();
         let processor: Arc<dyn LockProcessor> = Arc::new(processor);
-        let generator = builder().build(Arc::clone(&processor)).unwrap();
+        let generator = self.builder().build(Arc::clone(&processor)).unwrap();
         let lock = generator.generate("TEST", "to begin with").unwrap();
         let _guard = lock.lock().unwrap();
         let (other, cancel) = (lock.clone(), CancelToken::new());
@@ -161,9 +174,9 @@ pub(crate) fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, p
     member
 }
 
-struct RealTimeMemory(MemoryLockProcessor);
+struct Memory(MemoryLockProcessor, Time);
 
-impl Store for RealTimeMemory {
+impl Store for Memory {
     fn processor(&self) -> Arc<dyn LockProcessor> {
         Arc::new(self.0.clone())
     }
@@ -190,7 +203,7 @@ impl Store for RealTimeMemory {
     }
 
     fn pass_time(&self, time: Duration) {
-        thread::sleep(time);
+        self.1.pass(time);
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -218,11 +231,7 @@ macro_rules! on_both_stores {
 macro_rules! running_on_both_stores {
     ($($name:ident),+ $(,)?) => {
         mod memory {
-            $(#[test] fn $name() {
-                crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
-                    super::$name(&crate::support::lab::Lab::memory());
-                });
-            })+
+            $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::memory()); })+
         }
         mod redis {
             $(#[test] fn $name() {

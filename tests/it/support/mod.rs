@@ -11,6 +11,7 @@ mod kit;
 pub(crate) mod lab;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
+pub(crate) mod time;
 pub(crate) mod watched;
 
 pub(crate) use asking::{Asking, claim};

@@ -1,13 +1,14 @@
 //! A store that is watched and tampered with: every call is recorded, may be held back, and may fail.
 
-use super::crew::{HANG, eventually};
+use super::crew::HANG;
+use super::time::Time;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 use redis_dlock::processor::{
     AcquireOutcome, Breaking, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
     Outcome, PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
 };
-use redis_dlock::{BackendFailure, Clock, Error, Moment, SystemClock};
+use redis_dlock::{BackendFailure, Error, Moment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -70,6 +71,7 @@ enum Fault {
 /// The test's side of a [`Watched`] store.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    time: Time,
     calls: Mutex<(Vec<Call>, usize)>,
     gates: Mutex<Vec<Arc<Turnstile>>>,
     deaf: Mutex<Vec<Kind>>,
@@ -80,7 +82,6 @@ pub(crate) struct Watch {
     barred: Mutex<Vec<Kind>>,
     unbarred: Condvar,
     fault: Mutex<Fault>,
-    healed: Condvar,
 }
 
 #[derive(Debug)]
@@ -94,6 +95,7 @@ struct Turnstile {
 /// Stops the next call of one kind. It lets go of it when it is opened or dropped.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    time: Time,
     arrived: Receiver<()>,
     _open: Sender<()>,
 }
@@ -103,6 +105,12 @@ impl Gate {
     #[track_caller]
     pub(crate) fn wait(&self) {
         self.arrived.recv_timeout(HANG).expect("a call at the gate");
+    }
+
+    /// Lets time pass until a call stands at the gate.
+    #[track_caller]
+    pub(crate) fn wait_till_due(&self) {
+        self.time.recv(&self.arrived);
     }
 
     /// Lets the call go on.
@@ -121,8 +129,9 @@ impl Drop for Bar {
 }
 
 impl Watch {
-    fn new() -> Self {
+    fn new(time: Time) -> Self {
         Self {
+            time,
             calls: Mutex::new((Vec::new(), 0)),
             gates: Mutex::new(Vec::new()),
             deaf: Mutex::new(Vec::new()),
@@ -133,7 +142,6 @@ impl Watch {
             barred: Mutex::new(Vec::new()),
             unbarred: Condvar::new(),
             fault: Mutex::new(Fault::None),
-            healed: Condvar::new(),
         }
     }
 
@@ -157,11 +165,11 @@ impl Watch {
         self.calls.lock().0.iter().filter(|call| kind.covers(call.kind)).count()
     }
 
-    /// Waits for so many more calls of one kind.
+    /// Lets time pass until there are so many more calls of one kind.
     #[track_caller]
     pub(crate) fn wait_for_more(&self, kind: Kind, more: usize) {
         let enough = self.count_of(kind) + more;
-        eventually("calls of the store", || self.count_of(kind) >= enough);
+        self.time.until("calls of the store", || self.count_of(kind) >= enough);
     }
 
     /// How many inboxes were listened to until now: threads may wait in the store's queue then.
@@ -214,7 +222,7 @@ impl Watch {
         let (arrive, arrived) = bounded(1);
         let (open, leave) = bounded(0);
         self.gates.lock().push(Arc::new(Turnstile { kind, when, arrive, leave }));
-        Gate { arrived, _open: open }
+        Gate { time: self.time.clone(), arrived, _open: open }
     }
 
     /// The next call of a kind reaches the store, but its answer gets lost.
@@ -235,12 +243,11 @@ impl Watch {
     /// The store works again.
     pub(crate) fn heal(&self) {
         *self.fault.lock() = Fault::None;
-        self.healed.notify_all();
     }
 
     fn record(&self, requests: &[(Kind, &str, &str)], limit: Duration) {
         let mut calls = self.calls.lock();
-        let at = SystemClock.now();
+        let at = self.time.now();
         calls.1 += 1;
         let trip = calls.1;
         calls.0.extend(requests.iter().map(|&(kind, key, locker)| Call {
@@ -269,12 +276,12 @@ impl Watch {
     }
 
     fn fail_if_told(&self, limit: Duration) -> Result<(), Error> {
-        let mut fault = self.fault.lock();
-        match *fault {
+        let fault = *self.fault.lock();
+        match fault {
             Fault::None => Ok(()),
             Fault::Failing(failure) => Err(failed(failure)),
             Fault::Silent => {
-                self.healed.wait_for(&mut fault, limit);
+                self.time.be_silent(limit, || *self.fault.lock() != fault);
                 Err(failed(BackendFailure::Unknown))
             }
         }
@@ -304,8 +311,13 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// In real time.
     pub(crate) fn new(inner: Arc<dyn LockProcessor>) -> (Self, Arc<Watch>) {
-        let watch = Arc::new(Watch::new());
+        Self::by(Time::default(), inner)
+    }
+
+    pub(crate) fn by(time: Time, inner: Arc<dyn LockProcessor>) -> (Self, Arc<Watch>) {
+        let watch = Arc::new(Watch::new(time));
         (Self { inner, watch: Some(Arc::clone(&watch)) }, watch)
     }
 
