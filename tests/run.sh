@@ -51,7 +51,7 @@ crate=(-p redis-dlock --all-features)
 it=("${crate[@]}" --test it --example ending)
 
 part_unit() { tests --threads 2 "${crate[@]}" --lib; }
-part_it() { tests --but "$cluster|$sentinel|$slow" --threads 6 "${it[@]}"; }
+part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
     local component
