@@ -100,6 +100,15 @@ impl Time {
         }
     }
 
+    /// Sleeps for so long, while another thread lets time pass.
+    pub(crate) fn sleep(&self, time: Duration) {
+        if self.by_hand.is_none() {
+            return thread::sleep(time);
+        }
+        let end = self.now() + time;
+        eventually("time passes", || self.now() >= end);
+    }
+
     /// Lets so much time pass at once, as on a machine that stands still, and while threads are kept at work.
     pub(crate) fn jump(&self, time: Duration) {
         match &self.by_hand {
@@ -114,13 +123,15 @@ impl Time {
         let is_over = AtomicBool::new(false);
         let over = Over(&is_over);
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let mover = scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
                     self.step(clock, Duration::MAX);
                 }
             });
             let result = call();
             drop(over);
+            // The end of the scope alone does not wait until the thread is gone, and some tests count threads.
+            mover.join().expect("it only moves the clock");
             result
         })
     }
