@@ -3,7 +3,9 @@
 use super::crew::{Member, eventually, hang};
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
-use redis_dlock::{Clock, DLockGenerator, GeneratorBuilder, ManualClock, Moment, SystemClock};
+use redis_dlock::{
+    Clock, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, ManualClock, Moment, SystemClock,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -119,11 +121,24 @@ impl Time {
 
     /// Lets time pass during a call.
     pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.during_when(|| true, call)
+    }
+
+    /// Lets time pass during a call that waits for a lock, from when it waits.
+    pub(crate) fn during_wait<T>(&self, lock: &DistributedReentrantLock, call: impl FnOnce() -> T) -> T {
+        self.during_when(|| lock.queue_length() > 0, call)
+    }
+
+    fn during_when<T>(&self, may_begin: impl Fn() -> bool + Send, call: impl FnOnce() -> T) -> T {
         let Some(clock) = &self.by_hand else { return call() };
         let is_over = AtomicBool::new(false);
         let over = Over(&is_over);
         thread::scope(|scope| {
-            let mover = scope.spawn(|| {
+            let is_over = &is_over;
+            let mover = scope.spawn(move || {
+                while !may_begin() && !is_over.load(Ordering::SeqCst) {
+                    thread::sleep(LOOK_AGAIN);
+                }
                 while !is_over.load(Ordering::SeqCst) {
                     self.step(clock, Duration::MAX);
                 }
