@@ -47,7 +47,7 @@ fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     let lock = generator.generate_with(config("x", 600_000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(150));
     // A tenth of its own lease is a minute.
-    lab.time.during(|| lock.lock().unwrap().unlock().unwrap());
+    lab.time.during_wait(&lock, || lock.lock().unwrap().unlock().unwrap());
     let asked = watch.calls_of(Kind::Question);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(gaps(&asked)[0] < LEASE / 10);

@@ -98,7 +98,7 @@ fn at_work(lab: &Lab) -> (redis_dlock::DLockGenerator, DistributedReentrantLock)
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(300));
-    lab.time.during(|| lock.lock().unwrap().unlock().unwrap());
+    lab.time.during_wait(&lock, || lock.lock().unwrap().unlock().unwrap());
     eventually("both threads", || workers() == (1, 1));
     (generator, lock)
 }

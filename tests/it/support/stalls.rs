@@ -1,5 +1,6 @@
 //! How often the machine lets the whole process stand still. A lease that is lost then says nothing about its renewal.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +40,8 @@ impl Stalls {
 }
 
 /// Plays a scene that needs a machine which runs. If it fails, and the process stood still for longer than `longest` meanwhile, the
-/// scene is played again, a few times at most. A failure without such a stall counts.
+/// scene is played again, a few times at most. A failure without such a stall counts. Each further play is told in a line that begins
+/// with `played again:`, so that a report can count them.
 pub(crate) fn on_a_running_machine(longest: Duration, scene: impl Fn()) {
     for play in 1.. {
         let stalls = Stalls::watch(longest);
@@ -47,8 +49,16 @@ pub(crate) fn on_a_running_machine(longest: Duration, scene: impl Fn()) {
         let stalls = stalls.stop();
         match played {
             Ok(()) => return,
-            Err(_) if stalls > 0 && play < PLAYS => eprintln!("played again: {stalls} stalls of more than {longest:?}"),
+            Err(_) if stalls > 0 && play < PLAYS => tell(stalls, longest),
             Err(failure) => resume_unwind(failure),
         }
     }
+}
+
+/// Writes the line although the test may pass: what is printed by a macro is shown for a test that fails only.
+fn tell(stalls: usize, longest: Duration) {
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let line = format!("played again: {test}: {stalls} stalls of more than {longest:?}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -3,7 +3,9 @@
 use super::crew::{Member, eventually, hang};
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
-use redis_dlock::{Clock, DLockGenerator, GeneratorBuilder, ManualClock, Moment, SystemClock};
+use redis_dlock::{
+    Clock, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, ManualClock, Moment, SystemClock,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -100,6 +102,15 @@ impl Time {
         }
     }
 
+    /// Sleeps for so long, while another thread lets time pass.
+    pub(crate) fn sleep(&self, time: Duration) {
+        if self.by_hand.is_none() {
+            return thread::sleep(time);
+        }
+        let end = self.now() + time;
+        eventually("time passes", || self.now() >= end);
+    }
+
     /// Lets so much time pass at once, as on a machine that stands still, and while threads are kept at work.
     pub(crate) fn jump(&self, time: Duration) {
         match &self.by_hand {
@@ -110,17 +121,32 @@ impl Time {
 
     /// Lets time pass during a call.
     pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.during_when(|| true, call)
+    }
+
+    /// Lets time pass during a call that waits for a lock, from when it waits.
+    pub(crate) fn during_wait<T>(&self, lock: &DistributedReentrantLock, call: impl FnOnce() -> T) -> T {
+        self.during_when(|| lock.queue_length() > 0, call)
+    }
+
+    fn during_when<T>(&self, may_begin: impl Fn() -> bool + Send, call: impl FnOnce() -> T) -> T {
         let Some(clock) = &self.by_hand else { return call() };
         let is_over = AtomicBool::new(false);
         let over = Over(&is_over);
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let is_over = &is_over;
+            let mover = scope.spawn(move || {
+                while !may_begin() && !is_over.load(Ordering::SeqCst) {
+                    thread::sleep(LOOK_AGAIN);
+                }
                 while !is_over.load(Ordering::SeqCst) {
                     self.step(clock, Duration::MAX);
                 }
             });
             let result = call();
             drop(over);
+            // The end of the scope alone does not wait until the thread is gone, and some tests count threads.
+            mover.join().expect("it only moves the clock");
             result
         })
     }
