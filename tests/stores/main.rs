@@ -15,6 +15,7 @@ mod strangers;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../support/voters/mod.rs"]
 mod voters;
+mod wrong;
 
 /// The parts of the kit of all tests that know no Redis.
 #[allow(dead_code, reason = "other tests use more of it")]

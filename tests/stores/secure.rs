@@ -137,6 +137,58 @@ mod etcd {
         assert!(no_pem.contains("PEM") && !no_pem.contains("sesame"), "{no_pem}");
     }
 
+    /// The gateway knows users by their tokens alone.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_client_certificate_with_a_name_is_refused_by_name_while_users_are_enabled() {
+        let (papers, port) = (Papers::new(), port());
+        let [root, chain, key] = &papers.files;
+        let options = ["--cert-file", chain, "--key-file", key, "--trusted-ca-file", root, "--client-cert-auth"];
+        let _server = server(&papers.directory, &format!("https://127.0.0.1:{port}"), &options);
+        let (chain, key) = &papers.client;
+        let store = |login: &str| {
+            let builder = EtcdLockProcessor::builder(&format!("etcd+https://{login}localhost:{port}")).unwrap();
+            let trusting = builder.tls_root_certificates(papers.root.as_str());
+            trusting.tls_client_certificate(chain.as_str(), key.as_str()).build().unwrap()
+        };
+        answers(&store(""));
+        let files = [
+            &papers.files[0],
+            &write(papers.directory.path(), "client.pem", chain),
+            &write(papers.directory.path(), "client.key", key),
+        ];
+        let etcdctl = |words: &[&str]| {
+            let mut command = Command::new("etcdctl");
+            command.env("ETCDCTL_API", "3").args(["--endpoints", &format!("https://localhost:{port}")]);
+            command.args(["--cacert", files[0], "--cert", files[1], "--key", files[2]]).args(words);
+            let output = command.output().unwrap_or_else(|e| panic!("etcdctl: {e}: tests/run.sh installs it"));
+            assert!(output.status.success(), "{words:?}: {output:?}");
+        };
+        etcdctl(&["user", "add", "root:sesame"]);
+        etcdctl(&["auth", "enable"]);
+        for login in ["", "root:sesame@"] {
+            let error = refusal(&store(login));
+            assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+            assert!(error.to_string().contains("common name"), "{error}");
+            // A client that waits is told, too.
+            let client = DLockGenerator::new(store(login)).unwrap();
+            assert!(matches!(client.generate("SECURE", "z").unwrap().lock(), Err(Error::Unsupported { .. })));
+        }
+    }
+
+    #[test]
+    fn a_server_without_its_gateway_is_told_by_its_option() {
+        let (data, port) = (tempfile::tempdir().unwrap(), port());
+        let address = format!("127.0.0.1:{port}");
+        let _server = server(&data, &format!("http://{address}"), &["--enable-grpc-gateway=false"]);
+        eventually("it listens", || std::net::TcpStream::connect(&address).is_ok());
+        let store = || EtcdLockProcessor::new(&format!("etcd://{address}")).unwrap();
+        let client = DLockGenerator::new(store()).unwrap();
+        for error in [refusal(&store()), client.generate("SECURE", "x").unwrap().lock().unwrap_err()] {
+            assert!(error.to_string().contains("--enable-grpc-gateway"), "{error}");
+        }
+    }
+
     fn ask(port: u16, path: &str, body: &Value) -> Option<Value> {
         let answer = ureq::post(format!("http://127.0.0.1:{port}/v3/{path}")).send(&body.to_string()).ok()?;
         serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()

@@ -85,6 +85,19 @@ fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
     waiter.join().unwrap();
     assert_eq!(look(), before);
     assert_eq!(servers.list(&format!("{path}/")), [theirs]);
+
+    // It waits for every older entry below its name, so for our hold, too.
+    drop(process);
+    eventually("its entry goes with its lease", || servers.list(&format!("{path}/")).is_empty());
+    let guard = first.lock().unwrap();
+    let mut process = Etcdctl(command.spawn().unwrap());
+    let mut told = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    eventually("its entry is there beside ours", || servers.list(&format!("{path}/")).len() == 2);
+    let (tell, hear) = crossbeam_channel::bounded(1);
+    std::thread::spawn(move || tell.send(told.next().is_some()));
+    assert!(hear.try_recv().is_err(), "it does not wait");
+    guard.unlock().unwrap();
+    assert!(hear.recv().unwrap());
 }
 
 /// By default, the death of a server ends the sessions that it has registered.

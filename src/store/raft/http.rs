@@ -5,10 +5,12 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::time::Duration;
+use ureq::config::Config;
 #[cfg(feature = "tls")]
 use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Timeout, http};
 
 /// The servers of a store, and the connections to them.
@@ -20,6 +22,7 @@ pub(super) struct Http {
     pub(super) servers: Vec<String>,
     /// The server to ask first. A hint: whoever finds that it fails moves on to the next one.
     pub(super) preferred: AtomicUsize,
+    /// Whether an answer has ever shown that a server of the store gave it.
     has_answered: AtomicBool,
     pub(super) is_closed: AtomicBool,
 }
@@ -44,7 +47,23 @@ pub(super) struct Answer {
     /// The index up to which the answer is. Consul says it.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) index: Option<u64>,
+    /// Whether a header has a name that begins with `x-consul-`: no other server sends one.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) is_of_consul: bool,
     pub(super) body: String,
+}
+
+impl Answer {
+    /// Makes an error of an answer that the store's servers do not give. `hint` says what may be wrong.
+    pub(super) fn foreign(&self, hint: &str) -> Error {
+        let failure = match self.status {
+            // The request went no further.
+            300..=399 | 400 | 404..=407 => BackendFailure::NotExecuted,
+            // A server in between may have passed it on.
+            _ => BackendFailure::Unknown,
+        };
+        Error::backend(failure, format!("the server answered {}, but not as {hint}", self.status))
+    }
 }
 
 /// How long a request waits for a server, at most, if there are others to try.
@@ -71,6 +90,12 @@ impl Http {
 
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::SeqCst)
+    }
+
+    /// Notes an answer that only a server of the store gives. Before the first one, `lock()` returns each error at once: the URL may lead to
+    /// something else, which no waiting changes.
+    pub(super) fn prove(&self) {
+        self.has_answered.store(true, Ordering::SeqCst);
     }
 
     /// Sends a request to the servers, one after another, until one has executed it. `read` makes an outcome of an answer.
@@ -107,10 +132,7 @@ impl Http {
                 Ok(left) => left,
                 Err(error) => return Err(failed.unwrap_or(error)),
             };
-            let answer = ask(agent, &self.servers[place], call, limit).and_then(|answer| {
-                self.has_answered.store(true, Ordering::SeqCst);
-                read(answer)
-            });
+            let answer = ask(agent, &self.servers[place], call, limit).and_then(&read);
             if answer.as_ref().is_err_and(|error| goes_on(error, true)) {
                 let next = (place + 1) % self.servers.len();
                 // Whoever else has moved on already is right, too.
@@ -167,7 +189,29 @@ fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
         Some(tls) => config.https_only(true).tls_config(tls.clone()),
         None => config,
     };
-    config.build().into()
+    Agent::with_parts(config.build(), DefaultConnector::default(), Addresses::default())
+}
+
+/// Knows an address without looking it up. With a limit on the whole of a request `ureq` begins a thread for each look-up.
+#[derive(Debug, Default)]
+struct Addresses(DefaultResolver);
+
+impl Resolver for Addresses {
+    fn resolve(
+        &self,
+        uri: &http::Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        match uri.authority().and_then(|authority| authority.as_str().parse().ok()) {
+            Some(address) => {
+                let mut found = self.empty();
+                found.push(address);
+                Ok(found)
+            }
+            None => self.0.resolve(uri, config, timeout),
+        }
+    }
 }
 
 pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
@@ -187,32 +231,17 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
 }
 
 fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
+    // One limit for all steps, from the look-up of the name to the end of the body. A connect that is given up is known to have sent nothing.
     let request = agent.configure_request(request(server, call)?);
-    // A limit on the whole of a request has `ureq` begin a thread for each, to look the name up. An address needs no such thread, and then
-    // each step has the limit; it is the answer that takes time.
-    let request = if is_address(server) {
-        request
-            .timeout_resolve(None)
-            .timeout_connect(Some(limit.min(CONNECTING)))
-            .timeout_send_request(Some(limit))
-            .timeout_send_body(Some(limit))
-            .timeout_recv_response(Some(limit))
-            .timeout_recv_body(Some(limit))
-            .build()
-    } else {
-        request.timeout_global(Some(limit)).build()
-    };
+    let connect = limit.mul_f64(0.9).min(CONNECTING);
+    let request = request.timeout_global(Some(limit)).timeout_connect(Some(connect)).build();
     let mut response = agent.run(request).map_err(|e| failure(server, e))?;
     let status = response.status().as_u16();
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+    let is_of_consul = response.headers().keys().any(|name| name.as_str().starts_with("x-consul-"));
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
-    Ok(Answer { status, index, body: body.map_err(|e| failure(server, e))? })
-}
-
-/// Returns whether a server is named by its address.
-fn is_address(server: &str) -> bool {
-    server.split_once("://").is_some_and(|(_, server)| server.parse::<SocketAddr>().is_ok())
+    Ok(Answer { status, index, is_of_consul, body: body.map_err(|e| failure(server, e))? })
 }
 
 /// Returns whether the next server is asked after this error.
@@ -263,17 +292,5 @@ fn io_error(error: ureq::Error) -> io::Error {
         ureq::Error::Io(error) => error,
         ureq::Error::Timeout(timeout) => io::Error::new(ErrorKind::TimedOut, timeout.to_string()),
         other => io::Error::other(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_no_address() {
-        let are = ["http://127.0.0.1:2379", "https://[::1]:2379"];
-        assert!(are.into_iter().all(is_address));
-        assert!(!["http://localhost:2379", "http://127.0.0.1.example:2379"].into_iter().any(is_address));
     }
 }

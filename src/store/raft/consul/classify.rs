@@ -13,6 +13,12 @@ pub(super) enum Failure {
 /// Texts of errors that come before anything is written.
 const BEFORE: [&str; 4] = ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
 
+/// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.
+pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
+    let known = ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error"];
+    status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
+}
+
 /// Classifies an answer that is not a success.
 pub(super) fn classify(status: u16, words: &str) -> Failure {
     let words = words.trim();

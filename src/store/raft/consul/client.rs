@@ -1,6 +1,6 @@
 //! The requests to Consul.
 
-use super::classify::{Failure, classify};
+use super::classify::{Failure, classify, is_error_of_consul};
 use super::encode;
 use crate::error::{BackendFailure, Error};
 use crate::store::raft::deadline::Deadline;
@@ -55,7 +55,7 @@ impl Client {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method, path, body: &body, secret, is_repeatable };
-        self.http.send(&call, deadline, |answer| read(&answer))
+        self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
     /// Asks for an entry, and waits until it has changed since an index, on connections of its own.
@@ -66,27 +66,29 @@ impl Client {
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
         let patience = wait + wait / 16 + Duration::from_secs(2);
         let reply =
-            self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| read(&answer))?;
+            self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| self.read(&answer))?;
         reply.ok_or_else(|| odd("the entry"))
+    }
+
+    fn read(&self, answer: &Answer) -> Result<Option<Reply>, Error> {
+        if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
+            return Err(answer.foreign(API));
+        }
+        self.http.prove();
+        if !TELLING.contains(&answer.status) {
+            return match classify(answer.status, &answer.body) {
+                Failure::NoSession => Ok(None),
+                Failure::Other(error) => Err(error),
+            };
+        }
+        // What is not there has a text or nothing as its answer.
+        let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };
+        Ok(Some(Reply { status: answer.status, index: answer.index, body }))
     }
 }
 
-fn read(answer: &Answer) -> Result<Option<Reply>, Error> {
-    if !TELLING.contains(&answer.status) {
-        return match classify(answer.status, &answer.body) {
-            Failure::NoSession => Ok(None),
-            Failure::Other(error) => Err(error),
-        };
-    }
-    // Consul says the index of what is not there, or names the session. Anything else is the answer of a server in between.
-    if answer.status == 404 && answer.index.is_none() && !answer.body.contains("Session id") {
-        let message = format!("not Consul, but a server in between answered 404: {}", answer.body.trim());
-        return Err(Error::backend(BackendFailure::NotExecuted, message));
-    }
-    // What is not there has a text or nothing as its answer.
-    let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };
-    Ok(Some(Reply { status: answer.status, index: answer.index, body }))
-}
+const API: &str =
+    "Consul does: check the host, the port and the path of the URL (an agent serves its API on port 8500)";
 
 /// An answer that lacks what every Consul sends.
 pub(super) fn odd(what: &str) -> Error {

@@ -80,7 +80,7 @@ impl Client {
         let body = body.to_string();
         let secret = token.map(|token| ("authorization", token));
         let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable };
-        self.http.send(&call, deadline, |answer| read(&answer))
+        self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
     /// Returns the token of the login, if there is one.
@@ -120,7 +120,7 @@ impl Client {
             return Ok(stream);
         }
         let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
-        match read(&Answer { status: stream.status, index: None, body })? {
+        match self.read(&Answer { status: stream.status, index: None, is_of_consul: false, body })? {
             Reply::Token | Reply::NoUsers => {
                 *self.token.lock() = None;
                 Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))
@@ -128,19 +128,40 @@ impl Client {
             Reply::Value(_) | Reply::NoLease => Err(odd("the watch")),
         }
     }
+
+    fn read(&self, answer: &Answer) -> Result<Reply, Error> {
+        if answer.status == 400 && answer.body.contains(COMMON_NAME) {
+            let message = "etcd's JSON gateway refuses a client certificate that has a common name while users are enabled: take one without, or log \
+                           in with user:password@ and no client certificate";
+            return Err(Error::unsupported(message));
+        }
+        let body = parse(&answer.body, "etcd").ok().filter(|body| is_of_etcd(answer.status, body));
+        let body = body.ok_or_else(|| answer.foreign(GATEWAY))?;
+        self.http.prove();
+        if answer.status == 200 {
+            return Ok(Reply::Value(body));
+        }
+        match classify(answer.status, &body) {
+            Failure::NoLease => Ok(Reply::NoLease),
+            Failure::Token => Ok(Reply::Token),
+            Failure::NoUsers => Ok(Reply::NoUsers),
+            Failure::Other(error) => Err(error),
+        }
+    }
 }
 
-fn read(answer: &Answer) -> Result<Reply, Error> {
-    let body = parse(&answer.body, "etcd");
-    if answer.status == 200 {
-        return body.map(Reply::Value);
+/// What etcd's access control answers before the gateway sees the request (`embed/serve.go`).
+const COMMON_NAME: &str = "CommonName of client sending a request against gateway";
+
+const GATEWAY: &str = "etcd's JSON gateway does: check the host, the port and the path of the URL, and that etcd was not started with \
+                       --enable-grpc-gateway=false";
+
+/// Returns whether this is an answer of etcd's gateway: each success has a header, and each error the code of gRPC.
+fn is_of_etcd(status: u16, body: &Value) -> bool {
+    if status == 200 {
+        return body.get("header").is_some() || body.get("result").is_some();
     }
-    match classify(answer.status, &body.unwrap_or_else(|_| json!({ "error": answer.body }))) {
-        Failure::NoLease => Ok(Reply::NoLease),
-        Failure::Token => Ok(Reply::Token),
-        Failure::NoUsers => Ok(Reply::NoUsers),
-        Failure::Other(error) => Err(error),
-    }
+    body.get("code").is_some_and(Value::is_u64)
 }
 
 /// An answer that lacks what every etcd sends.

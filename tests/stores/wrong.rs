@@ -1,0 +1,196 @@
+//! URLs that lead to something else: the first call says so, also `lock()`, which waits for a server that was there once.
+
+use crate::support::crew::{eventually, spawn};
+use crate::voters::{Consul, Etcd, Voters};
+use parking_lot::Mutex;
+use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+on_each_store!(
+    a_web_server_is_told_to_be_none_of_the_store,
+    a_limit_is_one_for_the_whole_of_a_request,
+    a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered,
+);
+
+fn lock<V: Voters>(url: &str) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(V::processor(url)).unwrap();
+    generator.generate_with(DLockConfig::new("WRONG", "x").with_lease(V::LONG_LEASE)).unwrap()
+}
+
+/// What each way to lock says of a URL that leads elsewhere.
+fn refusals<V: Voters>(url: &str) -> Vec<Error> {
+    let limit = Duration::from_secs(3600);
+    let ways: [fn(&DistributedReentrantLock, Duration) -> Error; 4] = [
+        |lock, _| lock.lock().unwrap_err(),
+        |lock, _| lock.lock_cancellable(&CancelToken::new()).unwrap_err(),
+        |lock, _| lock.try_lock().unwrap_err(),
+        |lock, limit| lock.try_lock_for(limit).unwrap_err(),
+    ];
+    // Each with a client that has heard of no server. The test hangs if one waits for a server to come.
+    ways.into_iter()
+        .map(|way| {
+            spawn({
+                let lock = lock::<V>(url);
+                move || way(&lock, limit)
+            })
+            .join()
+        })
+        .collect()
+}
+
+fn assert_says<V: Voters>(url: &str, hint: &str) {
+    for error in refusals::<V>(url) {
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+fn hint<V: Voters>() -> &'static str {
+    if V::NAME == "etcd" { "not as etcd's JSON gateway does" } else { "not as Consul does" }
+}
+
+fn url<V: Voters>(address: &str) -> String {
+    format!("{}://{address}", if V::NAME == "etcd" { "etcd" } else { "consul" })
+}
+
+/// A server in front of another one: it answers each request with the same, or passes connections on.
+struct Front {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    passes_on: AtomicBool,
+    passed_on: Mutex<Vec<TcpStream>>,
+}
+
+impl Front {
+    fn start(answer: &'static str, behind: Option<String>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, shared) = (listener.local_addr().unwrap().to_string(), Arc::new(Shared::default()));
+        let told = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = behind.as_deref().filter(|_| told.passes_on.load(Ordering::SeqCst));
+                match server.and_then(|server| TcpStream::connect(server).ok()) {
+                    Some(server) => told.pass_on(client, server),
+                    None => drop(thread::spawn(move || answer_once(client, answer))),
+                }
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// From now on it passes connections on, or answers by itself.
+    fn pass_on(&self, passes_on: bool) {
+        self.shared.passes_on.store(passes_on, Ordering::SeqCst);
+        for stream in self.shared.passed_on.lock().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn pass_on(&self, client: TcpStream, server: TcpStream) {
+        let copies = || (client.try_clone().unwrap(), server.try_clone().unwrap());
+        let ((mut up, mut to), (mut back, mut down)) = (copies(), copies());
+        thread::spawn(move || std::io::copy(&mut up, &mut to));
+        thread::spawn(move || std::io::copy(&mut down, &mut back));
+        self.passed_on.lock().extend([client, server]);
+    }
+}
+
+/// Reads what there is of a request, answers, and closes.
+fn answer_once(mut client: TcpStream, answer: &str) {
+    let mut bytes = [0; 65536];
+    let _ = client.read(&mut bytes);
+    let _ = client.write_all(answer.as_bytes());
+}
+
+const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 19\r\nconnection: close\r\n\r\n404 page not found\n";
+const PAGE: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 15\r\nconnection: close\r\n\r\n<html>hi</html>";
+const JSON: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+const AWAY: &str = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+fn a_web_server_is_told_to_be_none_of_the_store<V: Voters>() {
+    for answer in [NOT_FOUND, PAGE, JSON, AWAY] {
+        let front = Front::start(answer, None);
+        assert_says::<V>(&url::<V>(&front.address), hint::<V>());
+    }
+}
+
+/// Its name says which server it needs in addition to etcd.
+mod beside_etcd {
+    mod consul {
+        use super::super::*;
+        use crate::voters::Quorum;
+
+        #[test]
+        fn the_server_of_another_store_is_told_to_be_none() {
+            let (etcd, consul) = (Etcd::start(1), Consul::start(1));
+            assert_says::<Etcd>(&url::<Etcd>(consul.address()), hint::<Etcd>());
+            assert_says::<Consul>(&url::<Consul>(etcd.address()), hint::<Consul>());
+        }
+    }
+}
+
+/// A server answers with a head that comes late, and no body. A call that gave the body a limit of its own would wait for much longer than one
+/// beside it that has no answer at all.
+fn a_limit_is_one_for_the_whole_of_a_request<V: Voters>() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let late = url::<V>(&listener.local_addr().unwrap().to_string());
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut bytes = [0; 65536];
+                let _ = client.read(&mut bytes);
+                thread::sleep(LIMIT.mul_f64(0.9));
+                let _ = client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n");
+                let _ = client.read(&mut bytes);
+            });
+        }
+    });
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let never = url::<V>(&silent.local_addr().unwrap().to_string());
+    let [late, never] = [late, never].map(|url| {
+        let processor = V::processor(&url);
+        spawn(move || {
+            let begin = Instant::now();
+            assert!(processor.inspect("k", LIMIT).unwrap_err().is_transient());
+            begin.elapsed()
+        })
+    });
+    let (late, never) = (late.join(), never.join());
+    assert!(late < never.mul_f64(1.4), "{late:?} beside {never:?}");
+}
+
+/// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
+fn a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered<V: Voters>() {
+    let server = V::start(1);
+    let front = Front::start(AWAY, Some(server.address().to_owned()));
+    let url = url::<V>(&front.address);
+    assert_says::<V>(&url, hint::<V>());
+
+    front.pass_on(true);
+    let lock = lock::<V>(&url);
+    lock.lock().unwrap().unlock().unwrap();
+    front.pass_on(false);
+    eventually("the proxy answers", || {
+        matches!(lock.is_locked(), Err(Error::Backend { failure: BackendFailure::Unknown, .. }))
+    });
+    let waits = spawn({
+        let lock = lock.clone();
+        move || lock.lock().unwrap().unlock().unwrap()
+    });
+    eventually("it waits", || lock.queue_length() == 1);
+    front.pass_on(true);
+    waits.join();
+}
