@@ -54,9 +54,7 @@ fn first_extension(config: DLockConfig) -> Duration {
     while store.0.1.load(Ordering::SeqCst) == 0 {
         assert!(passed < LEASE, "never extended");
         passed += Duration::from_secs(1);
-        clock.advance(Duration::from_secs(1));
-        // The lease thread needs a moment; a step too many is one of thirty.
-        std::thread::sleep(Duration::from_millis(20));
+        clock.pass(Duration::from_secs(1));
     }
     eventually("the extension is heard of", || guard.remaining() > LEASE / 2);
     passed

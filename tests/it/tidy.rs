@@ -2,6 +2,7 @@
 
 mod beside;
 mod citations;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -2,14 +2,14 @@
 
 use super::{next, next_acquired, next_lost, next_released, told};
 use crate::support::crew::{HANG, answered, eventually, spawn};
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::unbounded;
 use redis_dlock::event::{HoldEnd, How};
 use redis_dlock::{DLockConfig, DLockGenerator, Event, LossCause};
 use std::collections::HashMap;
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     a_free_lock_is_acquired_and_given_back,
     a_lock_is_passed_on_in_the_process,
     a_lock_is_granted_by_another_process,
@@ -113,7 +113,7 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
     let (say, losses) = unbounded();
     let builder = builder.on_lost(move |loss| say.send(loss.clone()).unwrap());
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
-    let lock = generator.generate_with(config("x", 600)).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     let acquired = next_acquired(&events, How::Free);
     lab.delete(lock.key());

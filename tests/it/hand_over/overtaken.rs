@@ -74,7 +74,7 @@ fn who_waits_behind_a_next_locker_whose_answer_is_late_is_let_in(lab: &Lab) {
     let other = spawn(move || [(); 2].map(|()| there.lock().unwrap().fencing_token()));
     eventually("it is told that another process waits", || watch.heard() == heard + 1);
     // After 10 ms it passes the lock on no more.
-    thread::sleep(Duration::from_millis(30));
+    lab.time.pass(Duration::from_millis(30));
     let answer = watch.stop_next(Kind::Release, When::Coming);
     let releasing = thread::scope(|scope| {
         let opener = scope.spawn(|| {

@@ -2,12 +2,12 @@
 
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{Error, LossCause};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     everybody_hears_of_it,
     every_receiver_hears_of_it_and_none_of_a_normal_end,
     the_log_warns_once_with_the_reason,
@@ -19,7 +19,7 @@ running_on_both_stores!(
 
 /// Shows: G5, G6.
 fn everybody_hears_of_it(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let locker = lab.holder(lock.key()).unwrap().holder;
     assert!(outer.is_valid() && outer.ensure_valid().is_ok() && !outer.remaining().is_zero());
@@ -44,7 +44,7 @@ fn everybody_hears_of_it(lab: &Lab) {
 
 /// Shows: G6.
 fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let normal = [outer.lost(), inner.lost()];
     inner.unlock().unwrap();
@@ -72,7 +72,7 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
     // One journal for all tests, so a key that no other test has.
     static LOGGED: AtomicU32 = AtomicU32::new(0);
     let target = format!("logged-{}", LOGGED.fetch_add(1, Ordering::Relaxed));
-    let settings = config(&target, 1200).with_reason("nightly billing");
+    let settings = config(&target, 3000).with_reason("nightly billing");
     let lock = lab.generator().generate_with(settings).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
@@ -86,8 +86,8 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
 
 /// Shows: S13.
 fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
-    let elsewhere = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     let other = lock.clone();
     let waiter = spawn(move || other.lock().unwrap().unlock());
@@ -108,7 +108,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
 
 /// Shows: G6.
 fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let unguarded = lock.unguarded();
     for _ in 0..3 {
         unguarded.lock().unwrap();
@@ -125,7 +125,7 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
 /// Shows: G2, G6, S3.
 fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 1200)).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     let metronome = generator.generate_with(config("metronome", 2000).with_renew_at(0.1)).unwrap();
     let _ticking = metronome.lock().unwrap();
     for noticed in [true, false] {
@@ -150,7 +150,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
 
 /// Shows: G7, L2.
 fn the_lock_works_again_afterwards(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 1200)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let mut last = 0;
     for _ in 0..3 {
         let guard = lock.lock().unwrap();

@@ -1,13 +1,13 @@
 //! The builder's `on_lost`: told of each loss of a hold, once, and never in the way.
 
 use crate::support::crew::HANG;
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, Watched};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use redis_dlock::{DLockGenerator, LeaseLoss, LossCause};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     it_is_told_of_each_loss_with_its_cause,
     it_is_not_told_of_a_hold_that_ended_in_time,
     a_slow_one_delays_no_renewal,
@@ -24,7 +24,7 @@ fn told(lab: &Lab) -> (DLockGenerator, Receiver<LeaseLoss>) {
 fn it_is_told_of_each_loss_with_its_cause(lab: &Lab) {
     let (generator, losses) = told(lab);
     {
-        let lock = generator.generate_with(config("x", 600)).unwrap();
+        let lock = generator.generate_with(config("x", 3000)).unwrap();
         let guard = lock.lock().unwrap();
         let locker = lab.holder(lock.key()).unwrap().holder;
         lab.delete(lock.key());
@@ -38,7 +38,7 @@ fn it_is_told_of_each_loss_with_its_cause(lab: &Lab) {
         assert!(guard.unlock().is_err());
     }
     {
-        let lock = generator.generate_with(config("y", 600).with_max_hold(Duration::from_millis(50))).unwrap();
+        let lock = generator.generate_with(config("y", 3000).with_max_hold(Duration::from_millis(50))).unwrap();
         let guard = lock.lock().unwrap();
         assert_eq!(lab.time.recv(&losses).cause, LossCause::HeldTooLong);
         assert!(guard.unlock().is_err());
@@ -68,7 +68,7 @@ fn a_slow_one_delays_no_renewal(lab: &Lab) {
     };
     let generator = lab.builder().on_lost(told).build(processor).unwrap();
     // It is extended often, and long enough for a machine on which many others want to run.
-    let kept = generator.generate_with(config("kept", 1500).with_renew_at(0.2)).unwrap();
+    let kept = generator.generate_with(config("kept", 3000).with_renew_at(0.1)).unwrap();
     let kept = kept.lock().unwrap();
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();
@@ -88,7 +88,7 @@ fn one_that_panics_is_told_again(lab: &Lab) {
     };
     let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
     for target in ["x", "y"] {
-        let lock = generator.generate_with(config(target, 600)).unwrap();
+        let lock = generator.generate_with(config(target, 3000)).unwrap();
         let guard = lock.lock().unwrap();
         lab.delete(lock.key());
         assert_eq!(lab.time.recv(&losses), lock.key());
@@ -105,7 +105,7 @@ fn it_is_told_what_it_has_not_heard_when_the_generator_ends(lab: &Lab) {
     };
     let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
     for target in ["x", "y", "z"] {
-        let lock = generator.generate_with(config(target, 600)).unwrap();
+        let lock = generator.generate_with(config(target, 3000)).unwrap();
         let guard = lock.lock().unwrap();
         lab.delete(lock.key());
         lab.time.until("the loss is noticed", || !guard.is_valid());

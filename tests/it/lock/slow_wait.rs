@@ -1,13 +1,13 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
 use crate::support::crew::{HANG, answered, eventually, spawn};
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{DLockGenerator, SlowWait};
 use std::thread;
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     each_wait_is_told_of_once_and_keeps_its_place,
     short_waits_are_not_told_of,
     a_function_that_panics_disturbs_no_waiter,
