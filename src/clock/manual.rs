@@ -13,7 +13,8 @@ use std::time::Duration;
 /// retries that have become due follow at once. Give the same clock to
 /// [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
 /// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: on a clock that
-/// nobody moves, `try_lock_for` waits until it gets the lock.
+/// nobody moves, `try_lock_for` waits for a lock that is held until it gets it. Only a store that does not answer ends it: then the
+/// call returns the error when its limit has passed in real time, because the answers of a store follow real time.
 ///
 /// Requires the feature `test-util`.
 ///
