@@ -2,6 +2,7 @@
 
 mod beside;
 mod citations;
+mod examples;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
