@@ -43,7 +43,8 @@ use std::time::{Duration, Instant};
 /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
 /// let lock = generator.generate_with(DLockConfig::new("ORDER", "4711").with_lease(Duration::from_secs(10)))?;
 /// let guard = lock.lock()?;
-/// let again = lock.clone().lock()?; // the same thread gets it again
+/// let other = lock.clone();
+/// let again = other.lock()?; // the same thread gets it again
 /// assert_eq!(guard.fencing_token(), again.fencing_token());
 /// # Ok::<_, redis_dlock::Error>(())
 /// ```
