@@ -18,10 +18,19 @@
 //!
 //! let guard = lock.lock()?;
 //! // … the work …
-//! guard.unlock()?; // or drop it; unlock() returns the error that a drop can only log
+//! if let Err(error) = guard.unlock() // or drop it; unlock() returns the error that a drop can only log
+//!     && error.is_lost()
+//! {
+//!     return Err(error); // the lease was lost: another holder may have been inside
+//! }
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! An error of `unlock()` comes *after* the work. [`Error::LeaseLost`] says that the work may have run beside another holder.
+//! [`Error::Backend`] and [`Error::Denied`] say only that the store has not confirmed the release: the work was exclusive and is done, and
+//! the release is repeated in the background. A `?` there would report work as failed that is done.
+//! [`lock.with(work)`](DistributedReentrantLock::with) makes this distinction by itself: it returns the result of `work` unless the lease was lost.
 //!
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.

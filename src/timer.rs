@@ -65,6 +65,11 @@ impl Timer {
         self.clock.now()
     }
 
+    /// Returns whether the clock is moved by hand, so that it may stand still.
+    pub(crate) fn is_moved_by_hand(&self) -> bool {
+        self.moved.is_some()
+    }
+
     /// Returns how long a sleeper sleeps, from `now` on, before it checks again whether the moment `at` has come.
     pub(crate) fn sleep(&self, at: Moment, now: Moment) -> Duration {
         if self.moved.is_some() { LONGEST_SLEEP } else { at.since(now).min(LONGEST_SLEEP) }

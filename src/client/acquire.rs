@@ -253,6 +253,7 @@ impl Core {
     ) -> Result<Woken, Error> {
         let _counted = self.count_waiter(&waiter.settings);
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
+        let mut patience = self.patience(wait_limit);
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (wait_limit.register(sleeper), self.clock.register(sleeper));
         let mut state = key.state();
@@ -266,7 +267,8 @@ impl Core {
                 return Ok(Woken::Turn);
             }
             let now = self.clock.now();
-            if self.is_closed() || wait_limit.is_over(now) {
+            let in_vain = patience.as_mut().is_some_and(|patience| self.has_no_answer(patience, key, &state));
+            if self.is_closed() || wait_limit.is_over(now) || in_vain {
                 let failure = if self.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
                 let (was_last, unsettled) = state.give_up(waiter.thread);
                 if was_last && !mutant!(ForgetsRetryLate) {
@@ -293,7 +295,9 @@ impl Core {
             }
             let until = wait_limit.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
             waiter.park_until(until);
-            waiter.parked.wait_for(&mut state, self.clock.sleep(until, now));
+            let sleep = self.clock.sleep(until, now);
+            let sleep = patience.as_ref().map_or(sleep, |patience| patience.left().min(sleep));
+            waiter.parked.wait_for(&mut state, sleep);
         }
     }
 

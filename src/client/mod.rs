@@ -10,6 +10,7 @@
 //! | `closing.rs` | closing a client |
 //! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
 //! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
+//! | `patience.rs` | how a timed wait for a store that does not answer ends if the clock is moved by hand |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `refresh.rs` | who holds and who waits, for people; what the client says of itself |
@@ -45,6 +46,7 @@ mod loss;
 mod metrics;
 mod observe;
 mod observer;
+mod patience;
 mod question;
 mod recall;
 mod record;

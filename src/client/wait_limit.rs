@@ -7,6 +7,7 @@ use crate::sync::{Mutex, mutant};
 use crate::timer::{Registration, Sleeper, Sleepers};
 use crate::timing::{SHORTEST_COMMAND, next_trip};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<Cancel>);
+
+// A panic leaves the flag and the lists intact, as `cancel` changes each in one step.
+impl UnwindSafe for CancelToken {}
+impl RefUnwindSafe for CancelToken {}
 
 #[derive(Debug, Default)]
 struct Cancel {

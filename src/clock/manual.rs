@@ -17,7 +17,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(20);
 /// retries that have become due follow at once. Give the same clock to
 /// [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
 /// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: on a clock that
-/// nobody moves, `try_lock_for` waits until it gets the lock.
+/// nobody moves, `try_lock_for` waits for a lock that is held until it gets it. Only a store that does not answer ends it: then the
+/// call returns the error when its limit has passed in real time, because the answers of a store follow real time.
 ///
 /// [`advance`](Self::advance) moves the clock in one step, as if the process had stood still: nothing is renewed on the way.
 /// [`pass`](Self::pass) moves it as time passes in a process that runs: what becomes due on the way is done on the way.

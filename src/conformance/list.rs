@@ -16,26 +16,74 @@ pub(super) struct Case {
 /// Makes a test of each case of the [conformance suite](crate::conformance), in a module of this name: each on a store of its own, made
 /// by the expression.
 ///
+/// After `lacks` stands what the store does not have. The cases that need it are ignored tests, which name it: a test cannot be ignored when
+/// it runs, so this must be written down. The test `the_store_lacks_what_is_ignored` compares the list with [the
+/// store](crate::conformance::lacks), and fails if either has something that the other has not.
+///
 /// ```ignore
 /// redis_dlock::conformance_tests!(my_store, MyStore::start());
+/// redis_dlock::conformance_tests!(my_small_store, MySmallStore::start(), lacks Breaking Directory);
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
-    ($name:ident, $store:expr) => {
-        $crate::__conformance_cases! { @tests $name, $store; }
+    ($name:ident, $store:expr $(, lacks $($lacks:ident)*)?) => {
+        $crate::__conformance_cases! { @tests ($) $name, $store, [$($($lacks)*)?]; }
     };
-    (@tests $name:ident, $store:expr; $($topic:ident { $($case:ident [$($need:ident)*])* })*) => {
+    (@tests ($d:tt) $name:ident, $store:expr, [$($lacks:ident)*];
+        $($topic:ident { $($case:ident [$($need:ident)*])* })*) => {
         mod $name {
+            // One case: ignored if one of its needs is in the list, which is the first arms.
+            macro_rules! dlock_case {
+                $(($d topic:ident $d case:ident [$lacks $d($d rest:ident)*] $d store:expr) => {
+                    $crate::__conformance_ignored! { $lacks fn $d case() {
+                        $crate::conformance::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
+                    } }
+                };)*
+                ($d topic:ident $d case:ident [$d other:ident $d($d rest:ident)*] $d store:expr) => {
+                    dlock_case! { $d topic $d case [$d($d rest)*] $d store }
+                };
+                ($d topic:ident $d case:ident [] $d store:expr) => {
+                    #[test]
+                    fn $d case() {
+                        $crate::conformance::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
+                    }
+                };
+            }
+
+            #[allow(unused_imports, reason = "the expression may need none")]
+            use super::*;
+
+            #[test]
+            fn the_store_lacks_what_is_ignored() {
+                const IGNORED: &[&str] = &[$(stringify!($lacks)),*];
+                let lacks = $crate::conformance::lacks($store);
+                let lists = lacks.iter().all(|need| IGNORED.contains(need)) && IGNORED.iter().all(|need| lacks.contains(need));
+                assert!(lists, "this store lacks {lacks:?}, and the tests are told {IGNORED:?}: list just that after `lacks`");
+            }
+
             $(mod $topic {
                 #[allow(unused_imports, reason = "the expression may need none")]
                 use super::super::*;
-                $(#[test]
-                fn $case() {
-                    $crate::conformance::run(concat!(stringify!($topic), "::", stringify!($case)), $store);
-                })*
+                $(dlock_case! { $topic $case [$($need)*] $store })*
             })*
         }
     };
+}
+
+/// A test that is ignored for want of something. The compiler takes only a literal as the reason.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_ignored {
+    (Queue $($test:tt)*) => { #[test] #[ignore = "needs Queue"] $($test)* };
+    (Numbers $($test:tt)*) => { #[test] #[ignore = "needs Numbers"] $($test)* };
+    (Gaps $($test:tt)*) => { #[test] #[ignore = "needs Gaps"] $($test)* };
+    (DeadAtOnce $($test:tt)*) => { #[test] #[ignore = "needs DeadAtOnce"] $($test)* };
+    (Keeps $($test:tt)*) => { #[test] #[ignore = "needs Keeps"] $($test)* };
+    (Denials $($test:tt)*) => { #[test] #[ignore = "needs Denials"] $($test)* };
+    (Directory $($test:tt)*) => { #[test] #[ignore = "needs Directory"] $($test)* };
+    (Posting $($test:tt)*) => { #[test] #[ignore = "needs Posting"] $($test)* };
+    (Settling $($test:tt)*) => { #[test] #[ignore = "needs Settling"] $($test)* };
+    (Breaking $($test:tt)*) => { #[test] #[ignore = "needs Breaking"] $($test)* };
 }
 
 /// Calls a macro with the list of the cases.

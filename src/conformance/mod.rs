@@ -35,8 +35,19 @@
 //! redis_dlock::conformance::run("required::one_locker_excludes_all_others", start());
 //! ```
 //!
-//! A case that needs what a store does not have (a queue, ranges of numbers, posted releases, gaps for pollers, waiters that keep their
-//! places for a while when nobody hears them, or that are dropped as soon as they are dead, …) says so and passes. A case waits for the
+//! A store need not have everything. What it does not have is listed after the expression, as in
+//! `conformance_tests!(my_store, MyStore::start(), lacks Breaking Directory)`, and the cases that need it are *ignored* tests. A further test
+//! fails if the list is not what [`lacks`] returns. The words are:
+//!
+//! | word | what a store with it has |
+//! |---|---|
+//! | `Queue`, `Numbers`, `Directory`, `Posting`, `Settling`, `Breaking` | the method of [`LockProcessor`](crate::LockProcessor) of that name returns something |
+//! | `Gaps` | [gaps for pollers](crate::processor::StoreLimits::poller_gaps) |
+//! | `DeadAtOnce` | dead waiters are [dropped at once](crate::processor::StoreLimits::dead_waiters) |
+//! | `Keeps` | waiters that nobody hears [keep their places](crate::processor::StoreLimits::keeps_unheard) for a while |
+//! | `Denials` | [`Store::deny`] can deny the commands of the Redis scripts |
+//!
+//! A case waits for the
 //! end of leases of 600 ms, or of the shortest that the store allows ([`StoreLimits`](crate::processor::StoreLimits)); no case looks at
 //! absolute time otherwise.
 //!
@@ -65,7 +76,7 @@ use list::Case;
 use store::Need;
 
 /// Runs one case on a store of its own, by its name: `"queue::is_counted"`. Afterwards every locker is released, and the
-/// store must then be empty. A case that needs what the store does not have passes, and says so on the standard error stream.
+/// store must then be empty. A case that needs what the store does not have passes, and says so on the standard error stream: [`skipped`] lists these cases.
 ///
 /// # Panics
 ///
@@ -86,6 +97,19 @@ pub fn run(case: &str, store: impl Store + 'static) {
 pub fn skipped(store: impl Store + 'static) -> Vec<&'static str> {
     let suite = Suite::on(store);
     list::CASES.iter().filter(|case| case.lacks(&suite).is_some()).map(|case| case.name).collect()
+}
+
+/// Returns what a store does not have and cases need, in the words that [`conformance_tests!`](crate::conformance_tests) takes after `lacks`.
+///
+/// ```
+/// # use redis_dlock::conformance::{Store, lacks};
+/// # fn show(store: impl Store + 'static) {
+/// println!("conformance_tests!(my_store, …, lacks {});", lacks(store).join(" "));
+/// # }
+/// ```
+pub fn lacks(store: impl Store + 'static) -> Vec<&'static str> {
+    let suite = Suite::on(store);
+    Need::ALL.iter().filter(|(need, _)| !suite.has(*need)).map(|(_, word)| *word).collect()
 }
 
 /// Returns the names of all cases.

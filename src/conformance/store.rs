@@ -54,7 +54,7 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// What a case needs of a store beyond the required methods.
+/// What a case needs of a store beyond the required methods. The suite's page says how a test names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// A queue with an inbox.
@@ -77,4 +77,20 @@ pub(super) enum Need {
     Settling,
     /// Forced breaks.
     Breaking,
+}
+
+impl Need {
+    /// All, with their words.
+    pub(super) const ALL: [(Self, &'static str); 10] = [
+        (Self::Queue, "Queue"),
+        (Self::Numbers, "Numbers"),
+        (Self::Gaps, "Gaps"),
+        (Self::DeadAtOnce, "DeadAtOnce"),
+        (Self::Keeps, "Keeps"),
+        (Self::Denials, "Denials"),
+        (Self::Directory, "Directory"),
+        (Self::Posting, "Posting"),
+        (Self::Settling, "Settling"),
+        (Self::Breaking, "Breaking"),
+    ];
 }

@@ -10,6 +10,7 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use crate::store::processor::LockProcessor;
 #[cfg(feature = "redis")]
 use crate::store::redis::RedisLockProcessor;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +23,27 @@ use std::time::Duration;
 /// as two processes do. The threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end
 /// with [`close`](Self::close), or when the generator, its clones and all its locks are gone. Dropping the last of these handles
 /// blocks as `close` does. Of the methods only `connect` and `close` block, and those that read a properties file.
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+///
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?; // on Redis: DLockGenerator::connect("redis://127.0.0.1")?
+/// let (order, bill) = (generator.generate("ORDER", "4711")?, generator.generate("BILL", "4711")?);
+/// let _both = (order.lock()?, bill.lock()?); // two keys are two locks
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DLockGenerator {
     pub(super) client: Arc<Client>,
     leases: Arc<DefaultLeases>,
     short_leases: Arc<ShortLeases>,
 }
+
+// As a lock: see `Handle`.
+impl UnwindSafe for DLockGenerator {}
+impl RefUnwindSafe for DLockGenerator {}
 
 /// The leases of locks whose configs set none.
 #[derive(Debug, Default)]
@@ -199,6 +215,18 @@ impl DLockGenerator {
 }
 
 /// Settings of a [`DLockGenerator`].
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+///
+/// let generator = DLockGenerator::builder()
+///     .on_lost(|loss| eprintln!("{loss}"))
+///     .build(MemoryLockProcessor::new())?;
+/// assert!(generator.generate("ORDER", "4711")?.try_lock()?.is_some());
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct GeneratorBuilder {

@@ -40,6 +40,23 @@ use std::time::Duration;
 /// move the task to another thread, this does not compile. On a single-threaded executor it compiles, and if another task of
 /// that thread locks, it *reenters*: two tasks are inside. [Async code](crate::manual::async_code) says what to do instead.
 ///
+/// # Examples
+///
+/// ```
+/// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+/// let guard = lock.lock()?;
+/// // … a step of the work …
+/// guard.ensure_valid()?; // before a step that must not run beside another holder
+/// // … that step …
+/// match guard.unlock() {
+///     Err(error) if error.is_lost() => return Err(error), // another holder may have been inside meanwhile
+///     _ => {} // the work was exclusive; a release that was not confirmed is repeated in the background
+/// }
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
+///
+/// A guard does not leave its thread:
+///
 /// ```compile_fail,E0277
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
 /// # let lock = DLockGenerator::new(MemoryLockProcessor::new()).unwrap().generate("T", "x").unwrap();
@@ -141,8 +158,9 @@ impl<'a> DLockGuard<'a> {
     /// # Errors
     ///
     /// * [`Error::LeaseLost`]: the hold was not exclusive to its end. It is over nevertheless.
-    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm the release. The hold is over for this process. The
-    ///   release is repeated in the background; the key is free at the latest when the lease ends.
+    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm the release. The work was exclusive, and is done: do not
+    ///   repeat it, and do not repeat the `unlock`. The hold is over for this process. The release is repeated in the background;
+    ///   the key is free at the latest when the lease ends.
     /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) had already ended the hold.
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {

@@ -10,6 +10,7 @@ use crate::log;
 use crate::state::key::Key;
 use crossbeam_channel::Receiver;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,11 @@ pub(crate) struct Handle {
     pub(crate) key: Arc<Key>,
     pub(crate) settings: Arc<DLockConfig>,
 }
+
+// What a panic of the program unwinds through is the program's own code and its guards, whose drop unlocks. What the client shares is
+// changed under mutexes by code that does not panic. So whoever catches the panic finds the lock as usable as before.
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
 impl Handle {
     pub(crate) fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {

@@ -6,6 +6,7 @@ use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
 use crate::lock::handle::Handle;
+use crate::lock::inspected::{Holder, LockState};
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
 use crate::store::processor::Inspection;
@@ -32,35 +33,24 @@ use std::time::{Duration, Instant};
 /// # Panics
 ///
 /// No method panics.
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::{DLockConfig, DLockGenerator, MemoryLockProcessor};
+/// use std::time::Duration;
+///
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let lock = generator.generate_with(DLockConfig::new("ORDER", "4711").with_lease(Duration::from_secs(10)))?;
+/// let guard = lock.lock()?;
+/// let other = lock.clone();
+/// let again = other.lock()?; // the same thread gets it again
+/// assert_eq!(guard.fencing_token(), again.fencing_token());
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct DistributedReentrantLock {
     pub(crate) handle: Handle,
-}
-
-/// The holder of a lock, as [`DistributedReentrantLock::holder`] found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The value of the key: `{host}-{pid}-{random}-{n}` and more for a holder of this crate ([operations](crate::manual::operations#who-holds-a-lock)),
-    /// `{ip}-{thread}` for JVM DLock.
-    pub locker: String,
-    /// How long until its lease and its [lock-delay](crate::DLockConfig::with_lock_delay) end if it is not extended; `None` for a key that
-    /// never expires (this crate writes none).
-    pub remaining: Option<Duration>,
-    /// Whether the holder belongs to the generator that was asked.
-    pub is_local: bool,
-}
-
-/// The state of a lock in the store: see [`DistributedReentrantLock::inspect`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockState {
-    /// The holder; `None` if nobody holds the lock.
-    pub holder: Option<Holder>,
-    /// About how many processes wait in the store's queue. Each process has at most one place there, however many of its
-    /// threads wait. A process that has died keeps its place until the store reaches it. Processes that only poll are not
-    /// counted.
-    pub waiting: u64,
 }
 
 impl DistributedReentrantLock {
@@ -111,6 +101,15 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock), and [`Error::Backend`] whenever the store did not answer, or refused.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// match lock.try_lock()? {
+    ///     Some(_guard) => println!("inside"),
+    ///     None => println!("somebody else is inside"),
+    /// }
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&WaitLimit::OneAttempt)
     }
@@ -122,6 +121,14 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock), and [`Error::Backend`] if the time ended while the store did not answer, or refused.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// # use std::time::Duration;
+    /// let Some(guard) = lock.try_lock_for(Duration::from_secs(2))? else { return Ok(()) };
+    /// guard.ensure_valid()?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&self.handle.wait_limit(limit))
     }
@@ -132,6 +139,14 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// # use std::time::{Duration, Instant};
+    /// let deadline = Instant::now() + Duration::from_secs(2); // of a request, for all of its steps
+    /// assert!(lock.try_lock_until(deadline)?.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&self.handle.limit_until(deadline))
     }
@@ -142,6 +157,16 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// # use redis_dlock::CancelToken;
+    /// let cancel = CancelToken::new(); // its clones cancel from other threads
+    /// assert!(lock.lock_cancellable(&cancel)?.is_some());
+    /// cancel.cancel();
+    /// assert!(lock.lock_cancellable(&cancel)?.is_none());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
         self.get(&WaitLimit::UntilCancelled(cancel))
     }
@@ -153,6 +178,15 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// # use redis_dlock::CancelToken;
+    /// # use std::time::Duration;
+    /// let cancel = CancelToken::new();
+    /// assert!(lock.try_lock_cancellable_for(Duration::from_secs(2), &cancel)?.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn try_lock_cancellable_for(
         &self,
         limit: Duration,
@@ -166,6 +200,15 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`try_lock_for`](Self::try_lock_for).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// # use redis_dlock::CancelToken;
+    /// # use std::time::{Duration, Instant};
+    /// let (cancel, deadline) = (CancelToken::new(), Instant::now() + Duration::from_secs(2));
+    /// assert!(lock.try_lock_cancellable_until(deadline, &cancel)?.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn try_lock_cancellable_until(
         &self,
         deadline: Instant,
@@ -175,18 +218,40 @@ impl DistributedReentrantLock {
     }
 
     /// Returns how many times the calling thread holds the lock. Does not block.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let outer = lock.lock()?;
+    /// let inner = lock.lock()?;
+    /// assert_eq!(lock.hold_count(), 2);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn hold_count(&self) -> usize {
         if self.is_held_by_current_thread() { self.handle.key.hold.count() as usize } else { 0 }
     }
 
     /// Returns `true` if the calling thread holds the lock, with a valid lease or a lost one. Does not block.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let guard = lock.lock()?;
+    /// assert!(lock.is_held_by_current_thread());
+    /// std::thread::scope(|scope| scope.spawn(|| assert!(!lock.is_held_by_current_thread())).join()).expect("no panic");
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn is_held_by_current_thread(&self) -> bool {
         self.handle.key.hold.is_owned_by(current_thread())
     }
 
     /// Returns about how many threads wait for this key through this generator. Does not ask the store, and does not block.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert_eq!(lock.queue_length(), 0);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn queue_length(&self) -> usize {
         self.handle.key.queue_length()
@@ -199,6 +264,14 @@ impl DistributedReentrantLock {
     ///
     /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`], [`Error::ShutDown`]; [`Error::Forked`]
     /// in a child process that inherited the lock.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert!(!lock.is_locked()?);
+    /// let guard = lock.lock()?;
+    /// assert!(lock.is_locked()?);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn is_locked(&self) -> Result<bool, Error> {
         Ok(self.holder()?.is_some())
     }
@@ -209,6 +282,15 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let guard = lock.lock()?;
+    /// let holder = lock.holder()?.expect("this thread holds it");
+    /// assert!(holder.is_local);
+    /// println!("{} has it, for {:?} more unless it extends the lease", holder.locker, holder.remaining);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn holder(&self) -> Result<Option<Holder>, Error> {
         Ok(self.inspect()?.holder)
     }
@@ -219,6 +301,13 @@ impl DistributedReentrantLock {
     /// # Errors
     ///
     /// As [`is_locked`](Self::is_locked).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let state = lock.inspect()?;
+    /// assert_eq!((state.holder, state.waiting), (None, 0));
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
         self.handle.client.check_process()?;
         let Inspection { holder, remaining, waiting } =
@@ -231,24 +320,48 @@ impl DistributedReentrantLock {
     }
 
     /// Returns the lock's key in the store: `DLOCK_{type}_{target}`.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert_eq!(lock.key(), "DLOCK_ORDER_4711");
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         &self.handle.key.name
     }
 
     /// Returns the lock's type: `ORDER` in the key `DLOCK_ORDER_4711`.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert_eq!(lock.lock_type(), "ORDER");
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn lock_type(&self) -> &str {
         self.handle.settings.lock_type()
     }
 
     /// Returns the lock's target: `4711` in the key `DLOCK_ORDER_4711`.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert_eq!(lock.target(), "4711");
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     #[must_use]
     pub fn target(&self) -> &str {
         self.handle.settings.target()
     }
 
     /// Returns the settings of this handle.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// assert_eq!(lock.config().lease(), redis_dlock::DEFAULT_LEASE);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
     pub fn config(&self) -> &DLockConfig {
         &self.handle.settings
     }

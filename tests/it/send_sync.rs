@@ -18,11 +18,13 @@ use redis_dlock::{
 use redis_dlock::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 use redis_dlock::{EtcdBuilder, EtcdLockProcessor};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
 
 const fn goes_anywhere<T: Send + Sync + ?Sized>() {}
 const fn is_looked_at_from_anywhere<T: Sync>() {}
 const fn moves<T: Send + ?Sized>() {}
+const fn survives_a_panic<T: UnwindSafe + RefUnwindSafe>() {}
 
 const _: () = {
     // What a program holds.
@@ -36,6 +38,16 @@ const _: () = {
     // The thread that locked must unlock.
     is_looked_at_from_anywhere::<DLockGuard<'_>>();
     is_looked_at_from_anywhere::<OwnedDLockGuard>();
+
+    // They may be used inside `catch_unwind`, as what the standard library has for threads.
+    survives_a_panic::<DLockGenerator>();
+    survives_a_panic::<DLockConfig>();
+    survives_a_panic::<DistributedReentrantLock>();
+    survives_a_panic::<UnguardedLock>();
+    survives_a_panic::<CancelToken>();
+    survives_a_panic::<DLockGuard<'_>>();
+    survives_a_panic::<OwnedDLockGuard>();
+    survives_a_panic::<Error>();
 
     // What it is told.
     goes_anywhere::<Holder>();

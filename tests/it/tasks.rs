@@ -2,7 +2,7 @@
 
 use crate::support::crew::spawn;
 use crate::support::lab::Lab;
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, MemoryLockProcessor};
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, MemoryLockProcessor};
 use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
 fn lock() -> DistributedReentrantLock {
@@ -94,6 +94,13 @@ fn with_locks_for_a_closure_and_hears_what_came_of_it() {
     assert!(matches!(lost, Err(Error::LeaseLost(_))), "{lost:?}");
     assert_eq!((lock.hold_count(), lab.leftovers()), (0, vec![]));
 
+    let lost = lock.try_with_for(Duration::from_secs(60), |_| lab.delete(lock.key()));
+    assert!(matches!(lost, Err(Error::LeaseLost(_))), "{lost:?}");
+    let lost = lock.with_cancellable(&CancelToken::new(), |_| lab.delete(lock.key()));
+    assert!(matches!(lost, Err(Error::LeaseLost(_))), "{lost:?}");
+    let ended = lock.with(|_| lock.unguarded().unlock());
+    assert!(matches!(ended, Err(Error::NotHeld { .. })), "{ended:?}");
+
     // A panic in the closure unlocks as a dropped guard does.
     assert!(catch_unwind(AssertUnwindSafe(|| lock.with(|_| panic!("on purpose")))).is_err());
     assert_eq!((lock.hold_count(), lab.leftovers()), (0, vec![]));
@@ -101,7 +108,15 @@ fn with_locks_for_a_closure_and_hears_what_came_of_it() {
     // While another thread holds the lock, the closure of `try_with` does not run.
     let guard = lock.lock().unwrap();
     let other = lock.clone();
-    assert!(spawn(move || other.try_with(|_| unreachable!("it is held")).unwrap().is_none()).join());
+    let cancelled = CancelToken::new();
+    cancelled.cancel();
+    spawn(move || {
+        assert!(other.try_with(|_| unreachable!("it is held")).unwrap().is_none());
+        let moment = Duration::from_millis(1);
+        assert!(other.try_with_for(moment, |_| unreachable!("it is held")).unwrap().is_none());
+        assert!(other.with_cancellable(&cancelled, |_| unreachable!("it is cancelled")).unwrap().is_none());
+    })
+    .join();
     guard.unlock().unwrap();
 }
 

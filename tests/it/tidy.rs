@@ -2,6 +2,7 @@
 
 mod beside;
 mod citations;
+mod examples;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};

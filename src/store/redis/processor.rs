@@ -30,6 +30,18 @@ use std::time::{Duration, Instant};
 /// All threads share up to four connections to a server. Commands that gather while a connection is busy go out in one write, while
 /// replies to earlier commands come in. Renewals of leases use a separate connection (in a Cluster, one of the four). A connection is
 /// opened when it is first needed, and again after it was lost.
+///
+/// # Examples
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, RedisLockProcessor};
+/// use std::time::Duration;
+///
+/// // It connects with the first request, so the server may be down when the program starts.
+/// let store = RedisLockProcessor::builder("redis://127.0.0.1")?.io_timeout(Duration::from_millis(300)).build()?;
+/// let generator = DLockGenerator::new(store)?;
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
 pub struct RedisLockProcessor {
     pub(super) ways: Ways,
     /// Knows which words must be hidden when an error of the server is shown.

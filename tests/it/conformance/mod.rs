@@ -19,27 +19,11 @@ pub(crate) mod suite {
 
 use suite::{MemoryStore, MinimalStore, RedisStore, SpecialStore};
 
-redis_dlock::conformance_tests!(memory, MemoryStore::start());
-redis_dlock::conformance_tests!(redis, RedisStore::start());
-redis_dlock::conformance_tests!(redis_proved, RedisStore::start_proved());
-redis_dlock::conformance_tests!(minimal, MinimalStore::start());
-redis_dlock::conformance_tests!(special, SpecialStore::start());
-
-/// A case that a store lacks the means for passes unseen, so this says which do.
-#[test]
-fn no_case_is_skipped_unseen() {
-    use redis_dlock::conformance::skipped;
-    let is_of = |topics: &[&str], case: &str| topics.iter().any(|topic| case.starts_with(topic));
-    let others = |skipped: Vec<&'static str>, topics: &[&str]| {
-        skipped.into_iter().filter(|case| !is_of(topics, case)).collect::<Vec<_>>()
-    };
-    assert_eq!(others(skipped(RedisStore::start()), &["settling::"]), [""; 0]);
-    assert_eq!(others(skipped(MemoryStore::start()), &["settling::", "posting::"]), [""; 0]);
-    let special = skipped(SpecialStore::start());
-    assert!(!special.iter().any(|case| is_of(&["settling::", "posting::", "queue::"], case)), "{special:?}");
-    let minimal = skipped(MinimalStore::start());
-    assert!(minimal.iter().all(|case| !case.starts_with("required::")), "{minimal:?}");
-}
+redis_dlock::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
+redis_dlock::conformance_tests!(redis, RedisStore::start(), lacks Settling);
+redis_dlock::conformance_tests!(redis_proved, RedisStore::start_proved(), lacks Settling);
+redis_dlock::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking);
+redis_dlock::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking);
 
 /// Random requests, answered as by the embedded store, which runs the specification.
 mod random {

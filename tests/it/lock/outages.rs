@@ -4,7 +4,7 @@ use crate::support::crew::{eventually, spawn};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
+use redis_dlock::{BackendFailure, CancelToken, DLockGuard, DistributedReentrantLock, Error};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ on_both_stores!(
     a_cancelled_wait_for_a_failing_store_is_no_error,
     an_acquire_without_an_answer_is_asked_about_again,
     a_release_without_an_answer_is_repeated,
+    a_release_that_is_not_confirmed_keeps_the_result_of_the_work,
     the_log_names_what_is_on_the_clean_up_list,
 );
 
@@ -141,4 +142,31 @@ fn a_release_without_an_answer_is_repeated(lab: &Lab) {
     assert!(lab.holder(lock.key()).is_some());
     watch.heal();
     lab.time.until("the lock is free", || lab.leftovers().is_empty());
+}
+
+/// What was done under the lock was done alone, whatever becomes of the release.
+/// Shows: G6, L2.
+fn a_release_that_is_not_confirmed_keeps_the_result_of_the_work(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let patient = CancelToken::new();
+    for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
+        let work = |_: &DLockGuard<'_>| {
+            watch.fail(failure);
+            7
+        };
+        type Way<'a> = &'a dyn Fn() -> Result<Option<i32>, Error>;
+        let ways: [Way<'_>; 4] = [
+            &|| lock.with(work).map(Some),
+            &|| lock.try_with(work),
+            &|| lock.try_with_for(Duration::from_secs(25), work),
+            &|| lock.with_cancellable(&patient, work),
+        ];
+        for way in ways {
+            assert_eq!(way().unwrap(), Some(7), "{failure:?}");
+            assert_eq!(lock.hold_count(), 0);
+            watch.heal();
+            eventually("the release is repeated", || lab.leftovers().is_empty());
+        }
+    }
 }

@@ -6,10 +6,10 @@ use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
 use crate::support::{Asking, claim};
 use redis_dlock::{
-    BackendFailure, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
+    BackendFailure, CancelToken, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
 };
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest pause before a request that failed is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -90,6 +90,60 @@ fn a_wait_with_a_limit_ends_with_the_error() {
         scene.clock.advance(LEASE);
         assert!(is_unreachable(&waiter.join()));
     }
+}
+
+/// The clock stands still, so a limit by the clock would never end.
+/// Shows: G12.
+#[test]
+fn a_wait_with_a_limit_ends_though_nobody_moves_the_clock() {
+    let limit = Duration::from_millis(20);
+    let scene = Scene::new();
+    let lock = scene.lock();
+    scene.store.set_reachable(false);
+    let never = CancelToken::new();
+    assert!(is_unreachable(&lock.try_lock_for(limit)));
+    assert!(is_unreachable(&lock.try_lock_until(Instant::now() + limit)));
+    assert!(is_unreachable(&lock.try_lock_cancellable_for(limit, &never)));
+    assert!(is_unreachable(&lock.unguarded().try_lock_for(limit)));
+    assert!(is_unreachable(&lock.try_lock_owned_for(limit)));
+    assert!(is_unreachable(&lock.try_with_for(limit, |_| unreachable!("nobody can lock"))));
+    assert_eq!(lock.queue_length(), 0);
+}
+
+/// As above, for a store that is cut off from a client that waits already, and has had an answer.
+/// Shows: G12.
+#[test]
+fn a_wait_that_has_begun_ends_when_the_store_goes_and_the_clock_stands_still() {
+    let scene = Scene::new();
+    let wire = scene.store.another_connection();
+    let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
+    let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
+    let guard = holder.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.try_lock_for(Duration::from_secs(1)).map(|got| got.is_some()));
+    until_waiting(&lock, 1);
+    until("it stands in the queue", || !is_listener_on() || holder.inspect().unwrap().waiting == 1);
+    wire.set_reachable(false);
+    assert!(is_unreachable(&waiter.join()));
+    guard.unlock().unwrap();
+}
+
+/// Only an unreachable store ends a wait in real time: a lock that is held does not, so that a test decides when.
+#[test]
+fn a_wait_for_a_holder_goes_on_until_the_clock_is_moved() {
+    let limit = Duration::from_millis(20);
+    let scene = Scene::new();
+    let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
+    let guard = holder.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.try_lock_for(limit).map(|got| got.is_some()));
+    until_waiting(&lock, 1);
+    let asked = watch.count();
+    until("the limit has passed in real time, and the store was asked again", || watch.count() >= asked + 3);
+    assert!(!waiter.is_finished());
+    scene.clock.advance(limit);
+    assert!(!waiter.join().unwrap());
+    guard.unlock().unwrap();
 }
 
 /// Shows: G1, G5.

@@ -1,0 +1,57 @@
+//! The page of the lock: each public method has an example, and `lock` comes first.
+
+use super::{files, is_comment};
+
+/// The public methods of a type, in the order of rustdoc's page, with their comments.
+fn methods(of: &str) -> Vec<(String, String)> {
+    let files = files();
+    // rustdoc shows the impl blocks in the order of the modules.
+    let modules = files["src/lock/mod.rs"].lines().filter_map(|line| line.strip_suffix(';')?.split_once("mod "));
+    let head = format!("impl {of} {{");
+    let mut found = Vec::new();
+    for (_, module) in modules {
+        let mut lines = files[&format!("src/lock/{module}.rs")].lines().skip_while(|line| *line != head).skip(1);
+        let mut comment = String::new();
+        for line in lines.by_ref().take_while(|line| *line != "}") {
+            if let Some(name) = line.strip_prefix("    pub fn ") {
+                let name = name.split(['(', '<']).next().unwrap_or(name).to_owned();
+                found.push((name, std::mem::take(&mut comment)));
+            } else if line.starts_with("    ") && is_comment(line) {
+                comment.extend([line, "\n"]);
+            } else if line.is_empty() {
+                comment.clear();
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_of_the_lock_has_an_example_and_lock_comes_first() {
+    let methods = methods("DistributedReentrantLock");
+    assert_eq!(methods[0].0, "lock");
+    assert!(methods.len() > 25, "not all are read: {methods:?}");
+    let without: Vec<_> = methods.iter().filter(|(_, comment)| !comment.contains("```")).collect();
+    assert!(without.is_empty(), "no example: {without:?}");
+}
+
+#[test]
+fn every_main_type_has_an_example() {
+    for (file, name) in [
+        ("config.rs", "DLockConfig"),
+        ("lock/generator.rs", "DLockGenerator"),
+        ("lock/generator.rs", "GeneratorBuilder"),
+        ("lock/reentrant.rs", "DistributedReentrantLock"),
+        ("lock/guard.rs", "DLockGuard"),
+        ("lock/owned_guard.rs", "OwnedDLockGuard"),
+        ("lock/unguarded.rs", "UnguardedLock"),
+        ("client/wait_limit.rs", "CancelToken"),
+        ("store/memory/processor.rs", "MemoryLockProcessor"),
+        ("store/redis/processor.rs", "RedisLockProcessor"),
+    ] {
+        let text = &files()[&format!("src/{file}")];
+        let (above, _) = text.split_once(&format!("\npub struct {name}")).expect("the type");
+        let comment = above.lines().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
+        assert!(comment.into_iter().any(|line| line == "/// ```"), "{name} has no example that runs");
+    }
+}
