@@ -44,6 +44,9 @@ pub(super) struct Answer {
     /// The index up to which the answer is. Consul says it.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) index: Option<u64>,
+    /// Whether something was left out that the user may not see. Consul says it.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) is_filtered: bool,
     pub(super) body: String,
 }
 
@@ -205,9 +208,10 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let mut response = agent.run(request).map_err(|e| failure(server, e))?;
     let status = response.status().as_u16();
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+    let is_filtered = response.headers().contains_key("x-consul-results-filtered-by-acls");
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
-    Ok(Answer { status, index, body: body.map_err(|e| failure(server, e))? })
+    Ok(Answer { status, index, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
 /// Returns whether a server is named by its address.

@@ -120,7 +120,7 @@ impl Client {
             return Ok(stream);
         }
         let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
-        match read(&Answer { status: stream.status, index: None, body })? {
+        match read(&Answer { status: stream.status, index: None, is_filtered: false, body })? {
             Reply::Token | Reply::NoUsers => {
                 *self.token.lock() = None;
                 Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))
