@@ -4,8 +4,8 @@
 //! lock-delay, and then `L` if it may linger. The part before the last `-` is the client id; `n` counts the client's
 //! tenures. A locker is never used twice, so a late or repeated command can only touch the tenure that it was meant for.
 
-use crate::config::LONGEST_LOCK_DELAY;
 use crate::error::{BackendFailure, Error};
+use crate::store::processor::marks;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,16 +96,6 @@ pub(crate) fn lock_delay_left(locker: &str, remaining: Option<Duration>) -> Opti
     remaining.filter(|left| !delay.is_zero() && *left <= delay)
 }
 
-/// Returns the lock-delay that a locker of this crate says, and whether its tenure may linger.
-fn marks(locker: &str) -> Option<(Duration, bool)> {
-    let (_, end) = locker.rsplit_once('-')?;
-    let (end, may_linger) = end.strip_suffix('L').map_or((end, false), |end| (end, true));
-    let (count, delay) = end.split_once('D').unwrap_or((end, "0"));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let delay = Duration::from_millis(delay.parse().ok().filter(|_| is_number(count) && is_number(delay))?);
-    (delay <= LONGEST_LOCK_DELAY).then_some((delay, may_linger))
-}
-
 /// Returns a host name that can stand in a locker: no spaces, no control characters, not empty, not long.
 fn readable(host: &str) -> String {
     let safe: String = host
@@ -119,6 +109,7 @@ fn readable(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LONGEST_LOCK_DELAY;
 
     /// Shows: G2, S12.
     #[test]

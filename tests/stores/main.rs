@@ -9,7 +9,9 @@ mod beside;
 mod costs;
 mod faults;
 mod fresh;
+mod inboxes;
 mod lock;
+mod nodes;
 mod secure;
 mod strangers;
 #[allow(dead_code, reason = "other tests use more of it")]

@@ -234,6 +234,7 @@ mod etcd {
 
 mod consul {
     use super::*;
+    use crate::support::journal;
     use redis_dlock::ConsulLockProcessor;
 
     /// Starts a server with further settings, which say its HTTP ports.
@@ -277,6 +278,34 @@ mod consul {
         assert!(error.is_transient() && error.to_string().contains("certificate"), "{error}");
     }
 
+    /// A token that may not register the node of our sessions, while nobody else has: a session may end while its holder lives, but keeps
+    /// others out for the lease, or the lease is refused.
+    fn on_the_node_of_a_server(store: &dyn Fn() -> ConsulLockProcessor, ask: &dyn Fn(&str, Value) -> Value) {
+        const RIGHT: &str = "node \"dlock\" { policy = \"write\" }";
+        journal::keep();
+        let [one, other] = [(); 2].map(|()| DLockGenerator::new(store()).unwrap());
+        let lock = |client: &DLockGenerator, name: &str, lease| {
+            client.generate_with(DLockConfig::new("SECURE", name).with_lease(Duration::from_secs(lease)))
+        };
+        let held = lock(&one, "agent", 60).unwrap();
+        let guard = held.lock().unwrap();
+        // Further sessions are not warned of.
+        lock(&one, "agent's", 60).unwrap().lock().unwrap().unlock().unwrap();
+        assert_eq!(journal::warnings_with(RIGHT).len(), 1);
+        // As if the server had been taken out of the catalog.
+        let nodes = json!([{ "Node": { "Verb": "get", "Node": { "Node": "dlock" } } }]);
+        assert!(ask("txn", nodes)["Errors"].is_array(), "nobody has registered the node");
+        let read = json!([{ "KV": { "Verb": "get", "Key": format!("team/{}/.lock", held.key()) } }]);
+        let entry = &ask("txn", read)["Results"][0]["KV"];
+        ask(&format!("session/destroy/{}", entry["Session"].as_str().unwrap()), Value::Null);
+        assert!(lock(&other, "agent", 60).unwrap().try_lock().unwrap().is_none(), "its lease is not over");
+        eventually("its holder is told", || !guard.is_valid());
+        assert!(lock(&other, "agent", 60).unwrap().try_lock().unwrap().is_none(), "its lease is not over");
+        let refused = lock(&other, "longer", 61).unwrap().try_lock().unwrap_err();
+        assert!(matches!(refused, Error::Denied { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(RIGHT) && refused.to_string().contains("61s"), "{refused}");
+    }
+
     #[test]
     fn tokens_have_the_rights_of_their_policies() {
         const MANAGER: &str = "7e0a5a1b-56f4-4a3f-9a7e-3f1c5d6b7a80";
@@ -285,8 +314,9 @@ mod consul {
         let _server = server(&data, &json!({ "acl": acl, "ports": { "http": port } }));
         let store = |token: &str| ConsulLockProcessor::new(&format!("consul://{token}127.0.0.1:{port}/team")).unwrap();
         answers(&store(&format!("{MANAGER}@")));
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let ask = |path: &str, body: Value| {
-            let request = ureq::put(format!("http://127.0.0.1:{port}/v1/{path}")).header("x-consul-token", MANAGER);
+            let request = agent.put(format!("http://127.0.0.1:{port}/v1/{path}")).header("x-consul-token", MANAGER);
             let answer = request.send(&body.to_string()).unwrap().into_body().read_to_string().unwrap();
             serde_json::from_str::<Value>(&answer).unwrap()
         };
@@ -296,8 +326,10 @@ mod consul {
             format!("{}@", made["SecretID"].as_str().unwrap())
         };
         // What the manual says.
-        let rights = r#"key_prefix "team/" { policy = "write" } session_prefix "" { policy = "write" }"#;
-        let right = token("locks", rights);
+        let rights = r#"key_prefix "team/" { policy = "write" } session "dlock" { policy = "write" }"#;
+        let right = token("locks", &format!(r#"{rights} node "dlock" {{ policy = "write" }}"#));
+        let unregistered = token("guests", &format!(r#"{rights} session_prefix "" {{ policy = "write" }}"#));
+        on_the_node_of_a_server(&|| store(&unregistered), &ask);
         let poor =
             token("others", r#"key_prefix "other/" { policy = "write" } session_prefix "" { policy = "write" }"#);
         is_handed_over(|| Box::new(store(&right)));

@@ -100,7 +100,7 @@ fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
     assert!(hear.recv().unwrap());
 }
 
-/// By default, the death of a server ends the sessions that it has registered.
+/// By default, the death of a server ends the sessions on its node, and so does a check of the node that fails.
 #[test]
 fn consul_ends_our_sessions_by_their_time_alone() {
     let servers = Consul::start(1);
@@ -111,6 +111,7 @@ fn consul_ends_our_sessions_by_their_time_alone() {
     let is_empty = |name: &str| sessions[0][name].as_array().is_none_or(Vec::is_empty);
     assert!(is_empty("NodeChecks") && is_empty("ServiceChecks") && is_empty("Checks"), "{}", sessions[0]);
     assert_eq!((&sessions[0]["Behavior"], &sessions[0]["LockDelay"]), (&"delete".into(), &0.into()));
+    assert_eq!(sessions[0]["Node"], "dlock");
     // A quarter longer than the lease.
     assert_eq!(sessions[0]["TTL"], "75000ms");
     guard.unlock().unwrap();

@@ -1,5 +1,6 @@
 //! What a request to a store says of the tenure that it concerns.
 
+use crate::config::LONGEST_LOCK_DELAY;
 use std::time::Duration;
 
 /// One tenure that a client has, or wants to have, of a key.
@@ -86,4 +87,14 @@ impl<'a> Note<'a> {
     pub const fn new(why: Option<&'a str>, thread: Option<&'a str>, host: Option<&'a str>) -> Self {
         Self { why, thread, host }
     }
+}
+
+/// Returns the lock-delay that a locker of this crate says, and whether its tenure may linger. `None` for any other text.
+pub(crate) fn marks(locker: &str) -> Option<(Duration, bool)> {
+    let (_, end) = locker.rsplit_once('-')?;
+    let (end, may_linger) = end.strip_suffix('L').map_or((end, false), |end| (end, true));
+    let (count, delay) = end.split_once('D').unwrap_or((end, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let delay = Duration::from_millis(delay.parse().ok().filter(|_| is_number(count) && is_number(delay))?);
+    (delay <= LONGEST_LOCK_DELAY).then_some((delay, may_linger))
 }

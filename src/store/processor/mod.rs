@@ -43,6 +43,7 @@ mod request;
 
 pub use breaking::{Break, BreakOutcome, Breaking, Broken};
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
+pub(crate) use claim::marks;
 pub use claim::{Claim, Gap, Note};
 pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};

@@ -50,6 +50,9 @@ pub(super) struct Answer {
     /// Whether a header has a name that begins with `x-consul-`: no other server sends one.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) is_of_consul: bool,
+    /// Whether something was left out that the user may not see. Consul says it.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) is_filtered: bool,
     pub(super) body: String,
 }
 
@@ -239,9 +242,10 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let status = response.status().as_u16();
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
     let is_of_consul = response.headers().keys().any(|name| name.as_str().starts_with("x-consul-"));
+    let is_filtered = response.headers().contains_key("x-consul-results-filtered-by-acls");
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
     // Whatever the status said, the answer was not read.
-    Ok(Answer { status, index, is_of_consul, body: body.map_err(|e| failure(server, e))? })
+    Ok(Answer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
 /// Returns whether the next server is asked after this error.

@@ -8,7 +8,7 @@
 
 use super::deadline::Deadline;
 use crate::error::Error;
-use crate::store::processor::StoreLimits;
+use crate::store::processor::{Claim, StoreLimits};
 use std::fmt;
 use std::time::Duration;
 
@@ -74,9 +74,20 @@ pub(super) enum Committed {
     /// A session that should hold something has ended, and nothing was written.
     NoSession,
     /// Nobody may hold the entry for a while, because a session that asked for it has ended while it held it; nothing was written. This is
-    /// Consul's lock-delay. No session of ours asks for it.
+    /// Consul's lock-delay.
     #[cfg_attr(not(any(feature = "consul", all(test, dlock_shuttle))), expect(dead_code, reason = "others have none"))]
     Delayed,
+}
+
+/// How long a session lives, and for how long its end keeps others out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    /// The time that it lives without a renewal: longer than a tenure needs it, so that it serves several tenures before it must be renewed.
+    pub(super) time: Duration,
+    /// The time for which it must certainly live when a tenure begins with it.
+    pub(super) needed: Duration,
+    /// For how long nobody may hold what it held at its end. Zero where the store cannot do that.
+    pub(super) delay: Duration,
 }
 
 /// A client of such a store. Its methods fail as those of [`LockProcessor`](crate::store::processor::LockProcessor) do. None of them sends a
@@ -87,11 +98,16 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns whether it has ever answered.
     fn has_answered(&self) -> bool;
 
-    /// Returns the time that a session of a lease lives without a renewal: longer, so that a session serves several tenures before it must be renewed.
-    fn life(&self, lease: Duration) -> Duration;
+    /// Returns what the session of a tenure must be like.
+    fn life(&self, claim: &Claim<'_>) -> Life;
 
-    /// Creates a session; `name` is for people.
-    fn open_session(&self, life: Duration, name: &str, deadline: Deadline) -> Result<String, Error>;
+    /// Creates a session for a client, and returns its name.
+    fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error>;
+
+    /// Returns whether the end of a session of this kind keeps others out for a while from what it held.
+    fn keeps_shut(&self, _life: Life) -> bool {
+        false
+    }
 
     /// Returns a number that rises whenever another server begins to lead, as far as the answers so far tell. Stores whose former leaders renew
     /// no session in vain have none.

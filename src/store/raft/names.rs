@@ -10,9 +10,9 @@
 //! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
 //! another's path, and Consul refuses paths that cannot be printed.
 
-use crate::store::processor::Claim;
+use crate::store::processor::{Claim, marks};
 use serde_json::{Value, json};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The names of one store.
 #[derive(Clone, Debug)]
@@ -48,7 +48,8 @@ impl Names {
     }
 }
 
-fn encoded(name: &str) -> String {
+/// Returns a name as it stands in a path.
+pub(super) fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
         let is_plain = match c {
@@ -98,6 +99,12 @@ fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
+/// Returns the lock-delay that a locker says.
+#[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "a part of the lease elsewhere"))]
+pub(super) fn lock_delay(locker: &str) -> Duration {
+    marks(locker).map_or(Duration::ZERO, |(delay, _)| delay)
+}
+
 /// Who an entry is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Party {
@@ -121,7 +128,6 @@ impl Party {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn no_key_is_in_the_path_of_another() {

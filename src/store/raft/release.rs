@@ -59,7 +59,7 @@ impl RaftStore {
             checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
         }
         let value = names::party(next, after);
-        let has_own_life = self.kv.life(next.lease) != tenure.session.life;
+        let has_own_life = self.kv.life(next) != tenure.session.life;
         let write = if is_passed && has_own_life {
             let to = self.session_of(next, deadline)?.id;
             Write::Pass { path, from, to, value }
@@ -193,7 +193,7 @@ impl RaftStore {
         tenure: &Tenure,
         deadline: Deadline,
     ) -> Result<Option<ReleaseOutcome>, Error> {
-        if !self.lives_for(claim, tenure, next.lease, deadline)? {
+        if !self.lives_for(claim, tenure, next, deadline)? {
             return Ok(Some(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker()))));
         }
         let sight = if tenure.is_wanted {

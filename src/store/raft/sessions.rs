@@ -8,25 +8,26 @@
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
 //! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
 //! | forfeit | a tenure in doubt that such a request may take the key from | the same; its next poll ends it, whatever the key says |
-//! | idle | nobody | the next tenure with such a lease: in use; its life: forgotten, because nobody renews it |
+//! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
 //! Invariants: 1. A session is of one tenure at most, or of two of which one is forfeit. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
 //! only while it certainly lives for the tenure's lease. 4. A tenure that is forfeit is never answered that it holds the key.
 
 use super::deadline::Deadline;
-use super::kv::Kv;
+use super::kv::{Kv, Life};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::Claim;
 use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::time::Duration;
 
 /// A session and how long it certainly lives.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) id: String,
-    pub(super) life: Duration,
+    /// The client that it was created for. Its inbox is kept while it has a session.
+    pub(super) client: String,
+    pub(super) life: Life,
     /// The moment until which it certainly lives.
     pub(super) until: Moment,
 }
@@ -68,25 +69,25 @@ impl Sessions {
         claim: &Claim<'_>,
         deadline: Deadline,
     ) -> Result<Session, Error> {
-        let life = kv.life(claim.lease);
-        while let Some(mut session) = self.take_idle(life) {
-            if SystemClock.now() + claim.lease <= session.until || session.renew(kv, deadline)? {
+        let life = kv.life(claim);
+        while let Some(mut session) = self.take_idle(claim.client, life) {
+            if SystemClock.now() + life.needed <= session.until || session.renew(kv, deadline)? {
                 self.enter(claim.locker, session.clone());
                 return Ok(session);
             }
         }
         let begun = SystemClock.now();
         let id = kv.open_session(life, claim.client, deadline)?;
-        let session = Session { id, life, until: begun + life };
+        let session = Session { id, client: claim.client.to_owned(), life, until: begun + life.time };
         self.enter(claim.locker, session.clone());
         Ok(session)
     }
 
-    fn take_idle(&self, life: Duration) -> Option<Session> {
+    fn take_idle(&self, client: &str, life: Life) -> Option<Session> {
         let mut idle = self.idle.lock();
         let now = SystemClock.now();
         idle.retain(|session| now < session.until);
-        let place = idle.iter().rposition(|session| session.life == life)?;
+        let place = idle.iter().rposition(|session| session.life == life && session.client == client)?;
         Some(idle.swap_remove(place))
     }
 
@@ -103,7 +104,7 @@ impl Sessions {
     pub(super) fn note_renewed(&self, locker: &str, sent_at: Moment) {
         if let Some(tenure) = self.tenures.lock().get_mut(locker) {
             let session = &mut tenure.session;
-            session.until = session.until.max(sent_at + session.life);
+            session.until = session.until.max(sent_at + session.life.time);
         }
     }
 
@@ -166,8 +167,8 @@ impl Sessions {
 
 impl Tenure {
     /// A tenure that another processor began.
-    pub(super) fn of_another(session: &str, life: Duration) -> Self {
-        let session = Session { id: session.to_owned(), life, until: SystemClock.now() };
+    pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
+        let session = Session { id: session.to_owned(), client: client.to_owned(), life, until: SystemClock.now() };
         Self { session, doubt: Doubt::None, is_wanted: true }
     }
 }
@@ -177,7 +178,7 @@ impl Session {
     fn renew<K: Kv + ?Sized>(&mut self, kv: &K, deadline: Deadline) -> Result<bool, Error> {
         let sent_at = SystemClock.now();
         let lives = kv.renew(&self.id, deadline)?;
-        self.until = sent_at + self.life;
+        self.until = sent_at + self.life.time;
         Ok(lives)
     }
 }

@@ -124,7 +124,7 @@ impl RaftStore {
             return Ok(Some(tenure));
         }
         let sight = self.look(claim.key, deadline)?;
-        Ok(sight.session_of(claim.locker).map(|session| Tenure::of_another(session, self.kv.life(claim.lease))))
+        Ok(sight.session_of(claim.locker).map(|session| Tenure::of_another(session, claim.client, self.kv.life(claim))))
     }
 
     /// Returns the session of a locker that begins, and gives it one if it has none.
@@ -187,16 +187,17 @@ impl RaftStore {
         Err(Error::backend(BackendFailure::Unknown, "the servers do not renew a session that has not ended"))
     }
 
-    /// Makes sure that the session of a tenure lives for a whole lease from now on, because another locker goes on with it. Returns `false`
+    /// Makes sure that the session of a tenure lives for the whole lease of the next one from now on, because another locker goes on with it. Returns `false`
     /// if it has ended.
     pub(super) fn lives_for(
         &self,
         claim: &Claim<'_>,
         tenure: &Tenure,
-        lease: Duration,
+        next: &Claim<'_>,
         deadline: Deadline,
     ) -> Result<bool, Error> {
-        Ok(SystemClock.now() + lease <= tenure.session.until || self.renew(claim, deadline)?.0.is_some())
+        Ok(SystemClock.now() + self.kv.life(next).needed <= tenure.session.until
+            || self.renew(claim, deadline)?.0.is_some())
     }
 
     /// Makes an error of one that came after something was done for a locker: its outcome is unknown, and its session is never used again.
@@ -253,11 +254,24 @@ impl RaftStore {
         Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
     }
 
+    /// Lets go of a key that this session may hold, where the end of a session that holds one would keep others out for a while. If this
+    /// fails, they wait for that while.
+    fn let_go(&self, key: &str, session: &Session, deadline: Deadline) {
+        if !self.kv.keeps_shut(session.life) {
+            return;
+        }
+        let path = self.names.lock(key);
+        let checks = vec![Check::HeldBy { path: path.clone(), session: session.id.clone() }];
+        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: String::new() };
+        let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
+    }
+
     /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
     /// then.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Sight, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
             if !mutant!(LeavesSessions) {
+                self.let_go(claim.key, &tenure.session, deadline);
                 self.kv.end_session(&tenure.session.id, deadline)?;
             }
             self.sessions.forget(claim.locker);
@@ -297,5 +311,6 @@ impl RaftStore {
     }
 }
 
-/// How long a waiter takes, at most, to tell the holder that it waits.
+/// How long a request may take, at most, on which nobody depends: a waiter's message to the holder, or letting go of a key before the
+/// session ends.
 const TELLING: Duration = Duration::from_millis(500);

@@ -8,6 +8,7 @@ use redis_dlock::ConsulLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use tempfile::TempDir;
 
 pub(crate) struct Consul {
     servers: Vec<Server>,
-    _directory: TempDir,
+    /// Where the first server hears the gossip.
+    gossip: String,
+    directory: TempDir,
 }
 
 /// The setting `session_ttl_min` of these servers.
@@ -51,7 +54,70 @@ fn in_url(path: &str) -> String {
         .collect()
 }
 
+/// Whether a server or agent at this address says what a majority has.
+fn is_ready(address: &str) -> bool {
+    ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
+}
+
+/// Whether each server that runs votes. Autopilot takes the vote from one that is dead for some seconds, and gives it back some seconds after
+/// its return.
+fn do_all_vote(address: &str) -> bool {
+    let ask = |path| ask(address, "GET", path, "").and_then(|(_, answer)| serde_json::from_str::<Value>(&answer).ok());
+    let count = |list: &Value, is_one: &dyn Fn(&Value) -> bool| {
+        list.as_array().map(|list| list.iter().filter(|one| is_one(one)).count())
+    };
+    let alive = ask("agent/members")
+        .and_then(|all| count(&all, &|member| member["Tags"]["role"] == "consul" && member["Status"] == 1));
+    let voting =
+        ask("operator/raft/configuration").and_then(|found| count(&found["Servers"], &|one| one["Voter"] == true));
+    alive.zip(voting).is_some_and(|(alive, voting)| alive <= voting)
+}
+
+/// The command of an agent with these settings, written to a file of this name.
+fn agent(directory: &Path, name: &str, settings: &Value) -> impl Fn() -> Command + Send + Sync + use<> {
+    let file = directory.join(format!("{name}.json"));
+    fs::write(&file, settings.to_string()).unwrap();
+    move || {
+        let mut command = Command::new(program::<Consul>());
+        command.arg("agent").arg(format!("-config-file={}", file.display()));
+        command
+    }
+}
+
 impl Consul {
+    /// Starts an agent beside the servers, with Consul's own settings.
+    pub(crate) fn agent(&self) -> Server {
+        let ports = ports(3);
+        let settings = json!({
+            "server": false, "node_name": "agent", "datacenter": "dc1", "bind_addr": LOCAL, "client_addr": LOCAL,
+            "data_dir": self.directory.path().join("agent"), "disable_update_check": true, "log_level": "ERR",
+            "ports": { "http": ports[0], "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_lan": ports[1], "serf_wan": -1 },
+            "retry_join": [self.gossip], "retry_interval": "1s",
+        });
+        let command = agent(self.directory.path(), "agent", &settings);
+        let mut agent = Server::new(format!("http://{LOCAL}:{}", ports[0]), ports[2], is_ready, command);
+        agent.begin();
+        agent.wait();
+        eventually("it is in the catalog", || self.nodes().iter().any(|node| node == "agent"));
+        agent
+    }
+
+    /// The nodes in the catalog.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let nodes: Vec<Value> = serde_json::from_str(&self.call("GET", "catalog/nodes?consistent", "").1).unwrap();
+        nodes.iter().map(|node| node["Node"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Takes a node out of the catalog.
+    pub(crate) fn deregister(&self, node: &str) {
+        self.call("PUT", "catalog/deregister", &json!({ "Node": node }).to_string());
+    }
+
+    /// Has a server leave the others in an orderly way, as `consul leave` does.
+    pub(crate) fn leave(&self, server: usize) {
+        ask(&self.servers[server].address, "PUT", "agent/leave", "");
+    }
+
     fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut answer = None;
         eventually("Consul answers", || {
@@ -103,8 +169,6 @@ impl Voters for Consul {
                 "advertise_addr": door, "serf_lan": door,
                 "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
                 "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
-                // A server that is dead for a while would be taken out of the catalog, and with it the sessions that were created there.
-                "autopilot": { "cleanup_dead_servers": false },
                 "limits": { "http_max_conns_per_client": 2000 },
                 "ports": {
                     "http": ports[4 * n], "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_lan": ports[4 * n + 1],
@@ -112,16 +176,9 @@ impl Voters for Consul {
                 },
                 "retry_join": others, "retry_interval": "1s",
             });
-            let file = directory.path().join(format!("{n}.json"));
-            fs::write(&file, settings.to_string()).unwrap();
-            let is_ready = |address: &str| {
-                ask(address, "GET", "kv/?keys&consistent", "").is_some_and(|(status, _)| [200, 404].contains(&status))
-            };
-            Server::new(format!("http://{LOCAL}:{}", ports[4 * n]), ports[4 * n + 2], is_ready, move || {
-                let mut command = Command::new(program::<Self>());
-                command.arg("agent").arg(format!("-config-file={}", file.display()));
-                command
-            })
+            let command = agent(directory.path(), &n.to_string(), &settings);
+            let address = format!("http://{LOCAL}:{}", ports[4 * n]);
+            Server::new(address, ports[4 * n + 2], is_ready, command).with_votes(do_all_vote)
         };
         let mut servers: Vec<_> = (0..count).map(server).collect();
         if let Some(network) = network {
@@ -129,7 +186,7 @@ impl Voters for Consul {
         }
         servers.iter_mut().for_each(Server::begin);
         servers.iter().for_each(Server::wait);
-        Self { servers, _directory: directory }
+        Self { servers, gossip: others[0].clone(), directory }
     }
 
     fn processor(url: &str) -> Arc<dyn LockProcessor> {
@@ -148,7 +205,7 @@ impl Quorum for Consul {
     }
 
     fn ports(&self) -> Vec<u16> {
-        self.servers.iter().map(|server| server.address.rsplit_once(':').unwrap().1.parse().unwrap()).collect()
+        self.servers.iter().map(Server::port).collect()
     }
 
     fn address(&self) -> &str {

@@ -13,6 +13,8 @@ pub(crate) struct Server {
     peers: u16,
     command: Box<dyn Fn() -> Command + Send + Sync>,
     is_ready: fn(&str) -> bool,
+    /// Whether all servers that run vote, as the server at this address sees it.
+    do_all_vote: fn(&str) -> bool,
     process: Option<Child>,
     is_stopped: bool,
     pid: Arc<AtomicU32>,
@@ -26,7 +28,13 @@ impl Server {
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
         let (command, pid) = (Box::new(command), Arc::default());
-        Self { address, peers, command, is_ready, process: None, is_stopped: false, pid }
+        Self { address, peers, command, is_ready, do_all_vote: |_| true, process: None, is_stopped: false, pid }
+    }
+
+    /// A server of a store that takes the vote from those that are dead for some seconds.
+    pub(super) fn with_votes(mut self, do_all_vote: fn(&str) -> bool) -> Self {
+        self.do_all_vote = do_all_vote;
+        self
     }
 
     pub(crate) fn begin(&mut self) {
@@ -39,6 +47,7 @@ impl Server {
 
     pub(crate) fn wait(&self) {
         eventually("the server answers", || self.answers());
+        eventually("all servers vote", || (self.do_all_vote)(&self.address));
     }
 
     /// Whether it says what a majority has.
@@ -49,6 +58,11 @@ impl Server {
     /// Whether it runs, and is not stopped.
     pub(super) fn is_running(&self) -> bool {
         self.process.is_some() && !self.is_stopped
+    }
+
+    /// The port on which it serves clients.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
     pub(crate) fn peers(&self) -> u16 {

@@ -5,7 +5,7 @@ use crate::error::{BackendFailure, Error};
 /// What a request that failed comes to.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A session has ended.
+    /// A session has ended, or the node of a new one is not in the catalog.
     NoSession,
     Other(Error),
 }
@@ -29,7 +29,7 @@ pub(super) fn classify(status: u16, words: &str) -> Failure {
         400 | 500 if words.contains("Invalid Session TTL") => {
             Failure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
         }
-        500 if words.contains("invalid session") => Failure::NoSession,
+        500 if words.contains("invalid session") || words.contains("Missing node registration") => Failure::NoSession,
         500 if words.contains("Permission denied") || words.contains("ACL not found") => {
             Failure::Other(Error::denied(words))
         }
@@ -62,7 +62,9 @@ mod tests {
                 other => panic!("{words} became {other:?}"),
             }
         }
-        assert!(matches!(classify(500, "invalid session \"7\""), Failure::NoSession));
+        for words in ["invalid session \"7\"", "apply failed: Missing node registration"] {
+            assert!(matches!(classify(500, words), Failure::NoSession));
+        }
         for (status, words) in [(403, "Permission denied"), (403, "ACL not found"), (500, "Permission denied")] {
             assert!(matches!(classify(status, words), Failure::Other(Error::Denied { message }) if message == words));
         }

@@ -6,6 +6,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::http::{Answer, Call, Http};
 use crate::store::raft::json::parse;
+use crate::sync::atomic::AtomicBool;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub(super) struct Client {
     pub(super) http: Http,
     token: Option<String>,
     pub(super) shortest_lease: Duration,
+    /// Whether a session had to be created on the node of an agent or a server.
+    pub(super) is_on_agents: AtomicBool,
 }
 
 /// The header of the token.
@@ -27,6 +30,8 @@ const TOKEN: &str = "x-consul-token";
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) index: Option<u64>,
+    /// Whether the answer lacks what the token may not see.
+    pub(super) is_filtered: bool,
     pub(super) body: Value,
 }
 
@@ -35,7 +40,7 @@ const TELLING: [u16; 3] = [200, 404, 409];
 
 impl Client {
     pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
-        Self { http, token, shortest_lease }
+        Self { http, token, shortest_lease, is_on_agents: AtomicBool::new(false) }
     }
 
     /// Makes connections of their own.
@@ -43,7 +48,7 @@ impl Client {
         self.http.own_agent()
     }
 
-    /// Sends a request. `None` if a session that it names has ended.
+    /// Sends a request. `None` if a session that it names has ended, or if there is no node for a new one.
     pub(super) fn call(
         &self,
         method: Method,
@@ -83,7 +88,7 @@ impl Client {
         }
         // What is not there has a text or nothing as its answer.
         let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };
-        Ok(Some(Reply { status: answer.status, index: answer.index, body }))
+        Ok(Some(Reply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
     }
 }
 

@@ -4,11 +4,13 @@ use super::client::{Client, odd};
 use super::encode;
 use super::query::Query;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{DeadWaiters, StoreLimits};
+use crate::store::processor::{Claim, DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
-use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::store::raft::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
+use crate::store::raft::names::lock_delay;
 use crate::store::raft::store::TRIES;
-use serde_json::{Value, json};
+use crate::sync::atomic::Ordering;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Method;
@@ -46,20 +48,20 @@ impl Kv for Arc<Client> {
         self.http.has_answered()
     }
 
-    /// A quarter longer.
-    fn life(&self, lease: Duration) -> Duration {
-        lease + lease / 4
+    /// A quarter longer than the lease. Consul's own lock-delay begins when the session has ended.
+    fn life(&self, claim: &Claim<'_>) -> Life {
+        let delay = lock_delay(claim.locker).min(claim.lease);
+        let needed = claim.lease - delay;
+        Life { time: needed + needed / 4, needed, delay }
     }
 
-    fn open_session(&self, life: Duration, name: &str, deadline: Deadline) -> Result<String, Error> {
-        // Without the checks of the node: only the time to live counts. By default, the death of one server would end the session.
-        let body = json!({
-            "Name": format!("dlock {name}"), "TTL": format!("{}ms", life.as_millis()), "LockDelay": "0s",
-            "Behavior": "delete", "NodeChecks": [], "ServiceChecks": [],
-        });
-        let reply = self.call(Method::PUT, "/v1/session/create", &body, false, deadline)?;
-        let id = reply.as_ref().and_then(|reply| reply.body.get("ID")?.as_str());
-        Ok(id.ok_or_else(|| odd("the session"))?.to_owned())
+    fn keeps_shut(&self, life: Life) -> bool {
+        // ORDERING: SeqCst, as all flags of these stores: it is read where a request follows, and costs nothing beside that.
+        !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
+    }
+
+    fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
+        self.open_lasting_session(life, client, deadline)
     }
 
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `processor.rs` | what a program makes: [`ConsulLockProcessor`] |
 //! | `kv.rs` | what the protocol needs |
+//! | `node.rs` | sessions that no agent's death ends |
+//! | `sweep.rs` | deletes the inboxes of clients that have died |
 //! | `client.rs` | the requests, as JSON over HTTP |
 //! | `encode.rs` | transactions and entries as JSON |
 //! | `query.rs` | blocking queries for changes |
@@ -13,7 +15,9 @@ mod classify;
 mod client;
 mod encode;
 mod kv;
+mod node;
 mod processor;
 mod query;
+mod sweep;
 
 pub use processor::{ConsulBuilder, ConsulLockProcessor};

@@ -24,9 +24,10 @@ const SHORTEST: Duration = Duration::from_secs(10);
 /// Another program's lock is not in our queue; it gets the key when nobody of ours waits.
 ///
 /// A lease is from 10 s (Consul's setting `session_ttl_min`) to 19 h. Consul frees a lock whose holder has died after up to two and a half
-/// leases: it promises to keep a session for its time to live, and takes twice that time. The sessions have no lock-delay and no checks of
-/// the node. Whoever takes the node of the agent or server that created a session out of the catalog ends the session, and the holder is told;
-/// [the manual](crate::manual::stores) says when Consul does so by itself.
+/// leases: it promises to keep a session for its time to live, and takes twice that time. Then the lock's
+/// [lock-delay](crate::DLockConfig::with_lock_delay) begins. The sessions belong to the node `dlock` of the catalog, which the client
+/// registers, and have no checks. So the death of an agent or a server ends none. A token needs the right to register that node;
+/// [the manual](crate::manual::stores#the-sessions-of-consul) says what happens without it.
 ///
 /// ```no_run
 /// use redis_dlock::{ConsulLockProcessor, DLockConfig, DLockGenerator};

@@ -6,6 +6,7 @@
 
 use super::client::{Client, odd};
 use super::encode;
+use super::sweep::Sweep;
 use crate::error::Error;
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::kv::{Change, Listening};
@@ -27,12 +28,14 @@ pub(super) struct Query {
     told: u64,
     /// How many messages the entry had seen then. `None` if it has gone since.
     said: Option<u64>,
+    sweep: Sweep,
 }
 
 impl Query {
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
-        let mut query = Self { client, path: path.to_owned(), agent, index: 0, told: 0, said: Some(0) };
+        let mut query =
+            Self { client, path: path.to_owned(), agent, index: 0, told: 0, said: Some(0), sweep: Sweep::default() };
         query.ask(deadline.left()?.min(WAIT))?;
         Ok(query)
     }
@@ -44,10 +47,9 @@ impl Query {
         // An index that falls is that of servers which were set up anew: everything is asked for again.
         self.index = if index < self.index { 0 } else { index.max(1) };
         if reply.status == 404 {
-            if self.told > 0 {
-                self.said = None;
-            }
-            return Ok(None);
+            // Somebody has deleted the entry, perhaps with a message that was not read.
+            let is_news = self.told > 0 && self.said.take().is_some();
+            return Ok(is_news.then(|| Change { value: Vec::new(), index, is_merged: true }));
         }
         let Some(kv) = reply.body.get(0) else { return Ok(None) };
         let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
@@ -62,6 +64,7 @@ impl Query {
 
 impl Listening for Query {
     fn next(&mut self) -> Result<Option<Change>, Error> {
+        self.sweep.go_if_due(&self.client, &self.path);
         self.ask(WAIT)
     }
 

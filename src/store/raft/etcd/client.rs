@@ -120,7 +120,8 @@ impl Client {
             return Ok(stream);
         }
         let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
-        match self.read(&Answer { status: stream.status, index: None, is_of_consul: false, body })? {
+        let answer = Answer { status: stream.status, index: None, is_of_consul: false, is_filtered: false, body };
+        match self.read(&answer)? {
             Reply::Token | Reply::NoUsers => {
                 *self.token.lock() = None;
                 Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))

@@ -4,10 +4,10 @@ use super::client::{Client, odd};
 use super::encode;
 use super::watch::Watch;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{DeadWaiters, StoreLimits};
+use crate::store::processor::{Claim, DeadWaiters, StoreLimits};
 use crate::store::raft::deadline::Deadline;
 use crate::store::raft::json::number;
-use crate::store::raft::kv::{Committed, Entry, Kv, Listening, Transaction};
+use crate::store::raft::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
 use crate::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,14 +37,15 @@ impl Kv for Arc<Client> {
         self.http.has_answered()
     }
 
-    /// A quarter longer, in whole seconds.
-    fn life(&self, lease: Duration) -> Duration {
-        let quarter = lease + lease / 4;
-        Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST)
+    /// A quarter longer, in whole seconds. The lock-delay is a part of it.
+    fn life(&self, claim: &Claim<'_>) -> Life {
+        let quarter = claim.lease + claim.lease / 4;
+        let time = Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST);
+        Life { time, needed: claim.lease, delay: Duration::ZERO }
     }
 
-    fn open_session(&self, life: Duration, _name: &str, deadline: Deadline) -> Result<String, Error> {
-        let body = json!({ "TTL": life.as_secs().to_string() });
+    fn open_session(&self, life: Life, _client: &str, deadline: Deadline) -> Result<String, Error> {
+        let body = json!({ "TTL": life.time.as_secs().to_string() });
         let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
         let id = answer.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the lease"))?;
         Ok(id.to_owned())

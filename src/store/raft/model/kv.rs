@@ -3,9 +3,9 @@
 use crate::check::model::time;
 use crate::check::model::twins::{Condvar, Mutex, thread};
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::StoreLimits;
+use crate::store::processor::{Claim, StoreLimits};
 use crate::store::raft::deadline::Deadline;
-use crate::store::raft::kv::{Change, Check, Committed, Entry, Kv, Listening, Transaction, Write};
+use crate::store::raft::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -260,11 +260,11 @@ impl Kv for Servers {
         true
     }
 
-    fn life(&self, lease: Duration) -> Duration {
-        lease * 2
+    fn life(&self, claim: &Claim<'_>) -> Life {
+        Life { time: claim.lease * 2, needed: claim.lease, delay: Duration::ZERO }
     }
 
-    fn open_session(&self, _life: Duration, name: &str, _: Deadline) -> Result<String, Error> {
+    fn open_session(&self, _life: Life, name: &str, _: Deadline) -> Result<String, Error> {
         Ok(self.step(|state| {
             state.index += 1;
             let id = format!("{name}/{}", state.index);

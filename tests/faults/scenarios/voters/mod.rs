@@ -16,7 +16,7 @@ use crate::scene::Scene;
 use crate::servers::Servers;
 use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
-use crate::voters::Voters;
+use crate::voters::{Server, Voters};
 use crate::voting::Voting;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -50,6 +50,7 @@ impl<V: Voters> Stage<V> {
         let mut servers = self.servers.take().expect("no scene is being played");
         if let Servers::Voting(voting) = &mut servers {
             voting.root = format!("scene{}", self.scenes);
+            voting.quorum.servers().iter().for_each(Server::wait);
         }
         self.scenes += 1;
         setup.name = format!("{}: {}", V::NAME, setup.name).leak();

@@ -1,0 +1,77 @@
+//! Inboxes that killed clients leave.
+
+use crate::support::crew::{eventually, spawn};
+use crate::voters::{Consul, Quorum, Voters};
+use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many clients die.
+const CLIENTS: usize = 1000;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What a client that dies has done: it holds a lock for which somebody waits, who has written to its inbox.
+fn lives(store: &dyn LockProcessor, number: usize) {
+    let (key, ids) = (format!("k{number}"), ["dead", "waits"].map(|name| format!("{name}-{number}-c0ffee")));
+    for client in &ids {
+        let locker = format!("{client}-1");
+        let claim = Claim::new(&key, client, &locker, Consul::LEASE);
+        let outcome = store.queue().unwrap().join(&claim, LIMIT).unwrap();
+        assert_eq!(matches!(outcome, AcquireOutcome::Acquired(_)), client.starts_with("dead"));
+    }
+}
+
+/// A client whose inbox has had a message, while it holds the lock.
+fn listening(servers: &Consul) -> DistributedReentrantLock {
+    let lock = || {
+        let generator = DLockGenerator::new(Consul::processor(&servers.url("a"))).unwrap();
+        generator.generate_with(DLockConfig::new("INBOXES", "x").with_lease(3 * LIMIT)).unwrap()
+    };
+    let (first, second) = (lock(), lock());
+    let guard = first.lock().unwrap();
+    let waiting = second.clone();
+    let waiter = spawn(move || std::mem::forget(waiting.lock().unwrap()));
+    eventually("it waits in the store", || first.inspect().unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    second
+}
+
+/// A client that opens its inbox deletes those whose clients have no session any more, some at a time, and no other.
+///
+/// Shows: L1.
+#[test]
+fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
+    let servers = Arc::new(Consul::start(1));
+    let inboxes = || servers.list("a/.inbox/");
+    let living = listening(&servers);
+    let kept = inboxes();
+    assert!(!kept.is_empty(), "it has an inbox");
+    let store = Consul::processor(&servers.url("a"));
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            let store = Arc::clone(&store);
+            spawn(move || (thread..CLIENTS).step_by(8).for_each(|number| lives(&*store, number)))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join());
+    let is_dead = |path: &String| path.contains("/dead-");
+    assert_eq!(inboxes().iter().filter(|path| is_dead(path)).count(), CLIENTS);
+    // It is not closed: nobody ends its sessions or deletes its inboxes.
+    std::mem::forget(store);
+    eventually("their sessions have ended", || servers.sessions() <= 4);
+    // Each sweeps once, when it begins to listen.
+    for number in 0..8 {
+        let store = Consul::processor(&servers.url("a"));
+        let left = inboxes().len();
+        let mut inbox = store.queue().unwrap().open_inbox(&format!("comes-{number}-c0ffee"), LIMIT).unwrap();
+        if inboxes().iter().any(is_dead) {
+            eventually("it sweeps", || inboxes().len() < left);
+        }
+        let _ = inbox.next(Duration::ZERO);
+    }
+    assert_eq!(inboxes(), kept, "those of clients that live are kept");
+    assert!(living.is_locked().unwrap());
+}

@@ -1,0 +1,112 @@
+//! Sessions of Consul and the nodes of its catalog: servers and agents that die or leave, and a node that somebody takes out.
+
+use crate::support::crew::{eventually, spawn};
+use crate::voters::{Consul, Quorum, Voters};
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// Longer than Consul needs to take a dead server's node out of the catalog.
+const LEASE: Duration = Duration::from_secs(40);
+
+/// So many locks are held.
+const KEYS: usize = 20;
+
+/// Locks of one client, by servers and agents on these ports.
+fn locks(
+    servers: &Consul,
+    ports: &[u16],
+    config: impl Fn(DLockConfig) -> DLockConfig,
+) -> Vec<DistributedReentrantLock> {
+    let generator = DLockGenerator::new(Consul::processor(&servers.url_by(ports, "a"))).unwrap();
+    let of = |key| generator.generate_with(config(DLockConfig::new("NODES", format!("{key}")).with_lease(LEASE)));
+    (0..KEYS).map(|key| of(key).unwrap()).collect()
+}
+
+/// Holds all locks by the server or agent on the first of these ports, and removes its node. Then nobody else gets any of them, and each
+/// holder still has its own.
+fn holders_outlive(servers: &mut Consul, ports: &[u16], node: &str, remove: impl FnOnce(&mut Consul)) {
+    let held = locks(servers, ports, |config| config);
+    let others = locks(servers, &ports[1..], |config| config);
+    let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
+    assert!(servers.nodes().iter().any(|name| name == node), "{:?}", servers.nodes());
+    remove(servers);
+    eventually("its node is not in the catalog any more", || !servers.nodes().iter().any(|name| name == node));
+    let both = |(other, guard): (&DistributedReentrantLock, &DLockGuard<'_>)| {
+        // The question comes first: whoever gets the lock while the holder is valid is the second one.
+        other.try_lock().unwrap().is_some() && guard.is_valid()
+    };
+    assert_eq!(others.iter().zip(&guards).filter(|pair| both(*pair)).count(), 0, "second holders");
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+}
+
+/// Autopilot takes the node of a dead server out of the catalog.
+///
+/// Shows: G1, G3.
+#[test]
+fn a_server_that_dies_ends_no_session() {
+    let mut servers = Consul::start(3);
+    let dead = (servers.leader() + 1) % 3;
+    let mut ports = servers.ports();
+    ports.rotate_left(dead);
+    holders_outlive(&mut servers, &ports, &format!("server{dead}"), |servers| servers.servers()[dead].kill());
+}
+
+/// Shows: G1, G3.
+#[test]
+fn a_server_that_leaves_ends_no_session() {
+    let mut servers = Consul::start(3);
+    let gone = (servers.leader() + 1) % 3;
+    let mut ports = servers.ports();
+    ports.rotate_left(gone);
+    holders_outlive(&mut servers, &ports, &format!("server{gone}"), |servers| servers.leave(gone));
+}
+
+/// An agent that is told to end by SIGTERM leaves.
+///
+/// Shows: G1, G3.
+#[test]
+fn an_agent_that_is_told_to_end_ends_no_session() {
+    let mut servers = Consul::start(1);
+    let mut agent = servers.agent();
+    let ports = [agent.port(), servers.ports()[0]];
+    holders_outlive(&mut servers, &ports, "agent", |_| agent.signal(Signal::TERM));
+}
+
+/// Whoever takes the node out of the catalog ends all sessions. Their holders are told, and the next session has the node registered again.
+///
+/// Shows: G5, L1.
+#[test]
+fn a_node_that_was_taken_out_is_registered_again() {
+    let servers = Consul::start(1);
+    let locks = [(); 2].map(|()| locks(&servers, &servers.ports(), |config| config).remove(0));
+    let [held, other] = &locks;
+    let guard = held.lock().unwrap();
+    let waiting = other.clone();
+    let waiter = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+    eventually("it waits in the store", || held.inspect().unwrap().waiting == 1);
+    servers.deregister("dlock");
+    waiter.join();
+    eventually("its holder is told", || !guard.is_valid());
+    assert!(matches!(guard.loss(), Some(loss) if loss.cause != LossCause::Deadline), "{:?}", guard.loss());
+    drop(guard);
+    let _guard = held.lock().unwrap();
+    let sessions = servers.all_sessions();
+    assert!(!sessions.is_empty() && sessions.iter().all(|session| session["Node"] == "dlock"), "{sessions:?}");
+}
+
+/// The lock-delay is Consul's own: it also counts for a session that a person has ended.
+///
+/// Shows: G1.
+#[test]
+fn a_lock_delay_keeps_others_out_after_a_session_was_ended() {
+    let servers = Consul::start(1);
+    let delayed = |config: DLockConfig| config.with_lock_delay(Duration::from_secs(60));
+    let locks = [(); 2].map(|()| locks(&servers, &servers.ports(), delayed).remove(0));
+    let [held, other] = &locks;
+    let guard = held.lock().unwrap();
+    servers.deregister("dlock");
+    assert!(other.try_lock().unwrap().is_none(), "the delay is not over");
+    eventually("its holder is told", || !guard.is_valid());
+    assert!(other.try_lock().unwrap().is_none(), "the delay is not over");
+}
