@@ -100,6 +100,10 @@ impl Core {
     ///
     /// As [`give_back`](Self::give_back).
     pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
+        if tenure.is_cloned() {
+            // The caller is told of the loss.
+            return Ok(());
+        }
         let claim = self.ending(key, tenure);
         let mut failures = 0;
         loop {
