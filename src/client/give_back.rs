@@ -184,6 +184,9 @@ impl Core {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
+        if tenure.is_cloned() {
+            return;
+        }
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
         self.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
         self.wake_cleanup();
