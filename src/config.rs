@@ -49,6 +49,7 @@ pub struct DLockConfig {
     renew_at: Option<f64>,
     probe: bool,
     local_passes: u32,
+    reentry: bool,
     linger: Duration,
     max_hold: Option<Duration>,
     lock_delay: Duration,
@@ -72,6 +73,7 @@ impl DLockConfig {
             renew_at: None,
             probe: true,
             local_passes: DEFAULT_LOCAL_PASSES,
+            reentry: true,
             linger: Duration::ZERO,
             max_hold: None,
             lock_delay: Duration::ZERO,
@@ -110,10 +112,33 @@ impl DLockConfig {
     /// processes wait. Defaults to 16. More passes give more throughput; fewer give the other processes shorter waits.
     ///
     /// While no other process waits, the threads pass the lock on without limit and without the store. Once others wait, it
-    /// goes to them after 10 ms of passing in any case. This setting has no effect with
+    /// goes to them after 10 ms of passing in any case. Until the inbox is open, which happens some milliseconds after a thread first waits,
+    /// nobody could tell the client of others, so it assumes that others wait. This setting has no effect with
     /// [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
+        self
+    }
+
+    /// Sets whether the thread that holds the lock may lock it again. Defaults to `true`: the lock is reentrant.
+    ///
+    /// With `false`, every call that would give the holding thread a second hold fails with
+    /// [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), the `try_…` forms included. Use it on the threads of a pool that runs one job
+    /// inside another: see [Tasks and thread pools](crate::manual::tasks_and_pools). The setting is that of the handle through which the
+    /// hold began.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockConfig, DLockGenerator, Error, MemoryLockProcessor};
+    /// # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let lock = generator.generate_with(DLockConfig::new("ORDER", "4711").with_reentry(false))?;
+    /// let guard = lock.lock()?;
+    /// assert!(matches!(lock.try_lock(), Err(Error::AlreadyHeld { .. })));
+    /// guard.unlock()?;
+    /// assert!(lock.try_lock()?.is_some());
+    /// # Ok::<_, Error>(())
+    /// ```
+    pub fn with_reentry(mut self, on: bool) -> Self {
+        self.reentry = on;
         self
     }
 
@@ -128,8 +153,9 @@ impl DLockConfig {
     /// While the lock lingers, it counts as [locked](crate::DistributedReentrantLock::is_locked) and its lease is renewed. If
     /// the process dies, the others wait until the lease ends although nobody was inside. JVM processes, which can only poll,
     /// may starve beside a process that takes the lock again and again. [`close`](crate::DLockGenerator::close) gives the lock
-    /// back. Lingering needs the [listener](crate::GeneratorBuilder::listener); while its subscription is broken, nothing
-    /// lingers.
+    /// back. Lingering needs the [listener](crate::GeneratorBuilder::listener): until its inbox is open, and while its subscription is
+    /// broken, nothing lingers. The first `lock()` that may linger begins to open the inbox, which takes some milliseconds, and longer on a
+    /// slow network. Holds that end before are given back at once.
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
@@ -154,7 +180,8 @@ impl DLockConfig {
     ///
     /// From 0 to 60 s, in whole milliseconds; fractions are rounded up. The store keeps the lock for the lease and this time from each
     /// extension on, and the holder counts on the lease alone. So a holder that dies, is cut off or hangs keeps others out for longer by this
-    /// time. One that unlocks gives the lock away at once, also after it has lost its lease: then its work has ended.
+    /// time. One that unlocks gives the lock away at once, also after it has lost its lease: then its work has ended. (On Consul a delay that has
+    /// begun is not ended by a late `unlock`.)
     ///
     /// Set the same time in all processes: the one of the holder counts. JVM processes see a longer time to live, and wait for it.
     pub fn with_lock_delay(mut self, delay: Duration) -> Self {
@@ -233,6 +260,12 @@ impl DLockConfig {
     #[must_use]
     pub fn local_passes(&self) -> u32 {
         self.local_passes
+    }
+
+    /// Returns whether the thread that holds the lock may lock it again: [`with_reentry`](Self::with_reentry).
+    #[must_use]
+    pub fn reentry(&self) -> bool {
+        self.reentry
     }
 
     /// Returns for how long one thread may hold the lock: [`with_max_hold`](Self::with_max_hold). `None` means no limit.

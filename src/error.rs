@@ -92,6 +92,31 @@ pub enum Error {
         key: String,
     },
 
+    /// The calling thread already holds the lock, and may not lock it again: [`with_reentry(false)`](crate::DLockConfig::with_reentry).
+    /// Nothing was changed.
+    #[non_exhaustive]
+    #[error(
+        "the calling thread already holds the lock {key:?}, which is not reentrant: unlock it first; in a thread pool, do not wait for other jobs while holding it"
+    )]
+    AlreadyHeld {
+        /// The lock's unique key.
+        key: String,
+    },
+
+    /// Another process has the identity of this generator: one of them is a copy of the other, made while it ran (a virtual machine
+    /// whose snapshot was restored twice, a process that CRIU has restored). The generator has drawn a new identity. What it held is lost
+    /// ([`LossCause::Cloned`]), and what it waited for is asked for anew. Call again.
+    #[non_exhaustive]
+    #[error(
+        "the lock {key:?} is held with this client's own locker {locker:?}, so a copy of this process runs elsewhere: this client has drawn a new identity and has lost its holds; call again"
+    )]
+    Cloned {
+        /// The lock's unique key.
+        key: String,
+        /// The locker that the copy has made, too.
+        locker: String,
+    },
+
     /// The generator that made this lock was closed; make a new one.
     #[error("the lock generator was closed: no new holds; make a new generator")]
     ShutDown,
@@ -179,6 +204,9 @@ pub enum LossCause {
         /// The reason that was given.
         reason: String,
     },
+    /// A copy of this process runs elsewhere with the same identity, so it may hold the lock, too: [`Error::Cloned`]. The lock is not
+    /// released, because the copy may hold it by now.
+    Cloned,
     /// The thread that held the lock ended without unlocking. The lease is no longer extended; others get the lock when it has
     /// run out.
     ThreadEnded,
@@ -191,6 +219,7 @@ impl fmt::Display for LossCause {
             Self::TakenOver { by } => write!(f, "the key was taken over by {by:?}"),
             Self::Broken { by, reason } => write!(f, "it was broken by {by:?}: {}", OneLine(reason)),
             Self::Deleted => f.write_str("the key was deleted from the store"),
+            Self::Cloned => f.write_str("a copy of this process has the same identity and may hold it, too"),
             Self::ThreadEnded => f.write_str("the thread that held it has ended without unlocking"),
             Self::HeldTooLong => f.write_str("it was held for longer than max_hold, and is not extended any more"),
         }

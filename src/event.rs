@@ -162,6 +162,10 @@ pub struct SlowWait {
     pub thread: Option<String>,
     /// What the lock is for, as set in its [config](crate::DLockConfig::with_reason).
     pub reason: Option<String>,
+    /// The keys of a circle of waiting threads: each key is held by the thread that waits for the next one, and the last key by this
+    /// thread. The first key is [`key`](Self::key). Empty if no circle of this generator's holds is known. A circle is told after about one
+    /// second, whatever the time after which waits count as slow.
+    pub circle: Vec<String>,
 }
 
 /// The store began to fail: [`Event::StoreFailing`].

@@ -40,13 +40,13 @@
 //!
 //! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
 //! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. **In async code** the owner of a lock is the thread,
-//! not the task: read [Async code](manual::async_code) first.
+//! not the task: read [Tasks and thread pools](manual::tasks_and_pools) first.
 //!
 //! # Where to find what
 //!
 //! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
 //!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
-//!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [async code](manual::async_code),
+//!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools),
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   [stores](manual::stores) and [operations](manual::operations).
 //! * The README has the guarantees by number, and the table for porting, method by method.

@@ -31,8 +31,8 @@ pub mod events {}
 #[doc = include_str!("manual/who_holds_it.md")]
 pub mod who_holds_it {}
 
-#[doc = include_str!("manual/async_code.md")]
-pub mod async_code {}
+#[doc = include_str!("manual/tasks_and_pools.md")]
+pub mod tasks_and_pools {}
 
 #[doc = include_str!("manual/storing_a_guard.md")]
 pub mod storing_a_guard {}

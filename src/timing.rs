@@ -30,6 +30,9 @@ pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How long a thread must wait to be told of, if the program does not say.
 pub(crate) const SLOW_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a thread that holds a lock waits for another one until the client looks whether such waits form a circle.
+pub(crate) const CIRCLE: Duration = Duration::from_secs(1);
+
 /// The shortest limit of a request with which a failure to answer is the store's and not the caller's.
 pub(crate) const FAIR_LIMIT: Duration = Duration::from_millis(100);
 

@@ -5,6 +5,7 @@
 //! thread is told: if the grant came late, the lease is extended first.
 
 use crate::client::ask::Asked;
+use crate::client::circle::LongWait;
 use crate::client::core::Core;
 use crate::client::linger::Lingering;
 use crate::client::observe::Call;
@@ -81,10 +82,8 @@ impl Core {
             // As on the JVM, cancellation takes precedence over reentry.
             return if wait_limit.is_cancelled() { Ok(None) } else { self.reenter(key).map(Some) };
         }
-        let lingers = !settings.linger().is_zero();
-        if !lingers {
-            self.check_process()?;
-        }
+        // Also before a lingering tenure is taken up: it is the parent's.
+        self.check_process()?;
         let inside = self.enter()?;
         let token = self.lock_first(key, settings, wait_limit)?;
         if let Some(token) = token {
@@ -123,9 +122,7 @@ impl Core {
         }
         let mut slow_at = self.slow_at();
         let mut state = key.state();
-        match self.take_up(key, &mut state) {
-            // Check this only here: it costs more than everything else that taking up a lingering tenure does.
-            Lingering::No if lingers => self.check_process()?,
+        match self.take_up(key, &mut state, settings) {
             Lingering::No => {}
             Lingering::Taken => {
                 let call = Call { settings, called_at, how: How::TakenUp };
@@ -238,6 +235,7 @@ impl Core {
         match key.hold.reenter() {
             Reentry::Entered => Ok(key.hold.token()),
             Reentry::Lost => Err(self.loss_error(key)),
+            Reentry::Refused => Err(Error::AlreadyHeld { key: key.name.to_string() }),
             Reentry::TooMany => Err(Error::TooManyHolds { key: key.name.to_string() }),
         }
     }
@@ -256,6 +254,7 @@ impl Core {
         let mut patience = self.patience(wait_limit);
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (wait_limit.register(sleeper), self.clock.register(sleeper));
+        let (mut circle_at, mut long_wait) = (Self::circle_at(waiter), None);
         let mut state = key.state();
         loop {
             if key.hold.is_owned_by(waiter.thread)
@@ -289,11 +288,18 @@ impl Core {
             }
             if let Some(at) = slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                self.tell_slow_wait(key, &waiter.settings, now.since(at));
+                let circle = long_wait.as_ref().map_or(&[][..], |wait: &LongWait<'_>| &wait.circle);
+                self.tell_slow(key, &waiter.settings, now.since(at), circle);
                 state = key.state();
                 continue;
             }
-            let until = wait_limit.until().unwrap_or(Moment::NEVER).min(slow_at.unwrap_or(Moment::NEVER));
+            if circle_at.take_if(|at| *at <= now).is_some() {
+                drop(state);
+                long_wait = Some(self.waits_long(key, waiter));
+                state = key.state();
+                continue;
+            }
+            let until = [wait_limit.until(), *slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
             waiter.park_until(until);
             let sleep = self.clock.sleep(until, now);
             let sleep = patience.as_ref().map_or(sleep, |patience| patience.left().min(sleep));

@@ -2,6 +2,7 @@
 //! store.
 
 use crate::client::core::Core;
+use crate::client::holding::Taker;
 use crate::client::question::{Answer, Question};
 use crate::client::recall::Recall;
 use crate::client::turn::{Turn, is_unknown};
@@ -57,7 +58,8 @@ impl Core {
             match self.take_in(key, question, result, sent_at, heard) {
                 Answer::Acquired(tenure) => {
                     self.note_trip(self.clock.now().since(sent_at));
-                    self.grant(key, &mut key.state(), tenure, current_thread());
+                    let to = Taker { thread: current_thread(), settings };
+                    self.grant(key, &mut key.state(), tenure, to);
                     turn.end();
                     return Ok(Asked::Got(if is_busy { How::Granted } else { How::Free }));
                 }

@@ -117,6 +117,12 @@ impl Cleanup {
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
+    /// Forgets all lockers: they may be another client's, too.
+    pub(crate) fn forget_all(&self) {
+        let forgotten = std::mem::replace(&mut self.list.lock().schedule, Schedule::new());
+        drop(forgotten);
+    }
+
     pub(crate) fn next(&self) -> Moment {
         self.list.lock().schedule.next()
     }

@@ -6,6 +6,7 @@
 
 use super::activity::Activity;
 use super::apart::Apart;
+use super::circle::LongWaits;
 use super::cleanup::Cleanup;
 use super::inquiry::Inquiries;
 use super::listener::{Listen, Listener};
@@ -94,6 +95,7 @@ pub(crate) struct Core {
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
     pub(super) activity: Activity,
+    pub(super) long_waits: LongWaits,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
     pub(super) rounds: Rounds,
@@ -137,6 +139,7 @@ impl Core {
             check_at: AtomicU64::new(0),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
+            long_waits: LongWaits::default(),
             is_down: Mutex::new(false),
             rounds,
         });
@@ -152,12 +155,12 @@ impl Core {
     }
 
     pub(crate) fn id(&self) -> &ClientId {
-        &self.id
+        self.id.current()
     }
 
     /// Describes a tenure of this client to the store, which keeps the key for it for the time `kept`.
     pub(crate) fn claim<'a>(&'a self, key: &'a str, locker: &'a str, kept: Duration) -> Claim<'a> {
-        Claim::new(key, self.id.as_str(), locker, kept)
+        Claim::new(key, self.id().as_str(), locker, kept)
     }
 
     /// Describes a tenure of this client that ends.
@@ -167,12 +170,12 @@ impl Core {
 
     /// Returns whether a locker belongs to this client.
     pub(crate) fn is_ours(&self, locker: &str) -> bool {
-        locker.strip_prefix(self.id.as_str()).is_some_and(|rest| rest.starts_with('-'))
+        locker.strip_prefix(self.id().as_str()).is_some_and(|rest| rest.starts_with('-'))
     }
 
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        self.id.next_locker(settings.lock_delay(), self.hands_over() && !settings.linger().is_zero()).into()
+        self.id().next_locker(settings.lock_delay(), self.hands_over() && !settings.linger().is_zero()).into()
     }
 
     /// Returns whether this process is a forked child of the one that made the client, with a copy of its memory.

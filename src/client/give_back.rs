@@ -100,6 +100,10 @@ impl Core {
     ///
     /// As [`give_back`](Self::give_back).
     pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
+        if tenure.is_cloned() {
+            // The caller is told of the loss.
+            return Ok(());
+        }
         let claim = self.ending(key, tenure);
         let mut failures = 0;
         loop {
@@ -180,6 +184,9 @@ impl Core {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
+        if tenure.is_cloned() {
+            return;
+        }
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
         self.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
         self.wake_cleanup();

@@ -99,7 +99,7 @@ impl Core {
                 };
                 let Some(waiter) = state.queue.pop() else { return false };
                 self.forget_retry(key);
-                self.grant(key, &mut state, granted.heard(grant), waiter.thread);
+                self.grant(key, &mut state, granted.heard(grant), (&waiter).into());
                 drop(state);
                 waiter.parked.notify_one();
                 true

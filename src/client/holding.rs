@@ -1,16 +1,31 @@
 //! How a hold begins and ends.
 
 use crate::client::core::Core;
+use crate::config::DLockConfig;
 use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State};
+use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
 use crate::sync::mutant;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 
+/// The thread that gets a hold, with the settings of the handle that it has called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'a> {
+    pub(crate) thread: u64,
+    pub(crate) settings: &'a DLockConfig,
+}
+
+impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
+    fn from(waiter: &'a Arc<Waiter>) -> Self {
+        Self { thread: waiter.thread, settings: &waiter.settings }
+    }
+}
+
 impl Core {
     /// Gives the hold to a thread. The caller must have the turn, or the phase must be `Waiting`.
-    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, thread: u64) {
+    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>) {
         let now = self.clock.now();
         tenure.begin(now);
         tenure.hold_begins(now);
@@ -33,7 +48,7 @@ impl Core {
         self.schedule_renewal(key, &tenure);
         let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
-        key.hold.begin(thread, token, deadline);
+        key.hold.begin(to.thread, to.settings.reentry(), token, deadline);
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

@@ -3,6 +3,7 @@
 use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::error::LossCause;
 use crate::event::HoldEnd;
 use crate::log;
@@ -52,7 +53,7 @@ impl Core {
     }
 
     /// Takes up a lingering tenure for the calling thread.
-    pub(crate) fn take_up(&self, key: &Arc<Key>, state: &mut State) -> Lingering {
+    pub(crate) fn take_up(&self, key: &Arc<Key>, state: &mut State, settings: &DLockConfig) -> Lingering {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = self.clock.now();
         let is_over = now >= tenure.deadline();
@@ -71,7 +72,7 @@ impl Core {
             // The hold may reach its limit before the lease thread would check.
             self.schedule_renewal(key, &tenure);
         }
-        key.hold.begin(current_thread(), tenure.token(), tenure.valid_until());
+        key.hold.begin(current_thread(), settings.reentry(), tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         Lingering::Taken
     }
@@ -113,7 +114,7 @@ impl Core {
         }
     }
 
-    fn leave_lingering(&self, key: &Key, state: &mut State, next: Phase) -> Option<Tenure> {
+    pub(super) fn leave_lingering(&self, key: &Key, state: &mut State, next: Phase) -> Option<Tenure> {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }

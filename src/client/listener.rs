@@ -118,6 +118,13 @@ impl Listener {
         self.control.stopped.notify_all();
     }
 
+    /// Ends the subscription, so that the thread subscribes again: the client has another identity.
+    pub(crate) fn reopen(&self) {
+        if let Some(breaker) = &self.control.state.lock().breaker {
+            breaker.cut();
+        }
+    }
+
     /// Ends the thread and waits for it. On that thread itself, only tells it to end.
     pub(crate) fn stop(&self) {
         let mut thread = self.thread.lock();

@@ -64,6 +64,7 @@ pub(crate) fn word_for(cause: &LossCause) -> &'static str {
         LossCause::Deleted => "deleted",
         LossCause::Broken { .. } => "broken",
         LossCause::HeldTooLong => "held_too_long",
+        LossCause::Cloned => "cloned",
         LossCause::ThreadEnded => "thread_ended",
     }
 }

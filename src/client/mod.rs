@@ -15,10 +15,11 @@
 //! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `refresh.rs` | who holds and who waits, for people; what the client says of itself |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
+//! | `twin.rs` | a client that finds that another one has its identity |
 //! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
 //! | `holding.rs` | how a hold begins and ends |
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
-//! | `observe.rs` | what the program is told, and when |
+//! | `observe.rs`, `circle.rs` | what the program is told, and when; threads that wait for one another |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
 //! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
@@ -31,6 +32,7 @@ mod apart;
 mod ask;
 mod at_exit;
 mod backoff;
+mod circle;
 mod cleanup;
 mod closing;
 pub(crate) mod core;
@@ -58,6 +60,7 @@ mod retry;
 mod schedule;
 mod ticket;
 mod turn;
+mod twin;
 pub(crate) mod wait_limit;
 mod worker;
 

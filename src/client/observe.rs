@@ -100,14 +100,19 @@ impl Core {
     }
 
     /// Tells the program that the calling thread's wait has been slow for `since`.
-    pub(super) fn tell_slow_wait(&self, key: &Key, settings: &DLockConfig, since: Duration) {
-        if let Some(observer) = &self.observer
-            && let Some(after) = observer.slow_after
-        {
+    pub(super) fn tell_slow(&self, key: &Key, settings: &DLockConfig, since: Duration, circle: &[String]) {
+        if let Some(after) = self.observer.as_ref().and_then(|observer| observer.slow_after) {
+            self.tell_slow_wait(key, settings, after.saturating_add(since), circle);
+        }
+    }
+
+    /// Tells the program that the calling thread has waited for so long, and the circle that it waits in.
+    pub(super) fn tell_slow_wait(&self, key: &Key, settings: &DLockConfig, waited: Duration, circle: &[String]) {
+        if let Some(observer) = &self.observer {
             let thread = std::thread::current().name().map(str::to_owned);
             let reason = settings.reason().map(str::to_owned);
-            let waited = after.saturating_add(since);
-            observer.tell(&Event::SlowWait(SlowWait { key: key.name.to_string(), waited, thread, reason }));
+            let (key, circle) = (key.name.to_string(), circle.to_vec());
+            observer.tell(&Event::SlowWait(SlowWait { key, waited, thread, reason, circle }));
         }
     }
 

@@ -45,6 +45,11 @@ impl Question {
         Self { about, again: true, wait: true }
     }
 
+    /// Returns whether this is the first request for its locker.
+    pub(super) fn is_first(&self) -> bool {
+        !self.again
+    }
+
     pub(crate) fn locker(&self) -> &Arc<str> {
         &self.about.locker
     }

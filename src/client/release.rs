@@ -87,7 +87,7 @@ impl Core {
         tenure.hold_begins(now);
         let ended = std::mem::take(watchers);
         key.hold.end();
-        key.hold.begin(waiter.thread, tenure.token(), tenure.valid_until());
+        key.hold.begin(waiter.thread, waiter.settings.reentry(), tenure.token(), tenure.valid_until());
         drop(state);
         waiter.parked.notify_one();
         drop(ended);

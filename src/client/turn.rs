@@ -74,7 +74,7 @@ impl Turn<'_> {
                     drop(state);
                     return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
                 };
-                core.grant(&key, &mut state, tenure, waiter.thread);
+                core.grant(&key, &mut state, tenure, (&waiter).into());
                 self.end();
                 drop(state);
                 waiter.parked.notify_one();
@@ -105,7 +105,12 @@ impl Core {
         sent_at: Moment,
         heard: Option<Grant>,
     ) -> Answer {
+        let is_first = question.is_first();
+        let locker = Arc::clone(question.locker());
         let mut answer = question.answer(result, sent_at, heard, &self.clock);
+        if is_first {
+            answer = self.as_twin(key, &locker, answer);
+        }
         if let Answer::Gone { abandoned } = &mut answer {
             self.abandon(&key.name, abandoned.take());
         }
@@ -179,7 +184,7 @@ impl Core {
             // The grant came after the reply was read: it goes to the first waiter.
             let tenure = unsettled.clone().heard(*grant);
             if let Some(waiter) = state.queue.pop() {
-                self.grant(key, state, tenure, waiter.thread);
+                self.grant(key, state, tenure, (&waiter).into());
                 return AfterUnlock { warning, granted: Some(waiter) };
             }
         }

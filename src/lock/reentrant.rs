@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// fair mode (without conditions), which JVM DLock follows too.
 ///
 /// A thread that holds the lock gets it again without asking the store. Threads of one process get it in order of arrival.
-/// Tasks that an executor runs on one thread are one owner: see [Async code](crate::manual::async_code).
+/// Tasks that an executor runs on one thread are one owner: see [Tasks and thread pools](crate::manual::tasks_and_pools).
 ///
 /// # Blocking
 ///
@@ -60,7 +60,7 @@ impl DistributedReentrantLock {
 
     /// Acquires the lock. Blocks the thread until the lock is acquired, without a limit, through outages of the store, too.
     ///
-    /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Async code](crate::manual::async_code).
+    /// In async code, call it on a thread of its own for the whole hold (`spawn_blocking`): see [Tasks and thread pools](crate::manual::tasks_and_pools).
     ///
     /// # Errors
     ///

@@ -19,6 +19,10 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// The most holds of one thread, as in `java.util.concurrent`.
 const MAX_COUNT: u32 = i32::MAX as u32;
 
+/// The stored count of a hold that its thread may not enter again. One comparison, which wraps around, tells this and a count at its limit
+/// apart from all others, so that reentry takes no step more than without this.
+const ONCE: u32 = 0;
+
 /// The outcome of a reentrant call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reentry {
@@ -28,6 +32,8 @@ pub(crate) enum Reentry {
     Lost,
     /// The count is at its limit, and unchanged.
     TooMany,
+    /// The hold began through a handle without reentry. The count is unchanged.
+    Refused,
 }
 
 #[derive(Debug)]
@@ -78,8 +84,8 @@ impl Hold {
             return Reentry::Lost;
         }
         let count = self.count.load(Ordering::Relaxed);
-        if count >= MAX_COUNT {
-            return Reentry::TooMany;
+        if count.wrapping_sub(1) >= MAX_COUNT - 1 {
+            return if count == ONCE { Reentry::Refused } else { Reentry::TooMany };
         }
         self.count.store(count + 1, Ordering::Relaxed);
         Reentry::Entered
@@ -97,9 +103,9 @@ impl Hold {
         count > 1
     }
 
-    /// Returns the hold count. To others than the owner it may be out of date.
+    /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.
     pub(crate) fn count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed) // ORDERING: Relaxed: the owner's own count, or one to be shown.
+        self.count.load(Ordering::Relaxed).max(1) // ORDERING: Relaxed: the owner's own count, or one to be shown.
     }
 
     /// Returns the token of the current hold, or else of the last one.
@@ -124,14 +130,14 @@ impl Hold {
         now < self.deadline() && !self.is_lost() && !self.is_owned_by(NOBODY) && self.token() == token
     }
 
-    /// Begins a hold. Call it with the key's mutex held.
-    pub(crate) fn begin(&self, owner: u64, token: u64, deadline: Moment) {
+    /// Begins a hold, which its thread may enter again if `reentry` is set. Call it with the key's mutex held.
+    pub(crate) fn begin(&self, owner: u64, reentry: bool, token: u64, deadline: Moment) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
         self.token.store(token, Ordering::Release);
         self.lost.store(false, Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.count.store(1, Ordering::Relaxed);
+        self.count.store(if reentry { 1 } else { ONCE }, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Release);
     }
 
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn the_count_stops_at_the_limit() {
         let hold = Hold::none();
-        hold.begin(current_thread(), 1024, Moment::NEVER);
+        hold.begin(current_thread(), true, 1024, Moment::NEVER);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
         assert_eq!(hold.reenter(), Reentry::Entered);
         assert_eq!(hold.reenter(), Reentry::TooMany);
@@ -172,17 +178,30 @@ mod tests {
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
+    #[test]
+    fn a_hold_without_reentry_counts_one_and_stays_so() {
+        let hold = Hold::none();
+        hold.begin(current_thread(), false, 1024, Moment::NEVER);
+        assert_eq!(hold.reenter(), Reentry::Refused);
+        assert_eq!(hold.count(), 1);
+        assert!(!hold.leave_inner(), "it is the last hold");
+        hold.lose();
+        assert_eq!(hold.reenter(), Reentry::Lost);
+        hold.begin(current_thread(), true, 2048, Moment::NEVER);
+        assert_eq!(hold.reenter(), Reentry::Entered);
+    }
+
     /// Shows: G6.
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
         let hold = Hold::none();
-        hold.begin(current_thread(), 1024, Moment::NEVER);
+        hold.begin(current_thread(), true, 1024, Moment::NEVER);
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
         assert_eq!(hold.reenter(), Reentry::Lost);
         hold.end();
-        hold.begin(current_thread(), 2048, Moment::NEVER);
+        hold.begin(current_thread(), true, 2048, Moment::NEVER);
         assert!(hold.is_valid(2048, Moment::from_nanos(5)));
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
     }

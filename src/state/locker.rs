@@ -7,6 +7,7 @@
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::marks;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) struct ClientId {
     /// How many lockers there are.
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     tenures: AtomicU64,
+    /// The identity that took its place, because another process has this one, too.
+    next: OnceLock<Box<Self>>,
 }
 
 impl ClientId {
@@ -53,7 +56,28 @@ impl ClientId {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
-        Ok(Self { text, host: host.len(), tenures: AtomicU64::new(0) })
+        Ok(Self { text, host: host.len(), tenures: AtomicU64::new(0), next: OnceLock::new() })
+    }
+
+    /// Returns the identity that counts now: this one, or the last one that took its place.
+    pub(crate) fn current(&self) -> &Self {
+        let mut id = self;
+        while let Some(next) = id.next.get() {
+            id = next;
+        }
+        id
+    }
+
+    /// Draws an identity that takes the place of this one, unless another thread has done so.
+    ///
+    /// # Errors
+    ///
+    /// As [`draw`](Self::draw).
+    pub(crate) fn replace(&self) -> Result<(), Error> {
+        let next = Box::new(Self::draw()?);
+        // If another thread was faster, its identity counts.
+        let _ = self.next.set(next);
+        Ok(())
     }
 
     /// Returns the client id, the part of every locker before the last `-`.

@@ -53,6 +53,11 @@ impl Drop for Holds {
     }
 }
 
+/// Returns whether the calling thread holds a lock of any client.
+pub(crate) fn has_holds() -> bool {
+    HOLDS.try_with(|holds| holds.count.get() > 0).unwrap_or(false)
+}
+
 /// Returns the calling thread's number, which no other thread of this process ever has. (Reading
 /// `std::thread::ThreadId` takes fifteen times as long.)
 #[inline]

@@ -148,3 +148,28 @@ fn a_child_that_drops_its_copy_of_a_guard_gives_nothing_back_however_long_it_may
         },
     );
 }
+
+/// Shows: G3.
+#[test]
+fn a_child_does_not_take_up_what_lingers_in_its_parent() {
+    alone(concat!(module_path!(), "::a_child_does_not_take_up_what_lingers_in_its_parent"), || {
+        let server = RedisServer::start();
+        let generator = connect(&server.url());
+        let lock = lingering(&generator, "x");
+        let mut token = 0;
+        eventually("it lingers", || {
+            token = lock.with(|guard| guard.fencing_token()).unwrap();
+            lock.is_locked().unwrap()
+        });
+        assert!(in_child(|| {
+            assert!(is_forked(&lock.lock()));
+            assert!(is_forked(&lock.try_lock()));
+            assert!(is_forked(&lock.try_lock_for(Duration::from_secs(5))));
+            assert!(is_forked(&lock.with(|_| ())));
+            assert_eq!(lock.hold_count(), 0);
+        }));
+        let next = lock.lock().unwrap();
+        assert!(next.is_valid());
+        assert_eq!(next.fencing_token(), token + 1, "it has lingered in the parent all along");
+    });
+}

@@ -28,3 +28,4 @@ mod retrying;
 mod slow_wait;
 mod threads;
 mod trying;
+mod twins;

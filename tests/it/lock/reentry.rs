@@ -1,9 +1,9 @@
 //! Reentry: a hold count for each thread, kept without the store.
 
-use crate::support::crew::spawn;
+use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
-use redis_dlock::CancelToken;
+use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
 use std::time::{Duration, Instant};
 
 on_both_stores!(
@@ -13,6 +13,7 @@ on_both_stores!(
     a_count_is_its_threads_own,
     a_waiting_thread_gets_in_only_after_the_last_unlock,
     a_cancelled_token_comes_before_reentry,
+    a_hold_without_reentry_is_not_entered_again_whoever_gave_it,
 );
 
 fn every_lock_counts_up_and_every_unlock_down(lab: &Lab) {
@@ -86,7 +87,7 @@ fn a_waiting_thread_gets_in_only_after_the_last_unlock(lab: &Lab) {
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let other = lock.clone();
     let waiter = spawn(move || other.lock().unwrap().fencing_token());
-    crate::support::crew::eventually("the waiter waits", || lock.queue_length() == 1);
+    eventually("the waiter waits", || lock.queue_length() == 1);
     let token = outer.fencing_token();
     inner.unlock().unwrap();
     assert_eq!((lock.queue_length(), lock.hold_count()), (1, 1));
@@ -103,4 +104,56 @@ fn a_cancelled_token_comes_before_reentry(lab: &Lab) {
     cancel.cancel();
     assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
     assert_eq!(lock.hold_count(), 1);
+}
+
+/// Tries every way to lock as the thread that holds already.
+fn is_refused_everywhere(lock: &DistributedReentrantLock) {
+    fn refused<T>(result: Result<T, Error>) -> bool {
+        matches!(result, Err(Error::AlreadyHeld { key, .. }) if key.ends_with("_x"))
+    }
+    let (second, cancel) = (Duration::from_secs(1), CancelToken::new());
+    assert!(refused(lock.lock()));
+    assert!(refused(lock.try_lock()));
+    assert!(refused(lock.try_lock_for(second)));
+    assert!(refused(lock.try_lock_until(Instant::now() + second)));
+    assert!(refused(lock.lock_cancellable(&cancel)));
+    assert!(refused(lock.lock_owned()));
+    assert!(refused(lock.try_lock_owned()));
+    assert!(refused(lock.unguarded().lock()));
+    assert!(refused(lock.with(|_| ())));
+    assert!(refused(lock.try_with(|_| ())));
+    assert_eq!(lock.hold_count(), 1);
+}
+
+/// A hold begins in four ways: by the store, by another thread of this process, by another process, and as one that lingers.
+fn a_hold_without_reentry_is_not_entered_again_whoever_gave_it(lab: &Lab) {
+    let (generator, _watch) = lab.listening_generator();
+    let once = || config("x", 30_000).with_reentry(false).with_linger(Duration::from_secs(30));
+    let lock = generator.generate_with(once()).unwrap();
+    let hold = || {
+        let guard = lock.lock().unwrap();
+        is_refused_everywhere(&lock);
+        guard
+    };
+    let (stored, other) = (hold(), lab.generator().generate_with(config("x", 30_000)).unwrap());
+    let waiter = |lock: &DistributedReentrantLock| {
+        let lock = lock.clone();
+        spawn(move || lock.with(|_| is_refused_everywhere(&lock)).unwrap())
+    };
+    let next = waiter(&lock);
+    eventually("it waits", || lock.queue_length() == 1);
+    stored.unlock().unwrap();
+    next.join();
+    let lingered = hold();
+    lingered.unlock().unwrap();
+    let foreign = other.lock().unwrap();
+    let next = waiter(&lock);
+    eventually("it waits", || lab.waiting(lock.key()) == 1);
+    foreign.unlock().unwrap();
+    next.join();
+    // The other handle's hold is not bound to it.
+    let reentrant = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = reentrant.lock().unwrap();
+    assert!(reentrant.try_lock().unwrap().is_some());
+    guard.unlock().unwrap();
 }

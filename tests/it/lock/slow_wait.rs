@@ -3,7 +3,8 @@
 use crate::support::crew::{HANG, answered, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
-use redis_dlock::{DLockGenerator, SlowWait};
+use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ on_both_stores!(
     each_wait_is_told_of_once_and_keeps_its_place,
     short_waits_are_not_told_of,
     a_function_that_panics_disturbs_no_waiter,
+    threads_that_wait_for_one_another_are_told_of_their_circle,
 );
 
 const SLOW: Duration = Duration::from_millis(50);
@@ -96,4 +98,33 @@ fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
         guard.unlock().unwrap();
         waiter.join();
     }
+}
+
+fn threads_that_wait_for_one_another_are_told_of_their_circle(lab: &Lab) {
+    let (generator, waits) = told(lab, Duration::from_secs(3600));
+    let locks = ["a", "b", "c"].map(|target| generator.generate_with(config(target, 30_000)).unwrap());
+    let (held, cancel) = (Barrier::new(3), CancelToken::new());
+    thread::scope(|scope| {
+        for n in 0..3 {
+            let (mine, next, held, cancel) = (&locks[n], &locks[(n + 1) % 3], &held, &cancel);
+            scope.spawn(move || {
+                let _mine = mine.lock().unwrap();
+                held.wait();
+                let got = next.lock_cancellable(cancel).unwrap();
+                assert!(got.is_none() || cancel.is_cancelled(), "nobody lets go");
+            });
+        }
+        // A wait that leads into the circle, and is not part of it.
+        let outside = scope.spawn(|| locks[0].lock_cancellable(&cancel).map(|got| got.is_some()));
+        let wait = waits.recv_timeout(HANG);
+        cancel.cancel();
+        outside.join().unwrap().unwrap();
+        let wait = wait.unwrap();
+        assert_eq!(wait.circle.first(), Some(&wait.key));
+        let first = locks.iter().position(|lock| lock.key() == wait.key).unwrap();
+        let around: Vec<_> = (0..3).map(|n| locks[(first + n) % 3].key().to_owned()).collect();
+        assert_eq!(wait.circle, around);
+    });
+    drop((locks, generator));
+    assert_eq!(waits.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "only the thread that has closed it");
 }

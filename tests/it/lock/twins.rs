@@ -1,0 +1,76 @@
+//! A copy of a running process, whose client makes the same lockers: imitated by keys that contain the locker that comes next.
+
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
+use crossbeam_channel::RecvTimeoutError;
+use redis_dlock::{Error, LossCause};
+use std::time::Duration;
+
+on_both_stores!(
+    who_meets_its_twin_loses_what_it_has_and_goes_on_under_another_name,
+    a_thread_that_waits_goes_on_under_another_name,
+);
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn client_of(locker: &str) -> &str {
+    locker.rsplit_once('-').unwrap().0
+}
+
+/// The locker that comes after this one.
+fn next_of(locker: &str) -> String {
+    let (client, n) = locker.rsplit_once('-').unwrap();
+    format!("{client}-{}", n.parse::<u64>().unwrap() + 1)
+}
+
+/// Shows: G1, G2, G6.
+fn who_meets_its_twin_loses_what_it_has_and_goes_on_under_another_name(lab: &Lab) {
+    let generator = lab.generator();
+    let [held, twin] = ["held", "twin"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
+    let guard = held.lock().unwrap();
+    let lost = guard.lost();
+    let mine = lab.holder(held.key()).unwrap().holder;
+    let theirs = next_of(&mine);
+    lab.overwrite(twin.key(), &theirs, MINUTE);
+    let met = twin.lock();
+    assert!(matches!(&met, Err(Error::Cloned { locker, .. }) if *locker == theirs), "{met:?}");
+    drop(met);
+    assert_ne!(lost.recv_timeout(HANG), Err(RecvTimeoutError::Timeout));
+    assert!(!guard.is_valid());
+    assert_eq!(guard.loss().map(|loss| loss.cause), Some(LossCause::Cloned));
+    assert!(matches!(guard.unlock(), Err(Error::LeaseLost(loss)) if loss.cause == LossCause::Cloned));
+    // Nothing of the twin's was released: neither what it alone has, nor what both have had.
+    assert_eq!(lab.holder(twin.key()).unwrap().holder, theirs);
+    assert_eq!(lab.holder(held.key()).unwrap().holder, mine);
+    assert!(twin.try_lock().unwrap().is_none(), "it is the twin's");
+    let other = generator.generate_with(config("other", 60_000)).unwrap();
+    let guard = other.lock().unwrap();
+    let fresh = lab.holder(other.key()).unwrap().holder;
+    assert_ne!(client_of(&fresh), client_of(&mine));
+    // It hears of grants under the new name.
+    let waiter = lab.generator().generate_with(config("other", 60_000)).unwrap();
+    let waiter = spawn(move || waiter.with(|_| ()).unwrap());
+    eventually("it waits", || lab.waiting(other.key()) == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+}
+
+fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
+    let generator = lab.generator();
+    let [wanted, twin, probe] =
+        ["wanted", "twin", "probe"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
+    let holder = lab.generator().generate_with(config("wanted", 60_000)).unwrap();
+    let guard = holder.lock().unwrap();
+    let waiter = spawn({
+        let wanted = wanted.clone();
+        move || wanted.with(|guard| guard.is_valid()).unwrap()
+    });
+    eventually("it waits", || lab.waiting(wanted.key()) == 1);
+    let mine = probe.lock().unwrap();
+    lab.overwrite(twin.key(), &next_of(&lab.holder(probe.key()).unwrap().holder), MINUTE);
+    drop(mine);
+    assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
+    eventually("it waits under both names", || lab.waiting(wanted.key()) == 2);
+    guard.unlock().unwrap();
+    assert!(waiter.join());
+}
