@@ -110,13 +110,13 @@ fn with_locks_for_a_closure_and_hears_what_came_of_it() {
     let other = lock.clone();
     let cancelled = CancelToken::new();
     cancelled.cancel();
-    spawn(move || {
+    let asking = spawn(move || {
         assert!(other.try_with(|_| unreachable!("it is held")).unwrap().is_none());
         let moment = Duration::from_millis(1);
         assert!(other.try_with_for(moment, |_| unreachable!("it is held")).unwrap().is_none());
         assert!(other.with_cancellable(&cancelled, |_| unreachable!("it is cancelled")).unwrap().is_none());
-    })
-    .join();
+    });
+    lab.time.join(asking);
     guard.unlock().unwrap();
 }
 

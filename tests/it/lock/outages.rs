@@ -166,7 +166,7 @@ fn a_release_that_is_not_confirmed_keeps_the_result_of_the_work(lab: &Lab) {
             assert_eq!(way().unwrap(), Some(7), "{failure:?}");
             assert_eq!(lock.hold_count(), 0);
             watch.heal();
-            eventually("the release is repeated", || lab.leftovers().is_empty());
+            lab.time.until("the release is repeated", || lab.leftovers().is_empty());
         }
     }
 }

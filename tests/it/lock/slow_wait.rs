@@ -116,7 +116,7 @@ fn threads_that_wait_for_one_another_are_told_of_their_circle(lab: &Lab) {
         }
         // A wait that leads into the circle, and is not part of it.
         let outside = scope.spawn(|| locks[0].lock_cancellable(&cancel).map(|got| got.is_some()));
-        let wait = waits.recv_timeout(HANG);
+        let wait = lab.time.during(|| waits.recv_timeout(HANG));
         cancel.cancel();
         outside.join().unwrap().unwrap();
         let wait = wait.unwrap();

@@ -70,7 +70,7 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     lab.overwrite(twin.key(), &next_of(&lab.holder(probe.key()).unwrap().holder), MINUTE);
     drop(mine);
     assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
-    eventually("it waits under both names", || lab.waiting(wanted.key()) == 2);
+    lab.time.until("it waits under both names", || lab.waiting(wanted.key()) == 2);
     guard.unlock().unwrap();
     assert!(waiter.join());
 }
