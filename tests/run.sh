@@ -112,7 +112,7 @@ part_examples() { tests/examples.sh "$redis"; }
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
 # What is too long for a rung but this one: longer versions, a mix of faults in random order, failovers in a row.
 part_long() {
-    DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::' --threads 6 "${it[@]}"
+    DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::|manual_clock::waking::' --threads 6 "${it[@]}"
     tests --only 'cluster::many::|lock::low_priority::' --ignored "${it[@]}"
     DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crate[@]}" --test faults
 }

@@ -43,6 +43,7 @@ mod support {
     pub(crate) mod watched;
 
     pub(crate) use asking::{Asking, claim};
+    pub(crate) use crew::is_long;
     pub(crate) use lab::{LONG, cause};
 }
 

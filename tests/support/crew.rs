@@ -5,6 +5,12 @@ use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Whether tests that take chances are to take many.
+#[allow(dead_code, reason = "other tests use it")]
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("DLOCK_TEST_LONG").is_some()
+}
+
 /// After so long a test hangs. A parked thread of the library looks around by itself after 30 s: a wake-up that got lost is
 /// to be seen before that.
 pub(crate) const HANG: Duration = Duration::from_secs(25);

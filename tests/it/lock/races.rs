@@ -1,9 +1,10 @@
-//! A hundred thousand races of an extension with the release of the same hold: whoever is first, the release wins.
+//! Races of an extension with the release of the same hold: whoever is first, the release wins.
 //!
 //! A referee stands between the generator and the store. When enough extensions go by at once, it gives a sign; the
 //! threads unlock those very locks, and the extensions go on a moment later, among the releases or after them.
 
 use crate::support::crew::{Member, spawn};
+use crate::support::is_long;
 use crate::support::lab::{Lab, config, on_both_stores};
 use parking_lot::Mutex;
 use redis_dlock::processor::Claim;
@@ -18,11 +19,11 @@ use std::time::{Duration, Instant};
 
 on_both_stores!(no_extension_outlives_the_release_it_races_with);
 
-/// On each of the two stores.
-const RACES: usize = 50_000;
-/// As many are enough where a busy machine has needed this long for them.
-const FEWER: usize = RACES / 20;
-const LONG: Duration = Duration::from_secs(60);
+/// How many races there are on each of the two stores.
+fn races() -> usize {
+    if is_long() { 50_000 } else { 2_500 }
+}
+
 const THREADS: usize = 4;
 const LOCKS_PER_THREAD: usize = 48;
 /// A batch of so many extensions is worth a sign.
@@ -43,7 +44,6 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
         })
         .collect();
     let mut left_alive = Vec::new();
-    let begin = Instant::now();
     // Time passes all the while.
     lab.time.during(|| {
         loop {
@@ -55,8 +55,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
                 left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
             }
             let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
-            let wanted = if begin.elapsed() < LONG { RACES } else { FEWER };
-            let done = failed || book.raced.load(Ordering::SeqCst) >= wanted;
+            let done = failed || book.raced.load(Ordering::SeqCst) >= races();
             book.over.store(done, Ordering::SeqCst);
             barrier.wait();
             if done {

@@ -63,14 +63,15 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     let guard = holder.lock().unwrap();
     let waiter = spawn({
         let wanted = wanted.clone();
-        move || wanted.with(|guard| guard.is_valid()).unwrap()
+        move || wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap()
     });
     eventually("it waits", || lab.waiting(wanted.key()) == 1);
-    let mine = probe.lock().unwrap();
-    lab.overwrite(twin.key(), &next_of(&lab.holder(probe.key()).unwrap().holder), MINUTE);
-    drop(mine);
+    let guard_of_probe = probe.lock().unwrap();
+    let mine = lab.holder(probe.key()).unwrap().holder;
+    lab.overwrite(twin.key(), &next_of(&mine), MINUTE);
+    drop(guard_of_probe);
     assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
-    lab.time.until("it waits under both names", || lab.waiting(wanted.key()) == 2);
     guard.unlock().unwrap();
-    assert!(waiter.join());
+    let locker = lab.time.join(waiter);
+    assert_ne!(client_of(&locker), client_of(&mine));
 }

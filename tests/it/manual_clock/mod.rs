@@ -18,10 +18,10 @@ mod records;
 mod unreachable;
 mod waking;
 
-use crate::support::cause;
 use crate::support::crew::HANG;
 use crate::support::lab::builder;
 use crate::support::watched::{Watch, Watched};
+use crate::support::{cause, is_long};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::thread::yield_now;
@@ -30,7 +30,9 @@ use std::time::{Duration, Instant};
 const LEASE: Duration = Duration::from_secs(1000);
 
 /// How often a scene is repeated.
-const ROUNDS: usize = 1000;
+fn rounds() -> usize {
+    if is_long() { 1000 } else { 250 }
+}
 
 /// A store and its clients, all by one clock.
 struct Scene {

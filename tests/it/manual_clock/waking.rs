@@ -1,6 +1,6 @@
 //! What ends when the clock is moved, and not before.
 
-use super::{LEASE, ROUNDS, Scene, cause, let_sleep, settings, until, until_waiting};
+use super::{LEASE, Scene, cause, let_sleep, rounds, settings, until, until_waiting};
 use crate::support::crew::{HANG, spawn};
 use crossbeam_channel::{RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, LossCause};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Shows: G5, G6.
 #[test]
 fn a_lease_is_lost() {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let scene = Scene::new();
         let (tell, told) = unbounded();
         let generator = DLockGenerator::builder()
@@ -33,7 +33,7 @@ fn a_lease_is_lost() {
 
 #[test]
 fn a_wait_becomes_slow() {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let scene = Scene::new();
         let (tell, told) = unbounded();
         let generator = DLockGenerator::builder()
@@ -65,7 +65,7 @@ fn a_wait_becomes_slow() {
 /// Shows: G4, G7.
 #[test]
 fn the_holder_has_died() {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let scene = Scene::new();
         let (dead, other) = (scene.lock(), scene.lock());
         let guard = dead.lock().unwrap();
@@ -85,7 +85,7 @@ fn the_holder_has_died() {
 /// Shows: G4.
 #[test]
 fn the_last_step_ends_a_lease_to_the_nanosecond() {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let scene = Scene::new();
         let lock = scene.lock();
         scene.store.overwrite(lock.key(), "somebody elsewhere", Some(LEASE));
@@ -103,7 +103,7 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
 /// Shows: G12, L3.
 #[test]
 fn a_wait_is_over_for_a_holder_in_the_same_process() {
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let scene = Scene::new();
         let lock = scene.lock();
         let guard = lock.lock().unwrap();
@@ -119,7 +119,7 @@ fn a_wait_is_over_for_a_holder_in_the_same_process() {
 /// Shows: G12, L3.
 #[test]
 fn a_wait_is_over_for_a_holder_elsewhere() {
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let scene = Scene::new();
         let (holder, lock) = (scene.lock(), scene.lock());
         let guard = holder.lock().unwrap();
@@ -187,7 +187,7 @@ fn a_long_job_keeps_its_lease() {
 
 #[test]
 fn a_hold_lasts_too_long() {
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let scene = Scene::new();
         let lock = scene.generator().generate_with(settings().with_max_hold(LEASE / 2)).unwrap();
         let guard = lock.lock().unwrap();
@@ -202,7 +202,7 @@ fn a_hold_lasts_too_long() {
 /// Shows: S10.
 #[test]
 fn a_lock_has_lingered() {
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let scene = Scene::new();
         let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(scene.store.clone()).unwrap();
         let lock = generator.generate_with(settings().with_linger(LEASE / 2)).unwrap();
@@ -218,7 +218,7 @@ fn a_lock_has_lingered() {
 /// Shows: G10.
 #[test]
 fn a_client_that_hears_nothing_asks_again() {
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let scene = Scene::new();
         let holder = scene.lock();
         let (lock, _) = scene.watched_lock();

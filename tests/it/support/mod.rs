@@ -15,6 +15,7 @@ pub(crate) mod time;
 pub(crate) mod watched;
 
 pub(crate) use asking::{Asking, claim};
+pub(crate) use crew::is_long;
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{
     Proxy, RedisServer, certificates, cluster, crew, dice, free_port, history, monitor, process, proxy, queue,
@@ -25,11 +26,6 @@ use std::time::Duration;
 
 /// Far more than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// Whether tests that take chances are to take many.
-pub(crate) fn is_long() -> bool {
-    std::env::var_os("DLOCK_TEST_LONG").is_some()
-}
 
 /// Why the lease was lost that this call tells of.
 #[track_caller]
