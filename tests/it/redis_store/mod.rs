@@ -7,6 +7,7 @@ mod gaps;
 mod identity;
 mod keep;
 mod listening;
+mod moved;
 mod outcomes;
 mod plain;
 mod slots;

@@ -116,6 +116,11 @@ pub(crate) fn is_no_master(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "LOADING" | "UNBLOCKED"))
 }
 
+/// Whether a reply says that the server follows a master. It keeps all connections when it is made a replica.
+pub(crate) fn is_demotion(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(e) if matches!(e.code(), "READONLY" | "MASTERDOWN" | "UNBLOCKED"))
+}
+
 /// Whether a reply sends its call to another node of a Cluster, however it names that node. The call was not executed.
 pub(crate) fn is_redirection(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(e) if matches!(e.code(), "MOVED" | "ASK") && !e.details().is_some_and(|words| words.contains(RAISED)))

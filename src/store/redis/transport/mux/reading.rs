@@ -8,7 +8,7 @@ use super::leaving::overdue_by;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;
-use crate::store::redis::net::classify::is_no_master;
+use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
@@ -162,6 +162,9 @@ impl<C: Connector> Mux<C> {
         // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
+        if arrived.replies.iter().any(is_demotion) {
+            session.note_demotion(at);
+        }
         if arrived.replies.iter().any(is_no_master) {
             // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
             // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.

@@ -26,6 +26,8 @@ pub(super) struct Session<C: Connector> {
     cut: C::Cut,
     /// Which server was the last one that had answered when this connection was checked.
     server: u64,
+    /// Since when the server says that it is no master.
+    demoted: Option<Instant>,
     pub(super) due: VecDeque<Due>,
     /// Whether the outbound half was given bytes that it could not write yet.
     pub(super) has_backlog: bool,
@@ -86,6 +88,7 @@ impl<C: Connector> Session<C> {
             inbound: Some(inbound),
             cut,
             server,
+            demoted: None,
             due: VecDeque::new(),
             has_backlog: false,
             opened,
@@ -204,8 +207,25 @@ impl<C: Connector> Session<C> {
         self.is_confirming && call.is_confirmed && call.is_queued() && !mutant!(HoldsBackUnread)
     }
 
-    /// Checks, without waiting, that a connection is still usable if it was idle for long, or may have been cut, and no reply is due on it.
+    /// Notes that the server has said that it is no master.
+    pub(super) fn note_demotion(&mut self, at: Instant) {
+        self.demoted.get_or_insert(at);
+    }
+
+    /// Returns `true` if the connection is to be replaced, because its server is no master any more: the address may lead to another server
+    /// by now, and `REPLICAOF` closes no connection. What is due is waited for, but not for long. A connection that was just opened stays, so
+    /// that connects are rare, wherever they lead.
+    fn is_outdated(&self, at: Instant) -> bool {
+        let is_older = |than: Instant| at.saturating_duration_since(than) >= IDLE;
+        self.demoted.is_some_and(|since| is_older(self.opened) && (self.due.is_empty() || is_older(since)))
+    }
+
+    /// Checks, without waiting, that a connection is still usable: if its server was demoted, or if it was idle for long or may have been
+    /// cut, and no reply is due on it.
     pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
+        if self.is_outdated(at) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its server is no master any more"));
+        }
         let server = self.cut.server();
         let is_recent = server == self.server && at.saturating_duration_since(self.last_use) < IDLE;
         if !self.due.is_empty() || is_recent {
