@@ -2,6 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use crate::voters::{Consul, Quorum, Voters};
+use redis_dlock::processor::{Claim, PollOutcome};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -109,4 +110,57 @@ fn a_lock_delay_keeps_others_out_after_a_session_was_ended() {
     assert!(other.try_lock().unwrap().is_none(), "the delay is not over");
     eventually("its holder is told", || !guard.is_valid());
     assert!(other.try_lock().unwrap().is_none(), "the delay is not over");
+}
+
+/// A server that reads its log anew begins the lock-delays in it anew, also of a key that somebody else holds since. The holder gives it back
+/// or hands it over, and who waits gets it.
+///
+/// Shows: L1.
+#[test]
+fn a_lock_delay_that_begins_anew_hinders_no_release() {
+    const DELAY: Duration = Duration::from_secs(6);
+    /// Keys: whether the holder hands over to itself, and whether another process waits.
+    const CASES: [(&str, bool, bool); 3] = [("1", false, true), ("2", true, true), ("3", true, false)];
+    let mut servers = Consul::start(1);
+    let processor = Consul::processor(&servers.url("a"));
+    let claim = |key, n: u32| Claim::new(key, "h-1-c0ffee", format!("h-1-c0ffee-{key}{n}").leak(), LEASE);
+    let gets = |claim: &Claim<'_>| {
+        eventually("it has the key", || matches!(processor.poll(claim, LEASE).unwrap(), PollOutcome::Acquired(_)));
+    };
+    for (key, ..) in CASES {
+        // Its locker says the lock-delay.
+        let locker = format!("h-1-c0ffee-{key}0D{}L", DELAY.as_millis());
+        processor.acquire(&Claim::new(key, "h-1-c0ffee", &locker, LEASE), LEASE).unwrap();
+    }
+    for session in servers.all_sessions() {
+        servers.end_session(session["ID"].as_str().unwrap());
+    }
+    let queue = processor.queue().unwrap();
+    for (key, _, is_waited_for) in CASES {
+        queue.join(&claim(key, 1), LEASE).unwrap();
+        gets(&claim(key, 1));
+        if is_waited_for {
+            queue.join(&claim(key, 2), LEASE).unwrap();
+        }
+    }
+    servers.servers()[0].restart();
+    for (key, is_handed_over, _) in CASES {
+        let held = claim(key, 1);
+        if is_handed_over {
+            queue.hand_over(&held, &claim(key, 3), LEASE).unwrap();
+        } else {
+            processor.release(&held, LEASE).unwrap();
+        }
+    }
+    for (key, is_handed_over, is_waited_for) in CASES {
+        if is_waited_for {
+            gets(&claim(key, 2));
+            processor.release(&claim(key, 2), LEASE).unwrap();
+        }
+        if is_handed_over {
+            gets(&claim(key, 3));
+            processor.release(&claim(key, 3), LEASE).unwrap();
+        }
+    }
+    assert!(servers.list("a/").iter().all(|path| path.starts_with("a/.inbox/")));
 }

@@ -5,12 +5,22 @@ use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Tenure};
 use super::sight::Sight;
-use super::store::{Gift, RaftStore, is_open, until_settled};
+use super::store::{Gift, Given, RaftStore, is_open, until_settled};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
 };
 use crate::sync::mutant;
+
+/// What came of writing the lock's entry anew.
+enum Rewritten {
+    /// It was written at this index. This is what is known of the key now.
+    Done(u64, Sight),
+    /// The locker does not hold it, or somebody waits.
+    Changed,
+    /// Nobody may hold the entry anew for a while. A server that was restarted begins the delays of its log anew, also of a key that somebody holds since.
+    Delayed,
+}
 
 impl RaftStore {
     /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
@@ -36,13 +46,15 @@ impl RaftStore {
             return Ok(outcome);
         };
         // The lease is renewed, whatever comes of the number.
-        let number =
-            self.rewrite(claim, claim, &tenure, extension.number, deadline).ok().flatten().map(|(index, _)| index);
+        let number = match self.rewrite(claim, claim, &tenure, extension.number, deadline) {
+            Ok(Rewritten::Done(index, _)) => Some(index),
+            _ => None,
+        };
         let extension = Extension { number: number.or(extension.number), ..extension.clone() };
         Ok(ExtendOutcome::Extended(extension.with_numbers(number.map(|number| number..=number))))
     }
 
-    /// Writes the lock's entry anew in the name of a locker of the same client, with the same session. Returns the index.
+    /// Writes the lock's entry anew in the name of a locker of the same client, with the same session.
     fn rewrite(
         &self,
         claim: &Claim<'_>,
@@ -50,7 +62,7 @@ impl RaftStore {
         tenure: &Tenure,
         after: Option<u64>,
         deadline: Deadline,
-    ) -> Result<Option<(u64, Sight)>, Error> {
+    ) -> Result<Rewritten, Error> {
         let path = self.names.lock(claim.key);
         let from = tenure.session.id.clone();
         let mut checks = vec![Check::HeldBy { path: path.clone(), session: from.clone() }];
@@ -71,11 +83,15 @@ impl RaftStore {
         if is_passed && !has_own_life && committed.as_ref().is_err_and(is_open) {
             self.sessions.doubt_pass(claim.locker, next.locker);
         }
-        let Committed::Done { index, entries } = committed? else { return Ok(None) };
+        let (index, entries) = match committed? {
+            Committed::Done { index, entries } => (index, entries),
+            Committed::Delayed => return Ok(Rewritten::Delayed),
+            Committed::Refused(_) | Committed::NoSession => return Ok(Rewritten::Changed),
+        };
         if is_passed && !has_own_life {
             self.sessions.pass(claim.locker, next.locker);
         }
-        Ok(Some((index, self.read(claim.key, entries)?)))
+        Ok(Rewritten::Done(index, self.read(claim.key, entries)?))
     }
 
     /// Returns whether the key is this locker's.
@@ -139,8 +155,12 @@ impl RaftStore {
         if sight.waiters.is_empty() {
             return self.free(claim, &session, deadline);
         }
-        let given = self.give(claim.key, &Gift::of(claim.locker, &session, &sight), deadline)?;
-        Ok(given.done().map(|sight| released(sight.waiting())))
+        match self.give(claim.key, &Gift::of(claim.locker, &session, &sight), deadline)? {
+            Given::Done(sight) => Ok(Some(released(sight.waiting()))),
+            Given::Changed => Ok(None),
+            // Who waits gets it later.
+            Given::Delayed => self.free(claim, &session, deadline),
+        }
     }
 
     /// Returns the session with which a locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
@@ -200,15 +220,15 @@ impl RaftStore {
             self.look(claim.key, deadline)?
         } else {
             match self.rewrite(claim, next, tenure, None, deadline)? {
-                Some((index, sight)) if sight.waiters.is_empty() => {
+                Rewritten::Done(index, sight) if sight.waiters.is_empty() => {
                     return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
                 }
                 // A store that cannot check whether somebody waits has passed the key over the first waiter.
-                Some((index, sight)) => {
+                Rewritten::Done(index, sight) => {
                     let outcome = self.passed_over(next, index, &sight, deadline);
                     return outcome.map(Some).map_err(|error| self.left_open(next, Doubt::Loses, &error));
                 }
-                None => self.look(claim.key, deadline)?,
+                Rewritten::Changed | Rewritten::Delayed => self.look(claim.key, deadline)?,
             }
         };
         let (session, sight) = match self.held(claim, sight, deadline)? {
@@ -216,13 +236,42 @@ impl RaftStore {
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if sight.waiters.is_empty() {
-            let rewritten = self.rewrite(claim, next, tenure, None, deadline)?;
-            return Ok(rewritten.map(|(index, sight)| ReleaseOutcome::Passed(Grant::new(index, sight.waiting()))));
+            return match self.rewrite(claim, next, tenure, None, deadline)? {
+                Rewritten::Done(index, sight) => Ok(Some(ReleaseOutcome::Passed(Grant::new(index, sight.waiting())))),
+                Rewritten::Changed => Ok(None),
+                Rewritten::Delayed => self.free_for(claim, next, &session, deadline),
+            };
         }
         let behind = self.session_of(next, deadline)?;
         let gift = Gift { next: Some((next, &behind)), ..Gift::of(claim.locker, &session, &sight) };
-        let given = self.give(claim.key, &gift, deadline)?;
-        Ok(given.done().and_then(|sight| Some(ReleaseOutcome::Queued(sight.holder?.busy()))))
+        match self.give(claim.key, &gift, deadline)? {
+            Given::Done(sight) => Ok(sight.holder.map(|holder| ReleaseOutcome::Queued(holder.busy()))),
+            Given::Changed => Ok(None),
+            Given::Delayed => self.free_for(claim, next, &session, deadline),
+        }
+    }
+
+    /// Deletes the lock's entry, which nobody may hold anew for a while, and has the next locker wait.
+    fn free_for(
+        &self,
+        claim: &Claim<'_>,
+        next: &Claim<'_>,
+        session: &str,
+        deadline: Deadline,
+    ) -> Result<Option<ReleaseOutcome>, Error> {
+        if self.free(claim, session, deadline)?.is_none() {
+            return Ok(None);
+        }
+        self.begin_anew(next, deadline).map(Some)
+    }
+
+    /// Has the next locker ask for the key, since the tenure that it should go on with has ended.
+    fn begin_anew(&self, next: &Claim<'_>, deadline: Deadline) -> Result<ReleaseOutcome, Error> {
+        // Whatever comes of that, the earlier tenure has ended.
+        match self.take(next, true, deadline).map_err(|error| self.left_open(next, Doubt::Gains, &error))? {
+            AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
+            AcquireOutcome::Busy(busy) | AcquireOutcome::Unqueued { busy, .. } => Ok(ReleaseOutcome::Queued(busy)),
+        }
     }
 
     /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end.
@@ -263,14 +312,7 @@ impl RaftStore {
             return Ok(ReleaseOutcome::NotOurs(NotOurs::new(sight.locker())));
         }
         match next {
-            // Whatever comes of that, the earlier tenure has ended.
-            Some(next) => match self
-                .take(next, true, deadline)
-                .map_err(|error| self.left_open(next, Doubt::Gains, &error))?
-            {
-                AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
-                AcquireOutcome::Busy(busy) | AcquireOutcome::Unqueued { busy, .. } => Ok(ReleaseOutcome::Queued(busy)),
-            },
+            Some(next) => self.begin_anew(next, deadline),
             None => Ok(released(sight.waiting())),
         }
     }
