@@ -63,14 +63,14 @@ part_checks() {
     done
     cargo fmt --all --check
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+    # What `--all-targets` leaves out: tests with `test = false`.
+    cargo clippy --locked --all-features --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p redis-dlock
 }
 part_every-check() {
     part_checks
-    # What `--all-targets` leaves out: the tests with `test = false`, and code that exists only with a cfg of tests/cfg.
-    cargo clippy --locked --all-features --test faults --test stores -- -D warnings
     for store in consul etcd; do
         cargo clippy --locked --no-default-features --features "$store" --lib -- -D warnings
     done
@@ -114,6 +114,7 @@ part_benches() { cargo test --locked -p dlock-benches --all-features --benches; 
 part_long() {
     DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::|manual_clock::waking::' --threads 6 "${it[@]}"
     tests --only 'cluster::many::|lock::low_priority::' --ignored "${it[@]}"
+    tests --only lost:: --ignored "${crate[@]}" --test command
     DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crate[@]}" --test faults
 }
 

@@ -154,7 +154,7 @@ fn questions_have_the_statuses_of_their_failures() {
     kit.server.run::<()>(&["ACL", "SETUSER", "poor", "on", "nopass", "~*", "&*", "+@all", "-scan"]);
     let url = kit.server.url().replace("//", "//poor:x@");
     assert!(kit.dlock(&["ls", "--url", &url]).end().expect(68).err.contains("scan"));
-    for words in [&["ls"][..], &["show", "JOB", "x"], &["watch"], &["break", "JOB", "x", "--locker", "l"]] {
+    for words in [&["ls"][..], &["show", "JOB", "x"], &["break", "JOB", "x", "--locker", "l"]] {
         let gone = [words, &["--url", "redis://127.0.0.1:1"]].concat();
         assert!(kit.dlock(&gone).end().expect(67).err.contains("cannot connect"), "{words:?}");
     }

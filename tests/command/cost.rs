@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Forwards one connection after another, and tells when each began to send after the other side had sent: a turn of the conversation.
 fn count_turns(server: u16, turns: &Sender<()>) -> u16 {

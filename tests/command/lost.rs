@@ -1,9 +1,11 @@
 //! A lock that is lost while the command runs.
 
 use super::kit::{KEY, Kit, Start, lives};
-use super::support::crew::eventually;
+use super::support::Proxy;
+use super::support::crew::{eventually, spawn};
 use rustix::process::Signal;
 use std::fs;
+use std::time::Duration;
 
 const WORK: &str = "echo $$ > pid; trap 'echo told > told; exit 0' TERM; while :; do sleep 0.01; done";
 
@@ -115,4 +117,50 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
     fs::write(kit.path("go"), "\n").unwrap();
     running.end().expect(0);
     kit.expect_free();
+}
+
+/// `dlock` is cut off from the server, and its command ignores the stop signal. Each command that holds the lock writes into one file, so that
+/// the order shows whether two were inside. The second one is inside for longer than anything of the first one may be.
+fn is_over_when_its_lease_is(lease: &[&str]) {
+    let kit = Kit::new();
+    let network = Proxy::to(kit.server.port(), Duration::ZERO);
+    let shell = "echo $$ > pid; trap '' TERM; while :; do echo first >> log; sleep 0.01; done";
+    let first = kit.run(lease, shell).env("DLOCK_URL", network.url()).start();
+    let group = kit.pid_of("pid");
+    network.cut_off();
+    let second = kit.run(lease, "echo second >> log; sleep 1; echo second >> log").start();
+    // A lease may last for longer than a hang guard.
+    while lives(group) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let ended = first.end().expect(66);
+    assert!(ended.err.contains("could not be renewed"), "{ended:?}");
+    second.end().expect(0);
+    let log = fs::read_to_string(kit.path("log")).unwrap();
+    let beside = log.lines().skip_while(|line| *line == "first").filter(|line| *line == "first").count();
+    assert_eq!(beside, 0, "the first one wrote after the second one had begun");
+}
+
+#[test]
+fn a_command_that_ignores_the_stop_signal_has_ended_when_its_lease_is_over() {
+    is_over_when_its_lease_is(&["--lease", "6s"]);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn in_twenty_runs_at_the_defaults_nobody_is_inside_beside_another() {
+    let runs: Vec<_> = (0..20).map(|_| spawn(|| is_over_when_its_lease_is(&[]))).collect();
+    // Longer than a hang, because a lease is.
+    while !runs.iter().all(|run| run.is_finished()) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    runs.into_iter().for_each(|run| run.join());
+}
+
+#[test]
+fn a_grace_that_outlasts_the_lease_is_told_at_the_start() {
+    let kit = Kit::new();
+    let ended = kit.run(&["--lease", "6s", "--grace", "5s"], "true").end().expect(0);
+    assert!(ended.err.contains("--grace 5s is longer than a sixth of --lease 6s"), "{ended:?}");
+    assert!(kit.run(&["--lease", "6s"], "true").end().expect(0).err.is_empty());
 }

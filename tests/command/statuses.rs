@@ -1,8 +1,10 @@
 //! Each outcome has a status of its own, and no lock is left after any of them.
 
-use super::kit::{Kit, Start, bare};
+use super::kit::{Killed, Kit, Start, bare};
+use super::support::crew::eventually;
 use super::support::free_port;
-use rustix::process::Signal;
+use super::support::sentinels::Service;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -91,15 +93,59 @@ fn a_waiting_dlock_gets_the_lock() {
 fn a_server_that_cannot_be_reached_is_67() {
     let kit = Kit::new();
     let url = format!("redis://:secret@127.0.0.1:{}/", free_port());
-    let ended = kit.run(&[], "echo ran").env("DLOCK_URL", &url).end().expect(67);
-    assert!(ended.err.starts_with("dlock: ") && !ended.err.contains("secret") && ended.out.is_empty(), "{ended:?}");
+    for options in [&["--no-wait"][..], &["--wait", "300ms"]] {
+        let ended = kit.run(options, "echo ran").env("DLOCK_URL", &url).end().expect(67);
+        assert!(ended.err.starts_with("dlock: ") && !ended.err.contains("secret") && ended.out.is_empty(), "{ended:?}");
+    }
     // A server that is there and does not answer.
     kit.server.signal(Signal::STOP);
-    for options in [&["--wait", "300ms"][..], &["--no-wait"], &[]] {
+    for options in [&["--wait", "300ms"][..], &["--no-wait"]] {
         kit.run(options, "echo ran").end().expect(67);
     }
     kit.server.signal(Signal::CONT);
     kit.expect_free();
+}
+
+/// A nightly job that starts in an outage is run.
+#[test]
+fn a_server_that_is_away_is_waited_for_and_that_is_said_once() {
+    let mut kit = Kit::new();
+    kit.server.kill();
+    for options in [&[][..], &["--wait", "1h"]] {
+        let command = |words: &[&str], file: &str| {
+            kit.dlock(words).stderr(fs::File::create(kit.path(file)).unwrap()).spawn().unwrap()
+        };
+        let run = [&["run"], options, &["JOB", "x", "--", "true"]].concat();
+        let mut waiting = [command(&run, "run"), command(&["watch", "--count", "1"], "watch")].map(Killed);
+        for file in ["run", "watch"] {
+            assert!(kit.line_of(file).contains("waiting for the server"));
+        }
+        // Without a server it goes on until a signal.
+        let mut stopped = Killed(command(&run, "stopped"));
+        kit.line_of("stopped");
+        kill_process(Pid::from_child(&stopped.0), Signal::TERM).unwrap();
+        assert_eq!(stopped.0.wait().unwrap().code(), Some(128 + 15));
+        kit.server.restart();
+        for (command, file) in waiting.iter_mut().zip(["run", "watch"]) {
+            eventually("it has ended", || command.0.try_wait().unwrap().is_some());
+            assert!(command.0.wait().unwrap().success(), "{file}");
+            assert_eq!(fs::read_to_string(kit.path(file)).unwrap().lines().count(), 1, "it is said once");
+        }
+        kit.server.kill();
+    }
+}
+
+#[test]
+fn behind_sentinels_a_start_in_a_failover_is_run() {
+    let mut service = Service::start();
+    let home = tempfile::tempdir().unwrap();
+    let old = service.named_by(0);
+    service.wait_for_replicas(old);
+    service.is_down_after(500);
+    service.on(old).kill();
+    let url = service.url();
+    bare(home.path(), &["--url", &url, "run", "--wait", "1h", "JOB", "x", "--", "true"]).end().expect(0);
+    assert_ne!(service.wait_for_another_master(old), old);
 }
 
 #[test]
@@ -145,7 +191,8 @@ fn the_url_comes_from_the_argument_else_the_variable_else_the_file() {
     fs::create_dir_all(kit.path(".config/dlock")).unwrap();
     fs::write(kit.path(".config/dlock/config"), format!("# ours\nurl = {good}\n")).unwrap();
     plain().end().expect(0);
-    plain().env("DLOCK_URL", &bad).end().expect(67);
+    let once = || bare(kit.home.path(), &["run", "--no-wait", "JOB", "x", "--", "true"]);
+    once().env("DLOCK_URL", &bad).end().expect(67);
     bare(kit.home.path(), &["--url", &good, "run", "JOB", "x", "--", "true"]).env("DLOCK_URL", &bad).end().expect(0);
 
     fs::create_dir_all(kit.path("xdg/dlock")).unwrap();

@@ -198,6 +198,12 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
+/// How long the command's group has to end, if nothing else is wanted.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
+const ENDING_PART: u32 = 6;
+
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -218,9 +224,10 @@ pub(crate) struct Run {
     /// The signal that asks the command's process group to end
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub(crate) stop_signal: Signal,
-    /// How long the group has to end after the stop signal, before SIGKILL. After a loss somebody else may have the lock meanwhile
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
-    pub(crate) grace: Duration,
+    /// How long the group has to end after the stop signal, before SIGKILL: 5s, and after a loss a sixth of the lease at most. A lease that
+    /// cannot be renewed counts as lost so long before its end; of a longer time after a loss, somebody else may have the lock in the rest
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Option<Duration>,
     /// What happens when the lock is lost: `stop` ends the command, `warn` prints a message and lets it run, and anything else is
     /// run as a shell command, with DLOCK_PID (the command's process id) in its environment, while the command goes on
     #[arg(long, value_name = "stop|warn|CMD", default_value = "stop", value_parser = on_lost)]
@@ -229,6 +236,23 @@ pub(crate) struct Run {
     /// DLOCK_TOKEN
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Run {
+    /// How long the group has to end while the lock is held.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace.unwrap_or(GRACE)
+    }
+
+    /// How long it has to end after a loss.
+    pub(crate) fn grace_after_loss(&self) -> Duration {
+        self.grace.unwrap_or_else(|| self.reserve())
+    }
+
+    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed.
+    pub(crate) fn reserve(&self) -> Duration {
+        self.grace().min(self.lease / ENDING_PART)
+    }
 }
 
 /// What is done when the lock is lost.

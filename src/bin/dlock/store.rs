@@ -1,18 +1,50 @@
 //! The server: where its URL comes from, and the connection.
 
-use crate::status::{Failure, USAGE};
-use redis_dlock::{DLockGenerator, RedisLockProcessor};
+use crate::status::{Failure, USAGE, say};
+use redis_dlock::{DLockGenerator, Error, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
 
+/// The pauses between two attempts to connect to a server that is away.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
+
+/// Connects. A server that is away may come back, so it is waited for, without a limit, and that is said once.
+pub(crate) fn wait_for(url: &str) -> Result<RedisLockProcessor, Error> {
+    let mut pause = *PAUSES.start();
+    loop {
+        let connected = RedisLockProcessor::connect(url);
+        match &connected {
+            Err(error) if error.is_transient() => {
+                if pause == *PAUSES.start() {
+                    say(&format!("{error}: waiting for the server"));
+                }
+                thread::sleep(pause);
+                pause = (pause * 2).min(*PAUSES.end());
+            }
+            _ => return connected,
+        }
+    }
+}
+
 /// Connects for questions. Nothing is written that says so.
 pub(crate) fn connect(argument: Option<&str>) -> Result<DLockGenerator, Failure> {
-    let store = RedisLockProcessor::connect(&url(argument)?)?;
+    asking(RedisLockProcessor::connect(&url(argument)?)?)
+}
+
+/// The same, once the server is there.
+pub(crate) fn connect_when_there(argument: Option<&str>) -> Result<DLockGenerator, Failure> {
+    asking(wait_for(&url(argument)?)?)
+}
+
+fn asking(store: RedisLockProcessor) -> Result<DLockGenerator, Failure> {
     Ok(DLockGenerator::builder().client_record(false).build(store)?)
 }
 

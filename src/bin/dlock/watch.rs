@@ -11,8 +11,8 @@ use std::io::{self, IsTerminal};
 use std::thread;
 
 pub(crate) fn watch(url: Option<&str>, wanted: &Watch) -> Result<u8, Failure> {
-    // A wrong URL or a wrong password will not mend itself; a server that fails later may.
-    let generator = store::connect(url)?;
+    // A wrong URL or a wrong password will not mend itself; a server that is away may come back.
+    let generator = store::connect_when_there(url)?;
     let in_place = !wanted.json && io::stdout().is_terminal();
     let mut rounds = 0;
     loop {

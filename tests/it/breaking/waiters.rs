@@ -75,14 +75,14 @@ fn threads_of_the_broken_process_wait_for_the_end_of_its_hold_and_go_on(lab: &La
         let waiters = [waiter(&here), waiter(&here)];
         take_from_holder(lab, &here);
         // Until it knows, it passes the lock on among its threads.
-        guard.lost().recv_timeout(HANG).expect("a loss");
+        lab.time.recv(&guard.lost());
         let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
         let token = elsewhere.lock().unwrap().fencing_token();
         let broken = guard.fencing_token();
         assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
         assert_broken(&cause(guard.unlock()));
         for waiter in waiters {
-            assert!(waiter.join() > token.max(broken));
+            assert!(lab.time.join(waiter) > token.max(broken));
         }
     }
     eventually("nothing is left", || lab.leftovers().is_empty());

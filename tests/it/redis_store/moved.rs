@@ -3,16 +3,15 @@
 //! The address is a local socket behind a symbolic link, as a name in DNS that is changed, or a proxy that keeps its connections, as a virtual
 //! address or a load balancer.
 
-use crate::support::RedisServer;
 use crate::support::crew::{answered, eventually, spawn};
 use crate::support::lab::{config, connect};
-use parking_lot::Mutex;
+use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockGenerator, DistributedReentrantLock};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier};
-use std::{fs, io, thread};
+use std::sync::Barrier;
+use std::time::Duration;
+use std::{fs, thread};
 use tempfile::TempDir;
 
 /// An address that leads to one of two servers.
@@ -50,39 +49,17 @@ impl Address for Link {
     }
 }
 
-struct Proxy {
-    port: u16,
-    target: Arc<Mutex<u16>>,
-}
-
 impl Address for Proxy {
     fn to(server: &RedisServer) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy = Self { port: listener.local_addr().unwrap().port(), target: Arc::new(Mutex::new(server.port())) };
-        let target = Arc::clone(&proxy.target);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let port = *target.lock();
-                let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
-                for (mut from, mut to) in [(&client, &server), (&server, &client)]
-                    .map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap()))
-                {
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(std::net::Shutdown::Both);
-                    });
-                }
-            }
-        });
-        proxy
+        Self::to(server.port(), Duration::ZERO)
     }
 
     fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.url()
     }
 
     fn lead_to(&self, server: &RedisServer) {
-        *self.target.lock() = server.port();
+        self.lead_new_to(server.port());
     }
 }
 

@@ -15,8 +15,11 @@ use guard::Guard;
 use launch::{Launcher, Orders};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use redis_dlock::RedisLockProcessor;
-use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
+use redis_dlock::processor::LockProcessor;
+use redis_dlock::{
+    CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss,
+    RedisLockProcessor,
+};
 use signals::{FORWARDED, Signals};
 use std::env;
 use std::ffi::OsString;
@@ -32,13 +35,21 @@ pub(crate) const NAME: &str = "run";
 #[derive(Debug)]
 pub(crate) enum Event {
     Signal(Signal),
-    Connected(Result<DLockGenerator, Error>),
+    /// With the time for which the store may be away during a failover.
+    Connected(Result<(DLockGenerator, Duration), Error>),
     Lost(LeaseLoss),
 }
 
 /// The part of the lease that the guard gives a command whose `dlock` was killed. A lease has a quarter left at least, if its renewals
 /// succeeded; so the command is gone before anybody else is inside.
 const GUARDED_PART: u32 = 5;
+
+/// When the lease is renewed. The command is told to stop before the end of a lease that cannot be renewed, so the attempts begin earlier than
+/// elsewhere, and an outage may last as long.
+const RENEW_AT: f64 = 0.55;
+
+/// The earliest, where the store may be away for long.
+const EARLIEST: f64 = 1.0 / 3.0;
 
 /// A client that is younger has not written its record.
 const RECORDED: Duration = Duration::from_millis(50);
@@ -92,6 +103,12 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
+    if wanted.on_lost == OnLost::Stop && wanted.grace_after_loss() > wanted.reserve() {
+        let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
+        say(&format!(
+            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
+        ));
+    }
     let limit = Limit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
@@ -105,10 +122,10 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
-    connect(url, events)?;
+    connect(url, events, limit)?;
 
-    let generator = connected(&inbox, limit)?;
-    let lock = generator.generate_with(config)?;
+    let (generator, outage) = connected(&inbox, limit)?;
+    let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, outage)))?;
     let held = match acquire(&lock, limit, &cancel) {
         Ok(held) => held,
         Err(error) => {
@@ -146,6 +163,11 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     Ok(outcome)
 }
 
+/// After which part of the lease it is renewed: after so much that the rest, but for what the command has to end, outlives an outage.
+fn renew_at(lease: Duration, outage: Duration) -> f64 {
+    (RENEW_AT - outage.as_secs_f64() / lease.as_secs_f64().max(f64::MIN_POSITIVE)).clamp(EARLIEST, RENEW_AT)
+}
+
 /// A command with its arguments, for people.
 fn in_words(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
@@ -172,15 +194,18 @@ impl Limit {
     }
 }
 
-/// Connects on a thread, so that a signal is heard meanwhile.
-fn connect(url: String, events: Sender<Event>) -> Result<(), Failure> {
+/// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
+fn connect(url: String, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
     let losses = events.clone();
+    let waits = !matches!(limit, Limit::OneAttempt);
     let connect = move || {
-        let generator = RedisLockProcessor::connect(&url).and_then(|processor| {
+        let processor = if waits { store::wait_for(&url) } else { RedisLockProcessor::connect(&url) };
+        let generator = processor.and_then(|processor| {
             let tell = move |loss: &LeaseLoss| {
                 let _ = losses.send(Event::Lost(loss.clone()));
             };
-            DLockGenerator::builder().on_lost(tell).build(processor)
+            let outage = processor.limits().outage;
+            Ok((DLockGenerator::builder().on_lost(tell).build(processor)?, outage))
         });
         let _ = events.send(Event::Connected(generator));
     };
@@ -189,14 +214,14 @@ fn connect(url: String, events: Sender<Event>) -> Result<(), Failure> {
 }
 
 /// Waits for the connection, for a signal, or for the end of the limit.
-fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<DLockGenerator, Failure> {
+fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, Duration), Failure> {
     loop {
         let event = match limit {
             Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
             Limit::OneAttempt | Limit::Forever => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match event {
-            Ok(Event::Connected(generator)) => return Ok(generator?),
+            Ok(Event::Connected(connected)) => return Ok(connected?),
             Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(ended_by(signal)),
             Ok(Event::Signal(_) | Event::Lost(_)) => {}
             Err(_) => {
@@ -257,7 +282,7 @@ fn supervise(
 ) -> Result<Outcome, Failure> {
     let Launchers { command: mut launcher, on_lost } = launchers;
     let group = launcher.group();
-    guard.protect(group, wanted.stop_signal, wanted.grace.min(wanted.lease / GUARDED_PART))?;
+    guard.protect(group, wanted.stop_signal, wanted.grace().min(wanted.lease / GUARDED_PART))?;
     let orders = Orders {
         key: lock.key(),
         token: held.fencing_token(),

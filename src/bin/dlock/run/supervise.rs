@@ -87,6 +87,12 @@ impl<'a> Supervisor<'a> {
         self.terminal.share(self.group);
     }
 
+    /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
+    fn may_go_on_for(&self) -> Option<Duration> {
+        let watches = self.wanted.on_lost == OnLost::Stop && self.end.is_none() && matches!(self.ending, Ending::No);
+        watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve()))
+    }
+
     /// Returns when nothing of the group is left.
     pub(crate) fn until_the_end(mut self, inbox: &Receiver<Event>) -> Outcome {
         while !self.is_over() {
@@ -98,7 +104,7 @@ impl<'a> Supervisor<'a> {
                 Ok(Event::Lost(loss)) => self.lose(&loss),
                 Ok(Event::Connected(_)) => {}
                 // The thread that waits for signals never ends before the process does.
-                Err(RecvTimeoutError::Disconnected) => self.end_group(),
+                Err(RecvTimeoutError::Disconnected) => self.end_group(self.wanted.grace()),
             }
             self.look();
         }
@@ -109,7 +115,12 @@ impl<'a> Supervisor<'a> {
 
     fn next(&self, inbox: &Receiver<Event>) -> Result<Event, RecvTimeoutError> {
         let is_ending = self.end.is_some() || !matches!(self.ending, Ending::No);
-        if is_ending { inbox.recv_timeout(LOOK) } else { inbox.recv().map_err(|_| RecvTimeoutError::Disconnected) }
+        match self.may_go_on_for() {
+            _ if is_ending => inbox.recv_timeout(LOOK),
+            // A lease that cannot be renewed becomes no longer.
+            Some(left) => inbox.recv_timeout(left.max(LOOK)),
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
     }
 
     /// Looks what became of the children, and does what is due.
@@ -118,8 +129,11 @@ impl<'a> Supervisor<'a> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             self.child_changed(Pid::from_raw(pid.as_raw_nonzero().get()), status);
         }
+        if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
+            self.lose_now();
+        }
         if self.end.is_some() && matches!(self.ending, Ending::No) && !self.group.is_gone() {
-            self.end_group();
+            self.end_group(self.wanted.grace());
         }
         if let Ending::Asked { until } = self.ending
             && Instant::now() >= until
@@ -210,17 +224,20 @@ impl<'a> Supervisor<'a> {
             self.is_lost = true;
             match self.held.loss() {
                 Some(loss) => say(&format!("{loss}; the command is ended")),
-                None => say("the lock was lost; the command is ended"),
+                None => {
+                    let left = self.held.remaining();
+                    say(&format!("the lease could not be renewed, and is over in {left:.1?}; the command is ended"));
+                }
             }
-            self.end_group();
+            self.end_group(self.wanted.grace_after_loss());
         }
     }
 
-    fn end_group(&mut self) {
+    fn end_group(&mut self, grace: Duration) {
         if matches!(self.ending, Ending::No) {
             self.group.ask_to_end(self.wanted.stop_signal);
             // What no clock reaches is no limit.
-            let until = Instant::now().checked_add(self.wanted.grace).unwrap_or_else(|| Instant::now() + A_YEAR);
+            let until = Instant::now().checked_add(grace).unwrap_or_else(|| Instant::now() + A_YEAR);
             self.ending = Ending::Asked { until };
         }
     }
