@@ -119,6 +119,8 @@ fn a_master_that_stood_still_and_goes_on_is_not_taken_back() {
     assert!(guard.fencing_token() > token);
     service.on(old).signal(Signal::CONT);
     eventually("it answers again", || is_master(service.on(old)));
+    // Connections that were begun while it stood still are accepted only now, and then found to have ended.
+    eventually("it sees that they have ended", || connections(&service, old) == 0);
     // It is a master by its own words, and nobody goes back to it, although each connection is made anew.
     for n in 0..30 {
         guard.ensure_valid().unwrap();
