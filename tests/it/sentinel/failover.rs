@@ -194,6 +194,8 @@ fn there_is_one_more_thread_and_it_ends_with_the_client() {
             (0..8).for_each(|n| lock(n).lock().unwrap().unlock().unwrap());
         };
         lock_some();
+        // A thread takes its name when it first runs.
+        eventually("it has begun", || watches() > 0);
         assert_eq!(watches(), 1);
         let old = service.named_by(0);
         service.wait_for_replicas(old);
