@@ -1,5 +1,9 @@
 //! Settings of one lock.
 
+mod checks;
+
+pub(crate) use checks::{check_lease, check_type, whole_milliseconds};
+
 use crate::error::Error;
 use crate::one_line::OneLine;
 use crate::timing;
@@ -323,6 +327,7 @@ impl DLockConfig {
     /// [`Error::InvalidConfig`], which names the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
         check_type(self.lock_type())?;
+        checks::check_key(&self.unique_key)?;
         let lease = self.lease();
         check_lease(lease)?;
         if let Some(part) = self.renew_at
@@ -358,36 +363,6 @@ impl DLockConfig {
         self.lock_delay = whole_milliseconds(self.lock_delay + Duration::from_nanos(999_999));
         self.poller_gap = self.poller_gap.map(whole_milliseconds);
         Ok(self)
-    }
-}
-
-/// Truncates a time to whole milliseconds.
-pub(crate) fn whole_milliseconds(time: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Checks a lock type.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`] if it is empty.
-pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
-    if lock_type.is_empty() {
-        return Err(Error::invalid_config("lock type", "", "give it at least one character"));
-    }
-    Ok(())
-}
-
-/// Checks a lease.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`] if it is shorter or longer than a lease may be.
-pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
-    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
-        Ok(())
-    } else {
-        Err(Error::invalid_config("lease", format!("{lease:?}"), "give a lease from 20 ms to 2147483647 ms (24 days)"))
     }
 }
 

@@ -5,11 +5,12 @@
 //! thread is told: if the grant came late, the lease is extended first.
 
 use crate::client::ask::Asked;
-use crate::client::circle::LongWait;
 use crate::client::core::Core;
 use crate::client::linger::Lingering;
+use crate::client::long_waits::LongWait;
 use crate::client::observe::Call;
 use crate::client::observer::Queued;
+use crate::client::patience::Patience;
 use crate::client::turn::Turn;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -19,12 +20,12 @@ use crate::event::How;
 use crate::log;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
-use crate::state::machine::Phase;
+use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
-use crate::sync::mutant;
+use crate::sync::{MutexGuard, mutant};
 use crate::timer::{AT_WORK, Sleeper};
 use crate::timing;
 use std::sync::Arc;
@@ -300,11 +301,16 @@ impl Core {
                 continue;
             }
             let until = [wait_limit.until(), *slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
-            waiter.park_until(until);
-            let sleep = self.clock.sleep(until, now);
-            let sleep = patience.as_ref().map_or(sleep, |patience| patience.left().min(sleep));
-            waiter.parked.wait_for(&mut state, sleep);
+            self.sleep(waiter, &mut state, until, patience.as_ref());
         }
+    }
+
+    /// Parks the calling thread until it is woken, or until one of the times comes for which it has to look again.
+    fn sleep(&self, waiter: &Waiter, state: &mut MutexGuard<'_, State>, until: Moment, patience: Option<&Patience>) {
+        waiter.park_until(until);
+        let sleep = self.clock.sleep(until, self.clock.now());
+        let sleep = patience.map_or(sleep, |patience| patience.left().min(sleep));
+        waiter.parked.wait_for(state, sleep);
     }
 
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is

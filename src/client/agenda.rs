@@ -205,6 +205,12 @@ impl Core {
         self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
     }
 
+    /// Notes that there was no answer in so much time. A round trip takes longer than that, which says nothing about those before it.
+    pub(crate) fn note_no_answer(&self, waited: Duration) {
+        let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.trip.fetch_max(waited, Ordering::Relaxed); // ORDERING: Relaxed: a statistic.
+    }
+
     /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
     pub(crate) fn trip(&self) -> Duration {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.
@@ -218,14 +224,16 @@ impl Core {
         most.min(urgent / 4).max(timing::SHORTEST_COMMAND)
     }
 
-    /// Returns how long a renewal may take that must finish before `deadline`. It should leave time for further
-    /// attempts, for this tenure and for every other one that the lease thread renews. Once some are renewed apart, only
-    /// `deadline` counts: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the
+    /// Returns how long a renewal of tenures may take whose deadlines are `first` and `last` or between these. It should leave time for
+    /// further attempts, for these tenures and for every other one that the lease thread renews. Once some are renewed apart, only
+    /// `first` and `last` count: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the
     /// other way round.
-    pub(crate) fn renewal_limit(&self, deadline: Moment, now: Moment, is_apart: bool) -> Duration {
+    pub(crate) fn renewal_limit(&self, first: Moment, last: Moment, now: Moment, is_apart: bool) -> Duration {
         let counts_all = !is_apart && !self.apart.renews();
         let others = if counts_all { self.renewals.lock().deadlines.next() } else { Moment::NEVER };
-        let most_urgent = others.min(deadline).since(now);
-        timing::attempt_limit(most_urgent, self.trip()).min(self.limits.command).max(timing::SHORTEST_COMMAND)
+        let urgent = others.min(first).since(now);
+        timing::attempt_limit(urgent, last.since(now), self.trip())
+            .min(self.limits.command)
+            .max(timing::SHORTEST_COMMAND)
     }
 }

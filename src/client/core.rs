@@ -6,10 +6,10 @@
 
 use super::activity::Activity;
 use super::apart::Apart;
-use super::circle::LongWaits;
 use super::cleanup::Cleanup;
 use super::inquiry::Inquiries;
 use super::listener::{Listen, Listener};
+use super::long_waits::LongWaits;
 use super::metrics::name_of;
 use super::observer::{Hooks, Observer};
 use super::record::Record;

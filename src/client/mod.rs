@@ -21,7 +21,7 @@
 //! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `observe.rs`, `circle.rs` | what the program is told, and when; threads that wait for one another |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
 mod acquire;
@@ -44,6 +44,7 @@ mod hook;
 mod inquiry;
 mod linger;
 mod listener;
+mod long_waits;
 mod loss;
 mod metrics;
 mod observe;

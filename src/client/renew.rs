@@ -4,7 +4,7 @@
 //! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is
 //! probed every lease/6. Everything due goes to the store in one batch, earliest deadline first. An attempt may use a
 //! third of the time that the most urgent tenure has left, and the next attempt a third of what then remains, so that
-//! three fit before the deadline. If round trips are long for a lease, it is extended earlier, and an attempt may
+//! three fit before the deadline. A tenure that has hardly any time left does not shorten the attempt of the others. If round trips are long for a lease, it is extended earlier, and an attempt may
 //! take several round trips.
 
 use crate::client::core::Core;
@@ -58,14 +58,14 @@ pub(crate) fn round_apart(core: &Core, now: Moment) -> Moment {
 
 fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
     chores.sort_by_key(|chore| chore.deadline);
-    let Some(first) = chores.first() else { return };
+    let (Some(first), Some(last)) = (chores.first(), chores.last()) else { return };
     let sent_at = core.clock.now();
-    let limit = core.renewal_limit(first.deadline, sent_at, is_apart);
+    let limit = core.renewal_limit(first.deadline, last.deadline, sent_at, is_apart);
     let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
     let results = core.batch(&requests, limit);
     if !is_apart {
-        // Note it even if no reply came in time: the limit may have been too short.
-        core.note_trip(core.clock.now().since(sent_at));
+        let took = core.clock.now().since(sent_at);
+        if results.iter().any(Result::is_ok) { core.note_trip(took) } else { core.note_no_answer(took) }
     }
     let end = |(chore, result): (&Chore, Result<_, _>)| {
         if chore.extend && result.is_err() {
@@ -101,7 +101,8 @@ impl Core {
     ) -> Option<Error> {
         let kept = key.state().live_tenure(locker)?.kept();
         let sent_at = self.clock.now();
-        let limit = limit.min(self.renewal_limit(key.hold.deadline(), sent_at, false));
+        let deadline = key.hold.deadline();
+        let limit = limit.min(self.renewal_limit(deadline, deadline, sent_at, false));
         let claim = self.claim(&key.name, locker, kept);
         let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
         let result = self.run(&request, limit);

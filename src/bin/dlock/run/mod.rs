@@ -103,12 +103,7 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
-    if wanted.on_lost == OnLost::Stop && wanted.grace_after_loss() > wanted.reserve() {
-        let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
-        say(&format!(
-            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
-        ));
-    }
+    warn_of_long_grace(wanted);
     let limit = Limit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
@@ -161,6 +156,16 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
         Release::Unanswered => generator.close(),
     }
     Ok(outcome)
+}
+
+/// Says that the command may outlive the lease, if it may.
+fn warn_of_long_grace(wanted: &Run) {
+    let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
+    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve() {
+        say(&format!(
+            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
+        ));
+    }
 }
 
 /// After which part of the lease it is renewed: after so much that the rest, but for what the command has to end, outlives an outage.

@@ -1,0 +1,59 @@
+//! What a setting of a lock must be.
+
+use super::{MAX_LEASE, MIN_LEASE, PREFIX};
+use crate::error::Error;
+use std::time::Duration;
+
+/// Truncates a time to whole milliseconds.
+pub(crate) fn whole_milliseconds(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Checks a lock type.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] if it is empty.
+pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
+    if lock_type.is_empty() {
+        return Err(Error::invalid_config("lock type", "", "give it at least one character"));
+    }
+    Ok(())
+}
+
+/// The longest key, in bytes. Redis refuses what is longer than its `proto-max-bulk-len`, which is at least 1 MiB, and ends the connection;
+/// etcd and Consul take requests of at most 512 KiB, which name a key several times.
+const LONGEST_KEY: usize = 64 * 1024;
+
+/// Checks a lock's key.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] if it is longer than each store takes. The error shows the beginning of the key.
+pub(super) fn check_key(key: &str) -> Result<(), Error> {
+    if key.len() <= LONGEST_KEY {
+        return Ok(());
+    }
+    let beginning: String = key.chars().take(60).collect();
+    Err(Error::invalid_config(
+        "lock name",
+        format!("{beginning}… ({} bytes)", key.len()),
+        format!(
+            "give a type and a target of at most {} bytes together, such as a hash of the name",
+            LONGEST_KEY - PREFIX.len() - 1
+        ),
+    ))
+}
+
+/// Checks a lease.
+///
+/// # Errors
+///
+/// [`Error::InvalidConfig`] if it is shorter or longer than a lease may be.
+pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::invalid_config("lease", format!("{lease:?}"), "give a lease from 20 ms to 2147483647 ms (24 days)"))
+    }
+}
