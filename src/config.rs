@@ -2,7 +2,9 @@
 
 mod checks;
 
-pub(crate) use checks::{check_lease, check_type, whole_milliseconds};
+#[cfg(feature = "conformance")]
+pub(crate) use checks::LONGEST_KEY;
+pub(crate) use checks::{check_lease, check_name, check_type, whole_milliseconds};
 
 use crate::error::Error;
 use crate::one_line::OneLine;
@@ -217,7 +219,7 @@ impl DLockConfig {
         self
     }
 
-    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`.
+    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`. A lock is made only of a key of at most 16 KiB.
     #[must_use]
     pub fn unique_key(&self) -> &str {
         &self.unique_key
@@ -326,8 +328,7 @@ impl DLockConfig {
     ///
     /// [`Error::InvalidConfig`], which names the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
-        check_type(self.lock_type())?;
-        checks::check_key(&self.unique_key)?;
+        check_name(&self)?;
         let lease = self.lease();
         check_lease(lease)?;
         if let Some(part) = self.renew_at

@@ -123,20 +123,23 @@ pub(crate) fn earliest_extension(lease: Duration) -> Duration {
 /// The number of round trips that must fit between an extension and the deadline: three attempts of two trips each.
 pub(crate) const TRIPS_BEFORE_DEADLINE: u32 = 6;
 
-/// How long one attempt to renew may take, where `urgent` is the time left to the most urgent tenure, `patient` the time left to the least
-/// urgent one of the attempt, and `trip` is a round trip.
-///
-/// It is a third of `urgent`, so that tenure has time for other attempts, however slow the last ones were: they may have met a connection
-/// that fell silent. It is no shorter than what an answer needs, which is four round trips (a new connection needs three), as long as half of
-/// `patient` has room for them. A tenure that has less time left is lost if this attempt fails, and must not take the answers of the other
-/// tenures with it: an attempt that ends without an answer costs all of them their connection.
-pub(crate) fn attempt_limit(urgent: Duration, patient: Duration, trip: Duration) -> Duration {
-    let needed = (trip * 4).max(STARVED_ANSWER).min(patient / 2);
-    (urgent / 3).max(needed)
-}
+/// The least time that an answer is given if it can be. On a busy machine an answer may take so long, however fast the last ones were.
+const BUSY_TRIP: Duration = Duration::from_millis(20);
 
-/// How long an answer may take on a busy machine at least, though those before it were fast.
-const STARVED_ANSWER: Duration = Duration::from_millis(20);
+/// Returns how long one attempt to renew may take. `urgent` is the time left to the most urgent tenure, `patient` the time left to the least
+/// urgent tenure of the attempt, and `trip` is a round trip.
+///
+/// The limit is a third of `urgent`, or four round trips (a new connection needs three) if they fit in half of it. This leaves the most urgent
+/// tenure time for another attempt: this one may have met a connection that fell silent.
+///
+/// A tenure that has less than two round trips left cannot have another attempt. It does not shorten this one for the other tenures: an
+/// attempt that ends before its answer breaks the connection of all of them. The limit is then two round trips, if they fit in half of
+/// `patient`.
+pub(crate) fn attempt_limit(urgent: Duration, patient: Duration, trip: Duration) -> Duration {
+    let limit = (urgent / 3).max((trip * 4).min(urgent / 2));
+    let needed = (trip * 2).max(BUSY_TRIP);
+    if urgent < needed { limit.max(needed.min(patient / 2)) } else { limit }
+}
 
 /// The pause after a failed attempt to renew: a fraction of the time that is left, so that several attempts fit.
 pub(crate) fn renewal_pause(left: Duration) -> Duration {
@@ -262,12 +265,14 @@ mod tests {
         let cases = [
             (900, 900, 0, 300),
             (900, 900, 1, 300),
+            // Four trips fit in half of the time.
             (900, 900, 100, 400),
-            (900, 900, 1_000, 450),
             (900, 7_500, 100, 400),
-            // The most urgent tenure would leave the others no time for an answer.
+            (900, 7_500, 400, 450),
+            (900, 900, 100_000, 450),
+            // Another attempt does not fit for the most urgent tenure, and would for the others.
             (3, 7_500, 0, 20),
-            (3, 7_500, 100, 400),
+            (3, 7_500, 100, 200),
             (3, 7_500, 100_000, 3_750),
             (3, 3, 0, 1),
         ];
@@ -275,6 +280,10 @@ mod tests {
             let [left, least, slow] = [urgent, patient, trip].map(Duration::from_millis);
             let found = attempt_limit(left, least, slow).as_millis();
             assert_eq!(found, limit, "{urgent} ms, {patient} ms left, {trip} ms a round trip");
+        }
+        for trip in [0, 1, 10, 100, 449] {
+            let limit = attempt_limit(Duration::from_millis(900), LONGEST_TIMEOUT, Duration::from_millis(trip));
+            assert!(limit <= Duration::from_millis(450), "{trip} ms a round trip");
         }
     }
 }

@@ -7,7 +7,6 @@
 use crate::client::ask::Asked;
 use crate::client::core::Core;
 use crate::client::linger::Lingering;
-use crate::client::long_waits::LongWait;
 use crate::client::observe::Call;
 use crate::client::observer::Queued;
 use crate::client::patience::Patience;
@@ -20,12 +19,12 @@ use crate::event::How;
 use crate::log;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
-use crate::state::machine::{Phase, State};
+use crate::state::machine::Phase;
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
 use crate::sync::atomic::Ordering;
-use crate::sync::{MutexGuard, mutant};
+use crate::sync::mutant;
 use crate::timer::{AT_WORK, Sleeper};
 use crate::timing;
 use std::sync::Arc;
@@ -276,8 +275,7 @@ impl Core {
                     self.forget_retry(key);
                 }
                 if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
-                    // There may have been no time to ask for a place in the store's queue. The threads that still
-                    // wait have that time.
+                    // There may have been no time to ask for a place in the store's queue. The threads that still wait have that time.
                     self.retry_at(key, now);
                 }
                 drop(state);
@@ -289,8 +287,7 @@ impl Core {
             }
             if let Some(at) = slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                let circle = long_wait.as_ref().map_or(&[][..], |wait: &LongWait<'_>| &wait.circle);
-                self.tell_slow(key, &waiter.settings, now.since(at), circle);
+                self.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
                 state = key.state();
                 continue;
             }
@@ -301,16 +298,9 @@ impl Core {
                 continue;
             }
             let until = [wait_limit.until(), *slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
-            self.sleep(waiter, &mut state, until, patience.as_ref());
+            let sleep = patience.as_ref().map_or(Duration::MAX, Patience::left).min(self.clock.sleep(until, now));
+            waiter.park(&mut state, until, sleep);
         }
-    }
-
-    /// Parks the calling thread until it is woken, or until one of the times comes for which it has to look again.
-    fn sleep(&self, waiter: &Waiter, state: &mut MutexGuard<'_, State>, until: Moment, patience: Option<&Patience>) {
-        waiter.park_until(until);
-        let sleep = self.clock.sleep(until, self.clock.now());
-        let sleep = patience.map_or(sleep, |patience| patience.left().min(sleep));
-        waiter.parked.wait_for(state, sleep);
     }
 
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is

@@ -205,12 +205,6 @@ impl Core {
         self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
     }
 
-    /// Notes that there was no answer in so much time. A round trip takes longer than that, which says nothing about those before it.
-    pub(crate) fn note_no_answer(&self, waited: Duration) {
-        let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-        self.trip.fetch_max(waited, Ordering::Relaxed); // ORDERING: Relaxed: a statistic.
-    }
-
     /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
     pub(crate) fn trip(&self) -> Duration {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.

@@ -1,6 +1,7 @@
 //! What a client tells its observer, and when.
 
 use super::core::Core;
+use super::long_waits::LongWait;
 use super::metrics::{Renewal, Sample};
 use super::observer::{Observer, Queued};
 use crate::clock::Moment;
@@ -99,8 +100,9 @@ impl Core {
         }
     }
 
-    /// Tells the program that the calling thread's wait has been slow for `since`.
-    pub(super) fn tell_slow(&self, key: &Key, settings: &DLockConfig, since: Duration, circle: &[String]) {
+    /// Tells the program that the calling thread's wait has been slow for `since`, and the circle that it has closed.
+    pub(super) fn tell_slow(&self, key: &Key, settings: &DLockConfig, since: Duration, wait: Option<&LongWait<'_>>) {
+        let circle = wait.map_or(&[][..], |wait| &wait.circle);
         if let Some(after) = self.observer.as_ref().and_then(|observer| observer.slow_after) {
             self.tell_slow_wait(key, settings, after.saturating_add(since), circle);
         }

@@ -4,8 +4,9 @@
 //! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is
 //! probed every lease/6. Everything due goes to the store in one batch, earliest deadline first. An attempt may use a
 //! third of the time that the most urgent tenure has left, and the next attempt a third of what then remains, so that
-//! three fit before the deadline. A tenure that has hardly any time left does not shorten the attempt of the others. If round trips are long for a lease, it is extended earlier, and an attempt may
-//! take several round trips.
+//! three fit before the deadline. If round trips are long for a lease, it is extended earlier, and an attempt may
+//! take several round trips. A tenure whose time is too short for another attempt does not shorten this one for the
+//! other tenures.
 
 use crate::client::core::Core;
 use crate::client::loss::Lost;
@@ -65,7 +66,8 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
     let results = core.batch(&requests, limit);
     if !is_apart {
         let took = core.clock.now().since(sent_at);
-        if results.iter().any(Result::is_ok) { core.note_trip(took) } else { core.note_no_answer(took) }
+        // Without an answer, a round trip takes longer than that: the one that is remembered must not become shorter.
+        core.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(core.trip()) });
     }
     let end = |(chore, result): (&Chore, Result<_, _>)| {
         if chore.extend && result.is_err() {

@@ -1,6 +1,6 @@
 //! What a setting of a lock must be.
 
-use super::{MAX_LEASE, MIN_LEASE, PREFIX};
+use super::{DLockConfig, MAX_LEASE, MIN_LEASE, PREFIX};
 use crate::error::Error;
 use std::time::Duration;
 
@@ -21,16 +21,18 @@ pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The longest key, in bytes. Redis refuses what is longer than its `proto-max-bulk-len`, which is at least 1 MiB, and ends the connection;
-/// etcd and Consul take requests of at most 512 KiB, which name a key several times.
-const LONGEST_KEY: usize = 64 * 1024;
+/// The longest key, in bytes. Redis ends the connection of a client that sends an argument longer than `proto-max-bulk-len`, which is at least
+/// 1 MiB. Consul is asked with the key in a URL, in which a byte may take three and which the HTTP client limits to 64 KiB.
+pub(crate) const LONGEST_KEY: usize = 16 * 1024;
 
-/// Checks a lock's key.
+/// Checks the name of a lock.
 ///
 /// # Errors
 ///
-/// [`Error::InvalidConfig`] if it is longer than each store takes. The error shows the beginning of the key.
-pub(super) fn check_key(key: &str) -> Result<(), Error> {
+/// [`Error::InvalidConfig`] if the type is empty, or if the key is longer than 16 KiB. The error shows the beginning of the key.
+pub(crate) fn check_name(config: &DLockConfig) -> Result<(), Error> {
+    check_type(config.lock_type())?;
+    let key = config.unique_key();
     if key.len() <= LONGEST_KEY {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The forced break of a lock.
 
-use crate::config::{DLockConfig, check_type};
+use crate::config::{DLockConfig, check_name};
 use crate::error::{BackendFailure, Error};
 use crate::lock::generator::DLockGenerator;
 use crate::log;
@@ -44,7 +44,7 @@ impl DLockGenerator {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for an empty type; [`Error::Unsupported`] if the store cannot break locks; [`Error::Backend`],
+    /// [`Error::InvalidConfig`] for an empty type or a key longer than 16 KiB; [`Error::Unsupported`] if the store cannot break locks; [`Error::Backend`],
     /// [`Error::Denied`], [`Error::Conflict`] as an unlock; [`Error::ShutDown`] after [`close`](Self::close); [`Error::Forked`].
     pub fn break_lock(
         &self,
@@ -54,7 +54,7 @@ impl DLockGenerator {
         reason: &str,
     ) -> Result<BreakOutcome, Error> {
         let name = DLockConfig::new(lock_type, lock_target);
-        check_type(name.lock_type())?;
+        check_name(&name)?;
         self.client.check_process()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);

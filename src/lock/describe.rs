@@ -1,7 +1,7 @@
 //! Who holds what: the questions of people and tools.
 
 use crate::client::Client;
-use crate::config::{DLockConfig, PREFIX, check_type};
+use crate::config::{DLockConfig, PREFIX, check_name};
 use crate::description::{Description, ListedLock};
 use crate::error::Error;
 use crate::glob;
@@ -36,12 +36,12 @@ impl DLockGenerator {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for an empty type; [`Error::Unsupported`] if the store cannot tell;
+    /// [`Error::InvalidConfig`] for an empty type or a key longer than 16 KiB; [`Error::Unsupported`] if the store cannot tell;
     /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::ShutDown`]; [`Error::Forked`] in a child process that inherited the
     /// generator.
     pub fn describe(&self, lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Result<Description, Error> {
         let config = DLockConfig::new(lock_type, lock_target);
-        check_type(config.lock_type())?;
+        check_name(&config)?;
         self.client.describe(config.shared_key())
     }
 

@@ -124,7 +124,8 @@ impl DLockGenerator {
     ///
     /// # Errors
     ///
-    /// Those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
+    /// Those of [`lease_of`](Self::lease_of); [`Error::InvalidConfig`] for a key longer than 16 KiB; [`Error::ShutDown`] after
+    /// [`close`](Self::close).
     pub fn generate(
         &self,
         lock_type: impl Into<String>,

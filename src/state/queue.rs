@@ -5,10 +5,11 @@
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
-use crate::sync::Condvar;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One parked thread.
 #[derive(Debug)]
@@ -37,9 +38,10 @@ impl Waiter {
         Moment::from_nanos(self.parked_until.load(Ordering::Relaxed)) // ORDERING: under the key's mutex.
     }
 
-    /// Notes until when the thread sleeps at most. Call it with the key's mutex held.
-    pub(crate) fn park_until(&self, until: Moment) {
+    /// Parks the calling thread until it is woken, or for `sleep`, which ends at `until` by the client's clock or earlier.
+    pub(crate) fn park<T>(&self, state: &mut MutexGuard<'_, T>, until: Moment, sleep: Duration) {
         self.parked_until.store(until.as_nanos(), Ordering::Relaxed); // ORDERING: under the key's mutex.
+        self.parked.wait_for(state, sleep);
     }
 }
 

@@ -274,16 +274,22 @@ fn a_name_that_a_server_may_refuse_is_refused_first() {
     let server = RedisServer::start_with(&["--proto-max-bulk-len", "1mb"]);
     let generators =
         [DLockGenerator::connect(&server.url()).unwrap(), DLockGenerator::new(MemoryLockProcessor::new()).unwrap()];
-    let longest = 64 * 1024 - "DLOCK_long_".len();
+    let name = |length| "é".repeat(length / 2) + &"x".repeat(length % 2);
+    let longest = 16 * 1024 - "DLOCK_long_".len();
     for generator in generators {
-        let lock = |length| generator.generate("long", "é".repeat(length / 2) + &"x".repeat(length % 2));
+        let lock = |length| generator.generate("long", name(length));
         lock(longest).unwrap().lock().unwrap().unlock().unwrap();
         for length in [longest + 1, 2 << 20] {
-            let error = lock(length).unwrap_err();
-            let text = error.to_string();
-            assert!(matches!(error, Error::InvalidConfig { what: "lock name", .. }), "{text}");
-            assert!(text.contains("DLOCK_long_é") && text.contains(&format!("({} bytes)", length + 11)), "{text}");
-            assert!(text.len() < 400, "{text}");
+            for error in [
+                lock(length).unwrap_err(),
+                generator.describe("long", name(length)).unwrap_err(),
+                generator.break_lock("long", name(length), "somebody", "no reason").unwrap_err(),
+            ] {
+                let text = error.to_string();
+                assert!(matches!(error, Error::InvalidConfig { what: "lock name", .. }), "{text}");
+                assert!(text.contains("DLOCK_long_é") && text.contains(&format!("({} bytes)", length + 11)), "{text}");
+                assert!(text.len() < 400, "{text}");
+            }
         }
     }
 }

@@ -21,6 +21,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// The shortest lease that both stores keep here, and so the unit of the tests' times.
 const SHORTEST: u64 = 2000;
 
+/// The longest lease that both stores keep: Consul's sessions last a day at most.
+const LONGEST: u64 = 19 * 3_600_000;
+
 /// A store, and what a test may do with it beside locking.
 pub(crate) struct Lab {
     store: Box<dyn Store>,
@@ -122,9 +125,9 @@ pub(crate) struct Held {
     pub(crate) remaining: Option<Duration>,
 }
 
-/// Settings of a lock of these tests. Leases that the stores do not keep are made longer.
+/// Settings of a lock of these tests, with a lease that both stores keep.
 pub(crate) fn config(target: &str, lease_ms: u64) -> DLockConfig {
-    DLockConfig::new("TEST", target).with_lease(Duration::from_millis(lease_ms.max(SHORTEST)))
+    DLockConfig::new("TEST", target).with_lease(Duration::from_millis(lease_ms.clamp(SHORTEST, LONGEST)))
 }
 
 /// Whether the clients hear of grants.

@@ -1,10 +1,11 @@
 //! Names of keys.
 
+use crate::config::LONGEST_KEY;
 use crate::conformance::suite::Suite;
 
 pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
-    let long = "x".repeat(10_240);
-    let longer = "x".repeat(10_241);
+    let longest = "é".repeat(LONGEST_KEY / 2);
+    let other = format!("{}xx", &longest[2..]);
     let names = [
         "DLOCK_T_",
         "DLOCK_T_ ",
@@ -26,8 +27,8 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
         "DLOCK_T_钥匙",
         "DLOCK_T_🔑",
         "DLOCK_T_a:b:queue:c",
-        &long,
-        &longer,
+        &longest,
+        &other,
     ];
     let (one, two) = (suite.client(), suite.client());
     let (mut ear_one, mut ear_two) = (one.listen(), two.listen());

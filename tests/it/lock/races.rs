@@ -19,14 +19,9 @@ use std::time::{Duration, Instant};
 
 on_both_stores!(no_extension_outlives_the_release_it_races_with);
 
-/// How many races there are on a store. One whose leases take seconds has few in a minute.
-fn races(lab: &Lab) -> usize {
-    let has_long_leases = lab.processor().limits().shortest_lease > Duration::from_millis(20);
-    match (is_long(), has_long_leases) {
-        (true, false) => 50_000,
-        (false, false) => 2_500,
-        (_, true) => 100,
-    }
+/// How many races there are on each of the two stores.
+fn races() -> usize {
+    if is_long() { 50_000 } else { 2_500 }
 }
 
 const THREADS: usize = 4;
@@ -41,7 +36,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     let barrier = Arc::new(Barrier::new(THREADS + 1));
     let crew: Vec<_> = (0..THREADS)
         .map(|thread| {
-            // Extended every two milliseconds.
+            // Extended after a tenth of the lease.
             let settings = |n| config(&format!("{thread}-{n}"), 20).with_renew_at(0.1).with_probe(false);
             let locks: Vec<_> = (0..LOCKS_PER_THREAD).map(|n| generator.generate_with(settings(n)).unwrap()).collect();
             let (book, barrier) = (Arc::clone(&book), Arc::clone(&barrier));
@@ -60,7 +55,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
                 left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
             }
             let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
-            let done = failed || book.raced.load(Ordering::SeqCst) >= races(lab);
+            let done = failed || book.raced.load(Ordering::SeqCst) >= races();
             book.over.store(done, Ordering::SeqCst);
             barrier.wait();
             if done {
@@ -84,8 +79,8 @@ fn race(locks: &[DistributedReentrantLock], book: &Book, barrier: &Barrier) {
         barrier.wait();
         let signs = book.signs.load(Ordering::SeqCst);
         let guards: Vec<_> = locks.iter().filter_map(|lock| lock.lock().map_err(surprise).ok()).collect();
-        let start = Instant::now();
-        while book.signs.load(Ordering::SeqCst) == signs && start.elapsed() < Duration::from_millis(6) {
+        let (start, longest) = (Instant::now(), locks[0].config().lease().mul_f64(0.3));
+        while book.signs.load(Ordering::SeqCst) == signs && start.elapsed() < longest {
             std::thread::sleep(Duration::from_micros(50));
         }
         for guard in guards {

@@ -53,8 +53,8 @@ fn a_wait_is_over() {
     }
 }
 
-/// A lease that is nearly over goes to the server with one that is not, and the answer takes longer than the first one has left. A busy
-/// machine may be late in any round.
+/// A client renews a lease that is nearly over together with a longer one, and the answer takes longer than a third of what the first one has
+/// left. The client may be late in any round, so one round in which it is not shows that there is time for the answer.
 /// Shows: G3.
 #[test]
 fn a_lease_that_is_nearly_over_leaves_the_others_time_for_an_answer() {

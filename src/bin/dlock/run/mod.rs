@@ -75,6 +75,7 @@ impl Others {
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(url: Option<&str>, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
+    warn_of_long_grace(wanted);
     match others.and_then(|others| try_run(url, wanted, others)) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
@@ -103,7 +104,6 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
-    warn_of_long_grace(wanted);
     let limit = Limit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
