@@ -8,7 +8,7 @@ use crate::support::commands::Commands;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::history::{Hold, exclusive};
 use crate::support::monitor::Monitor;
-use crate::support::watched::{Kind, Watch, Watched};
+use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
 use redis_dlock::{Clock, DLockGenerator, DistributedReentrantLock, RedisLockProcessor, SystemClock};
 use std::sync::Arc;
@@ -181,12 +181,16 @@ fn a_release_with_a_next_locker_whose_reply_is_lost_hands_over_once() {
     let [(one, end_one), (two, end_two)] = crew;
     eventually("the first thread has it", || here.queue_length() == 1);
     watch.lose_next_answer(Kind::Release);
+    let poll = watch.stop_next(Kind::Poll, When::Coming);
     end_one.send(()).unwrap();
     let held = other.held("waiter");
     let (token, outcome) = one.join();
     assert!(outcome.is_ok(), "it was released, whatever was heard of it: {outcome:?}");
     assert!(held.valid && held.token > token);
     assert_eq!(queue(&server).len(), 1, "this process waits once");
+    // It asks for the place of its next locker. An answer that told of the grant before the message does would have that grant released twice.
+    poll.wait();
+    poll.open();
     other.unlock("waiter");
     end_two.send(()).unwrap();
     let (last, outcome) = two.join();
