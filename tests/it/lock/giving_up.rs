@@ -186,11 +186,12 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
     let generators = [lab.generator(), lab.generator()];
     let lock = generators[0].generate_with(config("x", 5000)).unwrap();
     let inside = Arc::new(AtomicU32::new(0));
-    let done = Arc::new(AtomicBool::new(false));
+    let (done, in_vain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let guard = lock.lock().unwrap();
     let crew: Vec<_> = (0..THREADS)
         .map(|n| {
             let lock = generators[usize::from(n % 4 == 0)].generate_with(config("x", 5000)).unwrap();
-            let inside = Arc::clone(&inside);
+            let (inside, in_vain) = (Arc::clone(&inside), Arc::clone(&in_vain));
             spawn(move || {
                 let mut got = 0;
                 for round in 0..ROUNDS {
@@ -198,6 +199,9 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
                     let tried = lock.try_lock_for(limit);
                     // A busy machine may let even the store's answer come too late.
                     assert!(matches!(tried, Ok(_) | Err(Error::Backend { .. })), "{tried:?}");
+                    if matches!(tried, Ok(None)) {
+                        in_vain.store(true, Ordering::SeqCst);
+                    }
                     if let Ok(Some(_guard)) = tried {
                         let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
                         let still_alone = inside.fetch_sub(1, Ordering::SeqCst) == 1;
@@ -216,7 +220,12 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
             std::thread::sleep(Duration::from_micros(700));
         }
     });
-    let got: u32 = crew.into_iter().map(Member::join).sum();
+    // Time passes all the while, or no limit would end.
+    let got: u32 = lab.time.during(|| {
+        eventually("a thread has given up", || in_vain.load(Ordering::SeqCst));
+        drop(guard);
+        crew.into_iter().map(Member::join).sum()
+    });
     done.store(true, Ordering::SeqCst);
     cycler.join();
     // Both outcomes were there, or nothing was tried.
