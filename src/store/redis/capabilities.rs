@@ -15,8 +15,8 @@ use super::transport::{Answer, KeyHash};
 use super::ways::Ways;
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, LockProcessor, Numbers,
-    Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, Numbers, Outcome, Posting,
+    ReleaseDone, ReleaseOutcome, Request, WaitQueue,
 };
 use ::redis::Value;
 use std::sync::Arc;
@@ -129,11 +129,6 @@ impl RedisLockProcessor {
     /// Posts a release: [`Posting::post_release`].
     fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         self.forget_earlier_server();
-        if !self.ways.may_post(claim.key) {
-            // The server may not know the script. A synchronous release is repeated with the script's text at once.
-            done(self.release(claim, limit));
-            return false;
-        }
         let hash = KeyHash::of(claim.key);
         let request = Request::Release(*claim);
         let texts = Texts::of(&request, self.ways.form());
@@ -141,7 +136,7 @@ impl RedisLockProcessor {
         let address = Arc::clone(&self.address);
         let callback = move |answer: Answer| {
             // ORDERING: Relaxed: `Attempt::run` swaps the flag.
-            if answer.values.iter().any(is_no_master) {
+            if answer.first().is_some_and(is_no_master) {
                 is_demoted.store(true, Ordering::Relaxed);
             }
             let answer = released(answer).map_err(|e| address.hide(e));
@@ -159,11 +154,11 @@ impl RedisLockProcessor {
 fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     // How a reply is read depends only on the kind of request.
     let any = Claim::new("", "", "", Duration::ZERO);
-    match (answer.values.first(), answer.failure) {
-        (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
+    match answer.first() {
+        Some(value) => match reply::outcome(&Request::Release(any), value)? {
             Outcome::Release(outcome) => Ok(outcome),
             _ => Err(mismatch()),
         },
-        (None, failure) => Err(failure.unwrap_or_else(mismatch)),
+        None => Err(answer.failure.unwrap_or_else(mismatch)),
     }
 }

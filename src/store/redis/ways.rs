@@ -75,14 +75,6 @@ impl Ways {
         }
     }
 
-    /// Returns `true` if a release of this key can be posted.
-    pub(super) fn may_post(&self, key: &str) -> bool {
-        match self {
-            Self::One(node) => node.knows_release(),
-            Self::Cluster(cluster) => cluster.may_post(key),
-        }
-    }
-
     /// Sends one call and returns without its reply, which `done` receives.
     pub(super) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
         match self {

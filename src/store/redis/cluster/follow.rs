@@ -8,7 +8,7 @@
 //!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
 //!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
 //!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
-//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
+//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node.
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
@@ -45,7 +45,6 @@ struct Leg<'a> {
     course: Course,
     /// Where it is sent next; `None` while nobody owns its slot.
     node: Option<Arc<Node>>,
-    full_text: bool,
     asking: bool,
     /// The last reply. Missing before the first one.
     reply: Option<Reply>,
@@ -119,7 +118,7 @@ impl Cluster {
     fn leg<'a>(&self, call: &Call<'a>, slot: Slot) -> Leg<'a> {
         let node = self.owner(slot);
         let course = Course::default();
-        Leg { call: *call, slot, course, node, full_text: false, asking: false, reply: None, is_over: false }
+        Leg { call: *call, slot, course, node, asking: false, reply: None, is_over: false }
     }
 
     /// Sends the calls that are not over, and waits for their replies.
@@ -146,8 +145,8 @@ impl Cluster {
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
             let sending = |at: &usize| {
-                let Leg { call, full_text, asking, .. } = &legs[*at];
-                Sending { call, full_text: *full_text, asking: *asking }
+                let Leg { call, asking, .. } = &legs[*at];
+                Sending { call, asking: *asking }
             };
             let sendings: Vec<_> = members.iter().map(sending).collect();
             sent.push(node.begin(&sendings, wait, manner.urgent, is_alone));
@@ -211,13 +210,6 @@ impl Cluster {
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
             return self.after_no_connection(leg, is_unsent, manner);
         };
-        if let Some(node) = &leg.node
-            && !leg.full_text
-            && node.lacks_script(reply)
-        {
-            leg.full_text = true;
-            return Some(Duration::ZERO);
-        }
         match said(&replied.value) {
             Said::Answer => {
                 if leg.asking
@@ -236,20 +228,19 @@ impl Cluster {
                 self.want_map();
                 let Some(next) = next else { return self.again(leg) };
                 leg.node = Some(next);
-                (leg.asking, leg.full_text) = (false, false);
+                leg.asking = false;
                 leg.course.redirect()
             }
             Said::Ask { host, port } => {
                 let Some(place) = self.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
                 leg.node = Some(self.nodes.at(&place));
-                (leg.asking, leg.full_text) = (true, false);
+                leg.asking = true;
                 leg.call = leg.call.alone().unwrap_or(leg.call);
                 leg.course.redirect()
             }
             Said::TryAgain => {
                 if let Some(alone) = leg.call.alone() {
                     leg.call = alone;
-                    leg.full_text = false;
                     return Some(Duration::ZERO);
                 }
                 self.again(leg)
@@ -264,7 +255,7 @@ impl Cluster {
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
         leg.node = self.owner(leg.slot);
-        (leg.asking, leg.full_text) = (false, false);
+        leg.asking = false;
         Some(leg.course.pause())
     }
 
@@ -282,7 +273,7 @@ impl Cluster {
             return None;
         }
         leg.node = Some(owner);
-        (leg.asking, leg.full_text) = (false, false);
+        leg.asking = false;
         leg.course.redirect()
     }
 

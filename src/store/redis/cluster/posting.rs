@@ -17,15 +17,6 @@ use std::time::{Duration, Instant};
 const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
 
 impl Cluster {
-    /// Returns `true` if a release of this key can be posted: the node of its slot knows the script. So it can if that node is not tried now:
-    /// nobody waits for it then.
-    pub(crate) fn may_post(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| {
-            node.forget_earlier_server();
-            node.knows_release() || is_not_tried(&node)
-        })
-    }
-
     /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
@@ -33,18 +24,17 @@ impl Cluster {
         self.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
         let Some(node) = self.owner(slot) else {
-            return done(Answer { failure: Some(self.unowned(slot)), ..Answer::default() });
+            return done(Answer::failed(self.unowned(slot)));
         };
         if is_not_tried(&node) {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
-            let failure = Some(Error::backend(BackendFailure::NotExecuted, message));
-            return done(Answer { failure, ..Answer::default() });
+            return done(Answer::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
         let this = Weak::clone(&self.this);
         let weak_node = Arc::downgrade(&node);
         let callback = move |mut answer: Answer| {
             let Some(cluster) = this.upgrade() else { return done(answer) };
-            match answer.values.first() {
+            match answer.first() {
                 Some(value) if said(value) == Said::Answer => {}
                 Some(value) => {
                     if let Said::Moved { host, port } = said(value)
@@ -55,8 +45,7 @@ impl Cluster {
                     }
                     cluster.want_map();
                     let message = format!("the slot is at another node, or moving: {}", words(value));
-                    answer.values.clear();
-                    answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+                    answer = Answer::failed(Error::backend(BackendFailure::NotExecuted, message));
                 }
                 None => {
                     cluster.want_map();

@@ -1,10 +1,7 @@
-//! One server: calls of scripts on its connections, whichever scripts it knows.
-//!
-//! A call is sent in its short form, `EVALSHA`. A server that does not know the script has not executed it; the call is then repeated with
-//! the script's full text.
+//! One server: calls of scripts on its connections.
 
 use crate::error::Error;
-use crate::store::redis::net::classify::{is_noscript, is_redirection};
+use crate::store::redis::net::classify::is_redirection;
 use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
@@ -20,10 +17,6 @@ use std::time::{Duration, Instant};
 /// See the module.
 pub(crate) struct Node {
     pub(crate) transport: Transport,
-    /// Whether the server knows the release script, as far as the last replies tell.
-    // ORDERING: Relaxed: a guess that nothing is read through. After a wrong `true` the transport sends the script's text once more;
-    // after a wrong `false` the release is not posted.
-    knows_release: Arc<AtomicBool>,
     /// Whether a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
     // ORDERING: Relaxed: a hint by which batches are put together.
     is_silent: AtomicBool,
@@ -32,7 +25,7 @@ pub(crate) struct Node {
     /// Whether so many have acknowledged the last call that they had to.
     // ORDERING: Relaxed: a hint, as `is_silent`.
     is_acknowledged: AtomicBool,
-    /// The number of the server whose answers `knows_release` is from.
+    /// The number of the server whose answers `is_acknowledged` is from.
     // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
     server: AtomicU64,
 }
@@ -41,17 +34,8 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending<'c, 'a> {
     pub(crate) call: &'c Call<'a>,
-    /// Whether with the script's full text.
-    pub(crate) full_text: bool,
     /// Whether behind an `ASKING`: the server takes the key's slot over and has not got it yet.
     pub(crate) asking: bool,
-}
-
-impl<'c, 'a> Sending<'c, 'a> {
-    /// A call as it is sent first.
-    pub(crate) fn first(call: &'c Call<'a>) -> Self {
-        Self { call, full_text: false, asking: false }
-    }
 }
 
 /// Calls that were sent, and whose replies are to be waited for.
@@ -65,7 +49,6 @@ impl Node {
     pub(crate) fn new(transport: Transport, acks: Option<ReplicaAcks>) -> Self {
         Self {
             transport,
-            knows_release: Arc::new(AtomicBool::new(false)),
             is_silent: AtomicBool::new(false),
             acks,
             is_acknowledged: AtomicBool::new(false),
@@ -111,15 +94,9 @@ impl Node {
         let is_other = self.server.load(Ordering::Relaxed) != number;
         if is_other {
             self.server.store(number, Ordering::Relaxed);
-            self.knows_release.store(false, Ordering::Relaxed);
             self.is_acknowledged.store(false, Ordering::Relaxed);
         }
         is_other
-    }
-
-    /// Returns `true` if a release can be posted, as far as is known: the server knows its script.
-    pub(crate) fn knows_release(&self) -> bool {
-        self.knows_release.load(Ordering::Relaxed) // ORDERING: Relaxed: a guess.
     }
 
     /// Opens the first connection, before any call.
@@ -146,8 +123,7 @@ impl Node {
         let number = self.servers().number();
         let call = sight::call(form, channel);
         let look = || {
-            // It is asked too rarely for the server to know the script.
-            let reply = self.ask_one(limit, |batch| batch.push(KeyHash::of(channel), |packed| call.pack(packed, true)));
+            let reply = self.ask_one(limit, |batch| batch.push(KeyHash::of(channel), |packed| call.pack(packed)));
             reply.map_or(Sight::Unknown, sight::read)
         };
         let first = look();
@@ -162,63 +138,33 @@ impl Node {
 
     /// Runs one call, within `limit`.
     pub(crate) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        let start = Instant::now();
-        let hash = KeyHash::of(call.keys[0]);
-        let send = |full_text: bool, limit: Duration| {
-            let mut packed = Packed::for_one();
-            call.pack(&mut packed, full_text);
-            self.transport.call(hash, packed, limit)
-        };
-        let mut reply = send(false, limit);
-        if self.lacks_script(&reply) {
-            reply = send(true, limit.saturating_sub(start.elapsed()));
-        }
+        let mut packed = Packed::for_one();
+        call.pack(&mut packed);
+        let reply = self.transport.call(KeyHash::of(call.keys[0]), packed, limit);
         self.note(&reply);
-        if call.is_release() && matches!(&reply, Ok(replied) if !matches!(replied.value, Value::ServerError(_))) {
-            self.knows_release.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-        }
         reply
     }
 
-    /// Runs calls in one batch. The calls whose script the server does not know are repeated with the script's full text.
+    /// Runs calls in one batch.
     pub(crate) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
-        let start = Instant::now();
-        let sendings: Vec<_> = calls.iter().map(Sending::first).collect();
-        let mut replies = self.end(self.begin(&sendings, limit, urgent, true), limit, or_break);
-        if !replies.iter().any(|reply| self.lacks_script(reply)) {
-            return replies;
-        }
-        // This is another server, or its scripts were flushed: it knows none of them.
-        let again: Vec<usize> = (0..replies.len()).filter(|i| self.lacks_script(&replies[*i])).collect();
-        let sendings: Vec<_> = again.iter().map(|i| Sending { full_text: true, ..sendings[*i] }).collect();
-        let left = limit.saturating_sub(start.elapsed());
-        let repeated = self.end(self.begin(&sendings, left, urgent, true), left, or_break);
-        for (i, reply) in again.into_iter().zip(repeated) {
-            replies[i] = reply;
-        }
-        replies
-    }
-
-    /// Returns `true` if the server does not know the script of the call with this reply, and notes that.
-    pub(crate) fn lacks_script(&self, reply: &Reply) -> bool {
-        let lacks = matches!(reply, Ok(replied) if is_noscript(&replied.value));
-        if lacks {
-            self.knows_release.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-        }
-        lacks
+        let sendings: Vec<_> = calls.iter().map(|call| Sending { call, asking: false }).collect();
+        self.end(self.begin(&sendings, limit, urgent, true), limit, or_break)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
     pub(crate) fn begin(&self, calls: &[Sending<'_, '_>], limit: Duration, urgent: bool, is_alone: bool) -> Sent {
         let deadline = crate::timing::end_of(limit, Instant::now());
         let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
-        for Sending { call, full_text, asking } in calls {
+        for Sending { call, asking } in calls {
             let hash = KeyHash::of(call.keys[0]);
             if *asking {
-                // Both go on the connection of the key, one behind the other.
+                // Both go on the connection of the key, one behind the other. `ASKING` counts for one command: a short form that is unknown
+                // would be repeated without it.
                 batch.push(hash, |packed| packed.words(&["ASKING"]));
+                batch.push(hash, |packed| call.pack_in_full(packed));
+            } else {
+                batch.push(hash, |packed| call.pack(packed));
             }
-            batch.push(hash, |packed| call.pack(packed, *full_text));
         }
         let is_alone = is_alone && batch.is_one();
         let asking = calls.iter().map(|sending| sending.asking).collect();
@@ -249,16 +195,8 @@ impl Node {
     /// Sends one call and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
         let mut packed = Packed::for_one();
-        call.pack(&mut packed, false);
-        let knows_release = Arc::clone(&self.knows_release);
-        let callback = move |answer: Answer| {
-            if !matches!(answer.values.first(), Some(value) if !matches!(value, Value::ServerError(_))) {
-                // The server may have lost the script, or be another server.
-                knows_release.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
-            }
-            done(answer);
-        };
-        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, Box::new(callback));
+        call.pack(&mut packed);
+        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, Box::new(done));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Reque
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::transport::{Answer, KeyHash, Transport};
+use crate::store::redis::transport::{KeyHash, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,11 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(None);
         }
         let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
-        let Answer { values: replies, epoch, confirmation, .. } = self.transport.call_on(way, pack(claim), limit)?;
+        let (mut epoch, mut confirmation, mut replies) = (0, None, Vec::with_capacity(4));
+        for replied in self.transport.call_on(way, pack(claim), limit)? {
+            (epoch, confirmation) = (replied.epoch, replied.confirmation);
+            replies.push(replied.value);
+        }
         if replies.iter().any(is_no_master) {
             self.trust.end_all(self.transport);
         }

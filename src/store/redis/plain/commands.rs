@@ -137,6 +137,6 @@ mod tests {
         {
             wanted.extend(::redis::cmd(words[0]).arg(&words[1..]).get_packed_command());
         }
-        assert_eq!((packed.bytes, packed.replies), (wanted, 4));
+        assert_eq!((packed.replies(), packed.bytes), (4, wanted));
     }
 }

@@ -151,7 +151,7 @@ fn code_of(chunk: &'static str) -> &'static str {
     chunk.split_once("\n\n").map_or(chunk, |(_, code)| code)
 }
 
-/// One call of a script, ready to be sent: as `EVALSHA`, or as `EVAL` to a server that does not know the script.
+/// One call of a script, ready to be sent: as `EVALSHA`, which the transport repeats as `EVAL` to a server that does not know the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
@@ -179,11 +179,6 @@ pub(crate) enum Slack {
 }
 
 impl Call<'_> {
-    /// Returns `true` for a release or a hand-over.
-    pub(crate) fn is_release(&self) -> bool {
-        std::ptr::eq(self.script, &raw const *RELEASE)
-    }
-
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
@@ -196,17 +191,21 @@ impl Call<'_> {
         extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
     }
 
-    /// Adds the call to `packed`, as `EVALSHA`, or as `EVAL` with the script's full text.
-    pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
+    /// Adds the call to `packed`, as `EVALSHA`, whose full form is `EVAL` with the script's text.
+    pub(crate) fn pack(&self, packed: &mut Packed) {
+        self.pack_with(packed, |packed, sha, full| packed.short_form(["EVALSHA", sha], full));
+    }
+
+    /// Adds the call to `packed`, as `EVAL` with the script's text.
+    pub(crate) fn pack_in_full(&self, packed: &mut Packed) {
+        self.pack_with(packed, |packed, _, full| full.iter().for_each(|word| packed.bulk(word)));
+    }
+
+    fn pack_with(&self, packed: &mut Packed, script: impl FnOnce(&mut Packed, &str, [&'static str; 2])) {
         packed.is_confirmed |= self.is_confirmed;
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
         let Text { text, sha } = self.script.text(self.form);
-        let full = ["EVAL", text.as_str()];
-        if full_text {
-            full.iter().for_each(|word| packed.bulk(word));
-        } else {
-            packed.short_form(["EVALSHA", sha], full);
-        }
+        script(packed, sha, ["EVAL", text.as_str()]);
         packed.bulk(match self.key_count {
             1 => "1",
             2 => "2",
@@ -312,7 +311,7 @@ mod tests {
         let mut packed = Packed::default();
         let alone = call(&EXTEND, "0").alone().expect("an extension");
         assert!(alone.is_confirmed);
-        alone.pack(&mut packed, false);
+        alone.pack(&mut packed);
         let mut command = ::redis::cmd("EVALSHA");
         command.arg(&EXTEND_ALONE.text(Form::Cluster).sha).arg(1).arg("k").arg("l-1").arg("5");
         assert_eq!(packed.bytes, command.get_packed_command());
@@ -321,7 +320,6 @@ mod tests {
         let few = whole.alone().expect("a break");
         assert_eq!((few.key_count, few.arg_count, few.args[0], few.args[1]), (3, 2, "l-1", ""));
         assert!(few.alone().is_none());
-        assert!(call(&RELEASE, "").is_release() && !call(&EXTEND, "0").is_release());
     }
 
     #[test]
@@ -344,35 +342,53 @@ mod tests {
                 slack,
                 is_confirmed: false,
             }
-            .pack(&mut packed, false);
+            .pack(&mut packed);
             let mut command = ::redis::cmd("EVALSHA");
             command.arg(&PROBE.server.sha).arg(3).arg(&keys[..3]).arg(expected);
             assert_eq!(packed.bytes, command.get_packed_command());
             let end = packed.bytes.len() - 7;
-            assert_eq!(packed.stamp_at, if slack == Slack::None { vec![] } else { vec![end] });
-            assert_eq!(packed.replies, 1);
+            assert_eq!(packed.stamps().collect::<Vec<_>>(), if slack == Slack::None { vec![] } else { vec![end] });
+            assert_eq!(packed.replies(), 1);
         }
     }
 
     #[test]
-    fn a_call_that_is_spelt_out_is_the_one_with_the_full_text() {
+    fn commands_that_are_spelt_out_have_the_full_text_and_the_stamp_in_its_place() {
         let (keys, args) = (["k", "q", "", ""], ["locker-1", "5", "", "", "", ""]);
-        for slack in [Slack::None, Slack::Last, Slack::In(1)] {
-            let call = Call {
-                script: &RELEASE,
-                form: Form::Server,
-                keys,
-                key_count: 2,
-                args,
-                arg_count: 2,
-                slack,
-                is_confirmed: false,
-            };
-            let (mut spelt, mut full) = (Packed::for_one(), Packed::for_one());
-            call.pack(&mut spelt, false);
-            spelt.spell_out();
-            call.pack(&mut full, true);
-            assert_eq!((spelt.bytes, spelt.stamp_at, spelt.replies), (full.bytes, full.stamp_at, full.replies));
+        let call = |slack| Call {
+            script: &RELEASE,
+            form: Form::Server,
+            keys,
+            key_count: 2,
+            args,
+            arg_count: 2,
+            slack,
+            is_confirmed: false,
+        };
+        let full = |stamped: &[&str]| {
+            let mut command = ::redis::cmd("EVAL");
+            command.arg(&RELEASE.server.text).arg(2).arg(&keys[..2]).arg("locker-1").arg(stamped);
+            command.get_packed_command()
+        };
+        let kinds = [(Slack::None, &["5"][..]), (Slack::Last, &["5", "00000"]), (Slack::In(1), &["5 00000"])];
+        let mut packed = Packed::for_one();
+        packed.words(&["PING"]);
+        kinds.iter().for_each(|(slack, _)| call(*slack).pack(&mut packed));
+        for chosen in [&[0, 1, 2, 3][..], &[1], &[3], &[1, 2], &[2, 3]] {
+            let mut spelt = packed.clone();
+            spelt.spell_out(chosen.iter().copied());
+            let (mut bytes, mut stamps) = (Vec::new(), Vec::new());
+            for at in chosen {
+                match at.checked_sub(1).map(|kind| kinds[kind]) {
+                    None => bytes.extend(::redis::cmd("PING").get_packed_command()),
+                    Some((slack, stamped)) => {
+                        bytes.extend(full(stamped));
+                        stamps.extend((slack != Slack::None).then_some(bytes.len() - 7));
+                    }
+                }
+            }
+            assert_eq!((&spelt.bytes, spelt.stamps().collect()), (&bytes, stamps), "{chosen:?}");
+            assert_eq!((spelt.replies(), spelt.short_texts().count()), (chosen.len(), 0));
         }
     }
 }

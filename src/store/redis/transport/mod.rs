@@ -1,7 +1,7 @@
 //! Commands in, replies out: any number of threads on a few connections, every call with a deadline.
 //!
 //! The transport knows what a command and a reply are, and what a reply says about the server: that it is no master, or that it does not
-//! know the short form of a command. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
+//! know the short form of a command, which the transport then sends in full. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
 //! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)). A store may want
 //! some of its commands *confirmed* by a command of its choice ([`Confirming`]).
 //!
@@ -46,7 +46,6 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use ::redis::Value;
 use batch::Part;
 use connector::Connector;
 use mux::{Mux, Settings};
@@ -59,7 +58,7 @@ use yielding::Yielding;
 
 pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::Confirming;
-pub(crate) use pending::{Answer, Callback};
+pub(crate) use pending::{Answer, Callback, Replied};
 pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
@@ -77,16 +76,6 @@ const NO_MORE: Duration = Duration::from_secs(1);
 /// A caller opens one more connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
 /// trip.
 const CONNECTS: u32 = 4;
-
-/// A reply that has come.
-#[derive(Debug)]
-pub(crate) struct Replied {
-    pub(crate) value: Value,
-    /// The epoch of the connection in which the command was written.
-    pub(crate) epoch: u64,
-    /// The reply to the command that confirmed it: [`Answer::confirmation`].
-    pub(crate) confirmation: Option<Value>,
-}
 
 /// The outcome of one command.
 pub(crate) type Reply = Result<Replied, Error>;
@@ -189,11 +178,8 @@ impl<C: Connector> Transport<C> {
     /// Sends one command about a key and waits for its reply, at most `limit`.
     pub(crate) fn call(&self, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let Answer { mut values, epoch, confirmation, failure } = self.exchange(mux, route, packed, now(), limit);
-        match values.pop() {
-            Some(value) => Ok(Replied { value, epoch, confirmation }),
-            None => Err(failure.unwrap_or_else(lost)),
-        }
+        let Answer { mut replies, failure } = self.exchange(mux, route, packed, now(), limit);
+        replies.pop().flatten().ok_or_else(|| failure.unwrap_or_else(lost))
     }
 
     /// Returns a way for commands about a key if the connection of the key's mux was written to recently.
@@ -205,14 +191,12 @@ impl<C: Connector> Transport<C> {
         Some(WarmWay { mux, epoch, route, at })
     }
 
-    /// Sends commands that belong together and waits for all their replies, at most `limit`. The answer has all of them.
-    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<Answer, Error> {
-        let replies = packed.replies;
-        let answer = self.exchange(way.mux, way.route, packed, way.at, limit);
-        if answer.values.len() < replies {
-            return Err(answer.failure.unwrap_or_else(lost));
-        }
-        Ok(answer)
+    /// Sends commands that belong together and waits for all their replies, at most `limit`.
+    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<Vec<Replied>, Error> {
+        let wanted = packed.replies();
+        let Answer { replies, failure } = self.exchange(way.mux, way.route, packed, way.at, limit);
+        let replies: Vec<_> = replies.into_iter().flatten().collect();
+        if replies.len() < wanted { Err(failure.unwrap_or_else(lost)) } else { Ok(replies) }
     }
 
     fn exchange(&self, mux: usize, route: RouteGuard, mut packed: Packed, at: Instant, limit: Duration) -> Answer {
@@ -255,15 +239,11 @@ impl<C: Connector> Transport<C> {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, limit, or_break);
-            let Answer { values, epoch, confirmation, failure } = answer;
-            answers.push((values.into_iter(), epoch, confirmation, failure));
+            answers.push((answer.replies.into_iter(), answer.failure));
         }
         let next = |part: &usize| {
-            let (values, epoch, confirmation, failure) = &mut answers[*part];
-            match values.next() {
-                Some(value) => Ok(Replied { value, epoch: *epoch, confirmation: confirmation.clone() }),
-                None => Err(failure.clone().unwrap_or_else(lost)),
-            }
+            let (replies, failure) = &mut answers[*part];
+            replies.next().flatten().ok_or_else(|| failure.clone().unwrap_or_else(lost))
         };
         order.iter().map(next).collect()
     }

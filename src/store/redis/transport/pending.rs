@@ -11,11 +11,22 @@
 //! connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
-//! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a
-//! posted command, the call goes back from `Written` to `Queued` once,
-//! in its full form.
+//! can be promoted to writer, but never to reader, because it does not wait for a reply.
 //!
 //! A call that is to be confirmed stays `Written` until its write is confirmed, too. A posted call is never confirmed.
+//!
+//! # Short forms
+//!
+//! A command may be written in a short form (`EVALSHA`) that the server does not know. It answers `NOSCRIPT` then, and has executed nothing.
+//! This is the only place where that is dealt with: when the last reply of such a call has come, the call goes back from `Written` to
+//! `Queued` once, with those of its commands alone, in their full form. Why that is right:
+//!
+//! * No command is executed twice: only commands that were refused are written again, and each once. A second refusal is the reply.
+//! * No later call for the same key comes between, if it is made after the answer to this one: the call keeps its place among the calls for
+//!   its keys (its route) until it is done, and it is queued again before any later answer is delivered.
+//! * A caller's deadline stays what it was. If it comes first, the commands that were refused were not executed, and that is what it is told.
+//! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
+//!   confirmation says nothing about a write on another one.
 
 use super::routes::RouteGuard;
 use crate::error::Error;
@@ -26,15 +37,34 @@ use crate::sync::{Condvar, Mutex, catch_panic, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
-/// The outcome of a call: the replies that came and, if some are missing, the reason.
+/// A reply that has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied {
+    pub(crate) value: Value,
+    /// The epoch of the connection in which the command was written.
+    pub(crate) epoch: u64,
+    /// The reply to the command that confirmed it, if it is one to be confirmed and that reply has come.
+    pub(crate) confirmation: Option<Value>,
+}
+
+/// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
+/// out.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pub(crate) values: Vec<Value>,
-    /// The epoch of the connection in which the call was written.
-    pub(crate) epoch: u64,
-    /// The reply to the command that confirmed the call, if the call is one to be confirmed and that reply has come.
-    pub(crate) confirmation: Option<Value>,
+    pub(crate) replies: Vec<Option<Replied>>,
     pub(crate) failure: Option<Error>,
+}
+
+impl Answer {
+    /// Returns the answer to a call that failed before it was sent.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self { failure: Some(error), ..Self::default() }
+    }
+
+    /// Returns the reply to the first command.
+    pub(crate) fn first(&self) -> Option<&Value> {
+        self.replies.first()?.as_ref().map(|replied| &replied.value)
+    }
 }
 
 /// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
@@ -58,8 +88,6 @@ pub(crate) struct Promotion {
 
 /// See the module.
 pub(crate) struct Pending {
-    /// The number of replies that the call gets.
-    pub(crate) replies: usize,
     /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
     /// Whether the call is one of several of a caller.
@@ -80,8 +108,14 @@ struct Core {
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
-    /// Whether a posted call was queued again, in its full form.
-    is_repeated: bool,
+    /// The epoch of the last write.
+    epoch: u64,
+    /// How many replies of the last write have come.
+    came: usize,
+    /// The places of the commands whose short form the server does not know.
+    unknown: Vec<usize>,
+    /// The places of the commands that were queued again, in their full form. `None` before that.
+    repeated: Option<Vec<usize>>,
     answer: Answer,
     /// Whether the call failed because no connection could be opened.
     unconnected: bool,
@@ -103,6 +137,37 @@ impl Core {
             && !self.is_sent
             && (self.is_attended || mutant!(WaitsTwice))
     }
+
+    /// Takes in a reply to the last write.
+    fn take(&mut self, value: Value) {
+        let at = self.came;
+        self.came += 1;
+        let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
+        let is_unknown = self.repeated.is_none() && is_noscript(&value);
+        let replied = if is_unknown {
+            self.unknown.push(place);
+            None
+        } else {
+            Some(Replied { value, epoch: self.epoch, confirmation: None })
+        };
+        match self.answer.replies.get_mut(place) {
+            Some(empty) => *empty = replied,
+            None => self.answer.replies.push(replied),
+        }
+    }
+
+    /// Ends the call, or a first write of it, to which everything has come.
+    fn end_write(&mut self) -> Taken {
+        if self.unknown.is_empty() {
+            self.phase = Phase::Done;
+            return Taken::Last;
+        }
+        let unknown = std::mem::take(&mut self.unknown);
+        self.packed.spell_out(unknown.iter().copied());
+        self.repeated = Some(unknown);
+        self.phase = Phase::Queued;
+        Taken::Again
+    }
 }
 
 /// What a reply meant to its call.
@@ -112,7 +177,7 @@ pub(crate) enum Taken {
     Kept,
     /// It was the last reply: the call must be woken.
     Last,
-    /// The server does not know the short form of a posted call, which must be queued again.
+    /// The server does not know the short form of some commands, for which the call must be queued again.
     Again,
 }
 
@@ -139,7 +204,7 @@ impl Pending {
     }
 
     fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
-        let (replies, is_posted, is_confirmed) = (packed.replies, callback.is_some(), packed.is_confirmed);
+        let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
@@ -148,12 +213,15 @@ impl Pending {
             route,
             is_attended: !is_part,
             is_sent: false,
-            is_repeated: false,
+            epoch: 0,
+            came: 0,
+            unknown: Vec::new(),
+            repeated: None,
             answer,
             unconnected: false,
             callback,
         };
-        Self { replies, is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self { is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
@@ -231,7 +299,7 @@ impl Pending {
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
-        core.phase == Phase::Written && core.answer.epoch >= first_epoch
+        core.phase == Phase::Written && core.epoch >= first_epoch
     }
 
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
@@ -293,17 +361,36 @@ impl Pending {
         }
     }
 
-    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places.
-    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, stamp: Option<&Stamp>) {
+    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places. Returns the number of replies that are due then.
+    ///
+    /// Nobody waits for the refusal of a posted call, and it would be repeated late. So a posted call has the full form unless all its short
+    /// forms are in `spelt`: the texts that were written in full on this connection before. They are in it afterwards.
+    pub(crate) fn write_to(
+        &self,
+        bytes: &mut Vec<u8>,
+        epoch: u64,
+        stamp: Option<&Stamp>,
+        spelt: &mut Vec<&'static str>,
+    ) -> usize {
         let mut core = self.core.lock();
         core.phase = Phase::Written;
-        core.answer.epoch = epoch;
+        (core.epoch, core.came) = (epoch, 0);
+        if self.is_posted {
+            let is_new = |text: &&'static str| !spelt.iter().any(|known| std::ptr::eq(*known, *text));
+            let new: Vec<_> = core.packed.short_texts().filter(is_new).collect();
+            if !new.is_empty() {
+                core.packed.spell_out_all();
+                spelt.extend(new);
+            }
+        }
         let start = bytes.len();
         bytes.extend_from_slice(&core.packed.bytes);
-        let Some(stamp) = stamp else { return };
-        for at in &core.packed.stamp_at {
-            bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
+        if let Some(stamp) = stamp {
+            for at in core.packed.stamps() {
+                bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
+            }
         }
+        core.packed.replies()
     }
 
     /// Takes in a reply.
@@ -312,19 +399,11 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
-        // NOSCRIPT: the short form is unknown, and nothing was executed.
-        if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
-        {
-            core.packed.spell_out();
-            core.phase = Phase::Queued;
-            return Taken::Again;
-        }
-        core.answer.values.push(value);
-        if core.answer.values.len() < self.replies || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
+        core.take(value);
+        if core.came < core.packed.replies() || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
             return Taken::Kept;
         }
-        core.phase = Phase::Done;
-        Taken::Last
+        core.end_write()
     }
 
     /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
@@ -333,9 +412,12 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
-        core.answer.confirmation = Some(value.clone());
-        core.phase = Phase::Done;
-        Taken::Last
+        let epoch = core.epoch;
+        let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
+        for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
+            replied.confirmation = Some(value.clone());
+        }
+        core.end_write()
     }
 
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
@@ -356,21 +438,23 @@ impl Pending {
         (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted,
-    /// and what came. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer) {
+    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted, what came, and the epoch
+    /// of the last write. Later replies are dropped.
+    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer, u64) {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
         if mutant!(GivesPassageBackEarly) {
             core.route.give_back();
         }
-        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer))
+        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 
-    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened.
+    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened, and was never
+    /// written.
     pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
-        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.route.take()))
+        let is_new = core.repeated.is_none();
+        (is_new && std::mem::take(&mut core.unconnected)).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }
 }

@@ -136,8 +136,8 @@ impl Shutdown for End {
 
 fn command() -> Packed {
     let mut packed = Packed::default();
+    packed.begin();
     packed.bytes.push(b'x');
-    packed.replies = 1;
     packed
 }
 

@@ -120,7 +120,7 @@ impl Line {
             packed.words(&["SUNSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.asked.push_back(Asked::Unsubscribe(*slot));
         }
-        if packed.replies == 0 { Ok(()) } else { self.send(&packed) }
+        if packed.replies() == 0 { Ok(()) } else { self.send(&packed) }
     }
 
     /// Leaves some slots to another owner.
@@ -131,7 +131,7 @@ impl Line {
     /// Sends without waiting for room: the same thread listens to the other servers.
     fn send(&mut self, packed: &Packed) -> io::Result<()> {
         let now = Instant::now();
-        if self.asked.len() == packed.replies {
+        if self.asked.len() == packed.replies() {
             self.owed_since = now;
         }
         self.is_behind = !self.link.outbound.send(&packed.bytes, now)?;
@@ -181,7 +181,7 @@ impl Line {
                 events.extend(self.take_in(value, &mut unwanted, client));
             }
         }
-        if unwanted.replies == 0 { Ok(()) } else { self.send(&unwanted) }
+        if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
     fn take_in(&mut self, value: Value, unwanted: &mut Packed, client: &str) -> Option<Event> {

@@ -2,7 +2,7 @@
 
 use super::super::{Answer, Batch, Confirming, KeyHash, MUXES, Replied, Transport};
 use super::book::{Book, Entry};
-use super::network::{CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
+use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
@@ -133,9 +133,7 @@ impl Execution {
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
                 batch.push(hash_of(*key), |packed| {
-                    packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
-                    packed.bytes.extend_from_slice(&command(*call, place, *key));
-                    packed.replies += 1;
+                    pack(packed, command(*call, place, *key));
                     packed.is_confirmed = is_confirmed;
                 });
             }
@@ -161,9 +159,7 @@ impl Execution {
     fn call_one(&self, key: u8, limit: Limit, is_confirmed: bool) {
         let call = self.enter(key, 1, limit);
         let mut packed = Packed::default();
-        packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.stamp_at.push(STAMP_AT);
-        packed.replies = 1;
+        pack(&mut packed, command(call, 0, key));
         packed.is_confirmed = is_confirmed;
         let answer = self.transport.call(hash_of(key), packed, limit.time());
         self.sent(call);
@@ -187,17 +183,16 @@ impl Execution {
     /// Shows: S18.
     fn post(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
+        self.with(|book| book.entries[usize::from(call)].is_posted = true);
         let mut packed = Packed::default();
-        packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.bytes[0] = POSTED;
-        packed.stamp_at.push(STAMP_AT);
-        packed.replies = 1;
+        pack(&mut packed, command(call, 0, key));
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
             let Some(execution) = this.upgrade() else { return };
             // If a mux were locked, this would sleep forever.
             execution.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
-            execution.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
+            let replied = answer.replies.pop().flatten().map(|replied| replied.value);
+            execution.answer(call, 0, replied.ok_or_else(|| answer.failure.expect("a reply or a failure")));
             execution.answered(call);
         };
         self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
@@ -242,7 +237,7 @@ impl Execution {
     /// Checks that everything the callers were told can be true.
     /// Shows: S16, S17.
     fn check(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
-        let (log, unknown) = (network.log(), network.unknown());
+        let log = network.log();
         self.with(|book| {
             let mut faults = network.objections();
             let arrival = |call: u16, place: u8| log.iter().position(|a| (a.call, a.place) == (call, place));
@@ -280,7 +275,7 @@ impl Execution {
                             && one.answers.iter().all(Result::is_ok)
                             && one.answered_at.is_some_and(|at| at <= later.begin)
                     };
-                    if unknown.contains(&entry.call) && !book.entries.iter().any(followed) {
+                    if entry.is_posted && network.was_unknown(entry.call) && !book.entries.iter().any(followed) {
                         continue;
                     }
                     let (Some(first), Some(second)) = (arrival(entry.call, 0), arrival(later.call, 0)) else {
@@ -307,7 +302,8 @@ impl Execution {
             let answers = vec![Err(Some(BackendFailure::Unknown)); usize::from(replies)];
             let begin = book.tick();
             let is_long = limit == Limit::Long;
-            book.entries.push(Entry { call, key, begin, end: None, is_long, answers, answered: 0, answered_at: None });
+            let (end, is_posted, answered_at) = (None, false, None);
+            book.entries.push(Entry { call, key, begin, end, is_long, is_posted, answers, answered: 0, answered_at });
             call
         })
     }
@@ -348,6 +344,12 @@ impl Execution {
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn pack(packed: &mut Packed, command: [u8; COMMAND]) {
+    packed.begin();
+    packed.stamp_from(packed.bytes.len() + STAMP_AT);
+    packed.bytes.extend_from_slice(&command);
 }
 
 fn hash_of(key: u8) -> KeyHash {

@@ -50,7 +50,7 @@ impl<C: Connector> Mux<C> {
     /// Removes a caller whose time is over, or that leaves while it is promoted.
     pub(super) fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
         let mut state = self.state.lock();
-        let (phase, promotion, mut answer) = call.leave();
+        let (phase, promotion, mut answer, written_in) = call.leave();
         let server = &self.settings.server;
         let mut was_queued = false;
         match phase {
@@ -84,7 +84,7 @@ impl<C: Connector> Mux<C> {
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
+        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;

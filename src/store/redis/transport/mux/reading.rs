@@ -102,14 +102,14 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
-    /// caller is not held back any more, and so has no reply to come again for, promotes a reader.
+    /// caller has no reply to come again for, because its call is not held back any more, or is queued once more, promotes a reader.
     fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
         let mut state = self.state.lock();
         if let Some(session) = state.session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
             session.inbound = Some(inbound);
-            if own.is_confirmed && !session.has_reply_for(own) {
+            if !session.has_reply_for(own) {
                 self.hand_on(state, true);
             }
         }
@@ -172,7 +172,7 @@ impl<C: Connector> Mux<C> {
         }
         let own = reader.map(|(own, _)| own);
         let mut result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
-        let oldest = session.due.front().map(|due| due.since);
+        let mut oldest = session.due.front().map(|due| due.since);
         let repeats = !again.is_empty();
         if !mutant!(RepeatsLate) {
             state.queue.append(&mut again);
@@ -195,6 +195,8 @@ impl<C: Connector> Mux<C> {
         }
         if repeats && !state.writing {
             state = self.write_left_over(state);
+            // A call of this very caller may be due once more.
+            oldest = state.session_of(epoch).and_then(|session| session.due.front().map(|due| due.since));
         }
         // Calls that waited for the end of a confirmation may be written now.
         if !mutant!(ConfirmsUnheard) {

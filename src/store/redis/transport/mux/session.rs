@@ -40,6 +40,8 @@ pub(super) struct Session<C: Connector> {
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
+    /// The texts that posted calls have sent in full.
+    spelt: Vec<&'static str>,
     /// Whether a confirmation is due. The server executes nothing else on this connection before that.
     pub(super) is_confirming: bool,
 }
@@ -96,6 +98,7 @@ impl<C: Connector> Session<C> {
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),
+            spelt: Vec::new(),
             is_confirming: false,
         }
     }
@@ -122,14 +125,13 @@ impl<C: Connector> Session<C> {
                 }
                 confirmed.push(Arc::clone(&call));
             }
-            call.write_to(bytes, epoch, stamp);
+            let left = call.write_to(bytes, epoch, stamp, &mut self.spelt);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
                 // This write ends the wait for callers answered before it.
                 self.away = 0;
             }
-            let left = call.replies;
             self.due.push_back(Due { what: Awaited::Call(call, left), since });
         }
         queue.append(&mut held_back);
@@ -179,8 +181,10 @@ impl<C: Connector> Session<C> {
                     self.due.pop_front();
                     self.is_confirming = false;
                     for call in calls {
-                        if call.confirm(&value) == Taken::Last {
-                            self.end(call, own, over);
+                        match call.confirm(&value) {
+                            Taken::Kept => {}
+                            Taken::Last => self.end(call, own, over),
+                            Taken::Again => again.push_back(call),
                         }
                     }
                 }
