@@ -4,7 +4,6 @@ use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
 use super::super::yielding::SPINS;
 use super::core::Mux;
-use super::leaving::overdue_by;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;
@@ -145,10 +144,12 @@ impl<C: Connector> Mux<C> {
     ///
     /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
     ///    awake yet, so nothing that it calls next comes before them.
-    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered.
-    /// 3. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
+    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered, and what is queued goes on the next
+    ///    connection.
+    /// 3. Writes the calls that must be sent again if nobody writes: their callers may be gone, or may be this reader.
+    /// 4. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
     ///    reader.
-    /// 4. Without the mutex, wakes the callers whose replies have come, and the successor.
+    /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(
         &self,
         epoch: u64,
@@ -162,51 +163,31 @@ impl<C: Connector> Mux<C> {
         // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
-        if arrived.replies.iter().any(is_demotion) {
-            session.note_demotion(at);
-        }
-        if arrived.replies.iter().any(is_no_master) {
-            // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
-            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
-            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        self.note_demotions(session, &arrived.replies, at);
         let own = reader.map(|(own, _)| own);
-        let mut result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
-        let mut oldest = session.due.front().map(|due| due.since);
+        let result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
+        let result = result.and_then(|more| session.check_overdue(more, at, self.settings.patience()));
         let repeats = !again.is_empty();
         if !mutant!(RepeatsLate) {
             state.queue.append(&mut again);
         }
-        if let (Ok(false), Some(since)) = (&result, oldest)
-            && at >= since + self.settings.patience()
-        {
-            result = Err(overdue_by(self.settings.patience()));
-        }
         if let Err(cause) = result {
             state = self.fail(state, epoch, cause);
-            if repeats && !state.writing {
-                state = self.write_left_over(state);
-            }
-            // Calls that waited for the end of a confirmation go on the next connection.
-            state.promote_writer(&mut woken);
-            drop(state);
-            woken.iter().for_each(|call| call.wake());
-            return None;
         }
         if repeats && !state.writing {
             state = self.write_left_over(state);
-            // A call of this very caller may be due once more.
-            oldest = state.session_of(epoch).and_then(|session| session.due.front().map(|due| due.since));
         }
-        // Calls that waited for the end of a confirmation may be written now.
+        // Calls that waited for the end of a confirmation, or of this connection, may be written now.
         if !mutant!(ConfirmsUnheard) {
             state.promote_writer(&mut woken);
         }
-        let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
-        let back = match oldest {
-            Some(since) if read_on => Some((inbound, since)),
-            _ => {
-                if let Some(session) = state.session_of(epoch) {
+        let reads_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
+        let back = match state.session_of(epoch) {
+            Some(session) if reads_on && !session.due.is_empty() => {
+                session.due.front().map(|oldest| (inbound, oldest.since))
+            }
+            session => {
+                if let Some(session) = session {
                     session.inbound = Some(inbound);
                 }
                 if !mutant!(ReaderLeavesAlone) {
@@ -221,5 +202,17 @@ impl<C: Connector> Mux<C> {
             self.state.lock().queue.append(&mut again);
         }
         back
+    }
+
+    /// Notes that the server has said that it is no master. Must be done before the replies are delivered: whoever relies on this epoch asks
+    /// after its own reply.
+    fn note_demotions(&self, session: &mut Session<C>, replies: &[Value], at: Instant) {
+        if replies.iter().any(is_demotion) {
+            session.note_demotion(at);
+        }
+        if replies.iter().any(is_no_master) {
+            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
+            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

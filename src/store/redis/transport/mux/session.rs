@@ -2,6 +2,7 @@
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
+use super::leaving::overdue_by;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
@@ -191,6 +192,15 @@ impl<C: Connector> Session<C> {
             }
         }
         Ok(())
+    }
+
+    /// Returns an error if nothing has come, and the oldest reply has been due for longer than `patience`: the server hangs, or the connection
+    /// leads nowhere.
+    pub(super) fn check_overdue(&self, has_come: bool, at: Instant, patience: Duration) -> io::Result<()> {
+        match self.due.front() {
+            Some(oldest) if !has_come && at >= oldest.since + patience => Err(overdue_by(patience)),
+            _ => Ok(()),
+        }
     }
 
     /// Notes that a call has its answer.
