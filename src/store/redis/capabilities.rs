@@ -8,8 +8,6 @@ use super::script::breaking::{self, Texts as BreakTexts};
 use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{self, mismatch};
 use super::script::request::Texts;
-use super::script::scripts::Form;
-use super::script::sight::{self, Sight};
 use super::script::slot::slot_of;
 use super::transport::{Answer, KeyHash};
 use super::ways::Ways;
@@ -38,16 +36,7 @@ impl WaitQueue for RedisLockProcessor {
         }
         match &self.ways {
             Ways::One(node) => {
-                let inbox = RedisInbox::open(node.transport.endpoint(), client, limit, self.io_timeout)?;
-                let channel = inbox_channel(client);
-                match node.sees(Form::Server, &channel, self.io_timeout.min(limit) / 4, || inbox.is_broken()) {
-                    Sight::Unseen => return Err(sight::hidden(&self.address.to_string())),
-                    Sight::Refused(error) => {
-                        sight::warn_of(Form::Server, &self.address.hide(classify(&error, &channel)));
-                    }
-                    Sight::Seen | Sight::Unknown => {}
-                }
-                Ok(Box::new(inbox))
+                Ok(Box::new(RedisInbox::open(node.transport.endpoint(), client, limit, self.io_timeout)?))
             }
             Ways::Cluster(cluster) => Ok(Box::new(cluster.open_inbox(client)?)),
         }

@@ -80,12 +80,6 @@ impl RedisInbox {
         }
     }
 
-    /// Returns `true` if the connection has ended. Does not wait, and takes no message.
-    pub(crate) fn is_broken(&self) -> bool {
-        let ended = |link: &Link| link.socket().is_ended();
-        self.link.as_ref().is_none_or(ended)
-    }
-
     /// Waits for the next message until the deadline. Sends a PING after a long silence.
     fn hear(&mut self, deadline: Instant) -> std::io::Result<Option<Message>> {
         let Some(link) = &mut self.link else { return Err(ErrorKind::NotConnected.into()) };

@@ -48,8 +48,6 @@ pub(crate) struct Cluster {
     pub(super) changes: Arc<Changes>,
     /// What the clients with an open inbox hear.
     pub(super) ears: RwLock<Vec<Arc<Ears>>>,
-    /// Why no inbox is opened while the servers have this number: scripts did not see the subscriptions.
-    pub(super) hidden: Mutex<Option<Hidden>>,
     /// The process that made the Cluster.
     pid: u32,
 }
@@ -60,15 +58,6 @@ pub(super) struct View {
     pub(super) nodes: Vec<Arc<Node>>,
     /// The slots of which a node has said `MOVED` since the question for the last map was sent, and when.
     moved: HashMap<Slot, Instant>,
-}
-
-/// That scripts do not see the subscription of a client.
-pub(super) struct Hidden {
-    /// The number of the servers then.
-    pub(super) number: u64,
-    /// Until when it is believed.
-    pub(super) until: Instant,
-    pub(super) error: Error,
 }
 
 /// What is known of refreshes.
@@ -132,7 +121,6 @@ impl Cluster {
             is_closed: AtomicBool::new(false),
             changes,
             ears: RwLock::default(),
-            hidden: Mutex::default(),
             pid: std::process::id(),
         })
     }

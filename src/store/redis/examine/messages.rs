@@ -4,6 +4,10 @@ use super::{Examination, Subject};
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::WaitQueue;
 use crate::store::redis::processor::RedisLockProcessor;
+use crate::store::redis::script::keys::{inbox_channel, slot_inbox_channel};
+use crate::store::redis::script::scripts::Form;
+use crate::store::redis::script::slot::slot_of;
+use ::redis::Value;
 use std::time::{Duration, Instant};
 
 /// How long to wait for messages before looking again.
@@ -19,9 +23,31 @@ impl Examination<'_> {
                 self.wrong(Subject::Messages, error.to_string(), advice);
             }
             Err(error @ Error::Unsupported { .. }) => {
-                self.wrong(Subject::Messages, error.to_string(), "until then, waiting locks poll");
+                self.wrong(
+                    Subject::Messages,
+                    error.to_string(),
+                    "connect past the proxy; until then, waiting locks poll",
+                );
             }
             Err(error) => self.failed(Subject::Messages, &error),
+        }
+    }
+
+    /// Checks that scripts see the subscription of a client.
+    fn is_seen(&self, client: &str) -> Result<(), Error> {
+        let (channel, count) = match self.form {
+            Form::Server => (inbox_channel(client), "return redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]"),
+            Form::Cluster => (
+                slot_inbox_channel(slot_of(self.key.as_bytes()), client),
+                "return redis.call('PUBSUB', 'SHARDNUMSUB', KEYS[1])[2]",
+            ),
+        };
+        match self.ask(&["EVAL", count, "1", &channel])? {
+            Value::Int(0) => Err(Error::unsupported(
+                "the subscription is confirmed, and scripts see no subscriber: a proxy on the way subscribes by itself, or at another server",
+            )),
+            // The right is examined with the others.
+            _ => Ok(()),
         }
     }
 
@@ -31,8 +57,7 @@ impl Examination<'_> {
         loop {
             let ready = queue.get_ready_to_hear(client, &self.key, Duration::ZERO);
             if queue.hears(client, &self.key) {
-                // In a Cluster, whether scripts see it is told a moment later.
-                return inbox.next(LOOK * 5).map(drop);
+                return self.is_seen(client);
             }
             match ready {
                 Err(error) if !error.is_transient() => return Err(error),

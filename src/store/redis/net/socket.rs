@@ -85,27 +85,6 @@ impl Socket {
         }
     }
 
-    /// Returns `true` if the server has closed the connection and nothing is left to read. Takes no byte.
-    #[cfg(unix)]
-    pub(crate) fn is_ended(&self) -> bool {
-        use rustix::net::{RecvFlags, recv};
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        let peeked = match self {
-            Self::Tcp(s) => recv(s, &mut [0; 1], flags),
-            Self::Unix(s) => recv(s, &mut [0; 1], flags),
-        };
-        match peeked.map_err(io::Error::from) {
-            Ok((n, _)) => n == 0,
-            Err(e) => !is_timeout(&e) && e.kind() != ErrorKind::Interrupted,
-        }
-    }
-
-    /// It is not known without waiting.
-    #[cfg(not(unix))]
-    pub(crate) fn is_ended(&self) -> bool {
-        false
-    }
-
     /// Writes as many bytes as it can until `deadline`.
     ///
     /// # Errors

@@ -6,9 +6,8 @@ use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::script::scripts::{Call, Form};
-use crate::store::redis::script::sight::{self, Sight};
-use crate::store::redis::transport::{Answer, Batch, Begun, Confirming, KeyHash, Reply, Transport};
+use crate::store::redis::script::scripts::Call;
+use crate::store::redis::transport::{Answer, Begun, Confirming, KeyHash, Reply, Transport};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,34 +105,10 @@ impl Node {
 
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        self.ask_one(limit, |batch| batch.push_any(|packed| packed.words(words)))
-    }
-
-    /// Sends one command, which `push` puts into a batch.
-    fn ask_one(&self, limit: Duration, push: impl FnOnce(&mut Batch)) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
-        push(&mut batch);
+        batch.push_any(|packed| packed.words(words));
         let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
-    }
-
-    /// Asks a script, and a second one if the first has seen none, whether they see a subscriber of a channel. `is_over` says that the
-    /// subscription may have ended meanwhile. Blocks for at most twice the limit and a pause.
-    pub(crate) fn sees(&self, form: Form, channel: &str, limit: Duration, is_over: impl Fn() -> bool) -> Sight {
-        let number = self.servers().number();
-        let call = sight::call(form, channel);
-        let look = || {
-            let reply = self.ask_one(limit, |batch| batch.push(KeyHash::of(channel), |packed| call.pack(packed)));
-            reply.map_or(Sight::Unknown, sight::read)
-        };
-        let first = look();
-        if first != Sight::Unseen {
-            return first;
-        }
-        std::thread::sleep(sight::SECOND_LOOK);
-        let second = look();
-        // Another server answers: the subscription has ended, or will.
-        if self.servers().number() != number || is_over() { Sight::Unknown } else { second }
     }
 
     /// Runs one call, within `limit`.

@@ -88,8 +88,6 @@ pub(crate) static BROKEN: Lazy<Script> = Lazy::new(|| Script::new(include_str!("
 /// The extension of a lease in a slot that is moving to another node: it needs no key but the lock's.
 pub(crate) static EXTEND_ALONE: Lazy<Script> =
     Lazy::new(|| Script::new(include_str!("../../../../scripts/extend_alone.lua")));
-/// What scripts see of a subscription.
-pub(crate) static SEES: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/sees.lua")));
 pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/inspect.lua")));
 
 /// Who holds a key and who waits for it.
@@ -244,7 +242,6 @@ mod tests {
             (&BROKEN, "#!lua flags=no-writes"),
             (&LOCKERS, "#!lua flags=no-writes"),
             (&RECORD, "#!lua"),
-            (&SEES, "#!lua flags=no-writes"),
         ]
     }
 
@@ -291,8 +288,8 @@ mod tests {
             }
             assert_eq!(server == cluster, script.server.sha == *sha);
         }
-        // hand_over.lua is in four scripts, and each script that hands over sends its message. sees.lua asks for subscribers.
-        assert_eq!(applied, [6, 6, 8]);
+        // hand_over.lua is in four scripts, and each script that hands over sends its message.
+        assert_eq!(applied, [6, 5, 8]);
     }
 
     #[test]

@@ -20,10 +20,6 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::node::Node;
-use crate::store::redis::script::keys::slot_inbox_channel;
-use crate::store::redis::script::scripts::Form;
-use crate::store::redis::script::sight::Sight;
 use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use parking_lot::{Condvar, Mutex};
@@ -56,8 +52,6 @@ pub(crate) struct Ears {
     changed: Condvar,
     /// The connections that were opened for the listening thread, and why others were not.
     opened: Mutex<Vec<Opened>>,
-    /// Whether scripts see the first subscription of each line.
-    looked: Mutex<Vec<(Place, Sight)>>,
 }
 
 /// The outcome of a connect.
@@ -120,7 +114,6 @@ impl Ears {
             state: Mutex::default(),
             changed: Condvar::new(),
             opened: Mutex::default(),
-            looked: Mutex::default(),
         }
     }
 
@@ -142,26 +135,6 @@ impl Ears {
             ears.waker.wake();
         };
         std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
-    }
-
-    /// Finds out, on a thread of its own, whether scripts see a subscription that was confirmed on a line.
-    pub(super) fn look(self: &Arc<Self>, line: LineId, slot: Slot, node: Arc<Node>, limit: Duration) {
-        let ears = Arc::clone(self);
-        let look = move || {
-            let is_over = || ears.state.lock().slots.get(&slot).is_none_or(|ear| ear.phase != Phase::Heard(line));
-            let channel = slot_inbox_channel(slot, &ears.client);
-            // The log may panic.
-            let sight = catch_panic(|| node.sees(Form::Cluster, &channel, limit, is_over)).unwrap_or(Sight::Unknown);
-            ears.looked.lock().push((node.transport.endpoint().address.place.clone(), sight));
-            ears.waker.wake();
-        };
-        // Without a thread nobody looks: nearly always there is nothing to be seen.
-        let _ = std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(look);
-    }
-
-    /// Takes what was found out.
-    pub(super) fn take_looked(&self) -> Vec<(Place, Sight)> {
-        std::mem::take(&mut *self.looked.lock())
     }
 
     /// Takes the connections that were opened.

@@ -42,8 +42,6 @@ pub(super) struct Line {
     pub(super) opened: Instant,
     /// Whether the server has answered a command.
     pub(super) has_answered: bool,
-    /// Whether somebody looks, or has looked, whether scripts see a subscription of this line.
-    pub(super) is_looked_at: bool,
     /// Whether some bytes wait for room.
     is_behind: bool,
     io_timeout: Duration,
@@ -82,7 +80,6 @@ impl Line {
             heard: now,
             opened: now,
             has_answered: false,
-            is_looked_at: false,
             is_behind: false,
             io_timeout,
         }

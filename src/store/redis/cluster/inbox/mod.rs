@@ -30,7 +30,7 @@ mod rests;
 mod subscribing;
 mod waker;
 
-use super::core::{Cluster, Hidden, View};
+use super::core::{Cluster, View};
 use super::redirect::{Said, said};
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -38,8 +38,6 @@ use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::message;
-use crate::store::redis::script::scripts::Form;
-use crate::store::redis::script::sight::{self, Sight};
 use crate::store::redis::script::slot::{Slot, slot_of};
 use crate::sync::{mutant, random_u32};
 use crate::timing::end_of;
@@ -59,9 +57,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// For how long slots that are lost, or heard again, are gathered into one message.
 const GATHER: Duration = Duration::from_millis(20);
-
-/// For how long no inbox opens after scripts did not see a subscription.
-const HIDDEN: Duration = Duration::from_secs(60);
 
 /// A line that breaks sooner after its opening counts as one that could not be opened.
 const SHORT: Duration = Duration::from_secs(1);
@@ -91,7 +86,6 @@ pub(crate) struct ClusterInbox {
     look_at: Instant,
     last_line: LineId,
     has_warned: bool,
-    has_warned_of_sight: bool,
 }
 
 impl InboxBreaker for Arc<Ears> {
@@ -110,9 +104,6 @@ impl Inbox for ClusterInbox {
             }
             if let Some(message) = self.messages.pop_front() {
                 return Ok(Some(message));
-            }
-            for (place, sight) in self.ears.take_looked() {
-                self.take_sight(&place, sight)?;
             }
             let now = Instant::now();
             let next = self.subscribe(now);
@@ -148,12 +139,6 @@ impl ClusterInbox {
             let (events, mut result) = if is_ready { line.read(&self.ears.client) } else { (Vec::new(), Ok(())) };
             let mut unwanted = Vec::new();
             for event in events {
-                if let Event::Confirmed(slot) = event
-                    && !std::mem::replace(&mut line.is_looked_at, true)
-                    && let Some(node) = line.node.upgrade()
-                {
-                    self.ears.look(line.id, slot, node, self.cluster.nodes.reach.io_timeout);
-                }
                 unwanted.extend(self.take_in(event, &line, now));
             }
             if result.is_ok() {
@@ -242,33 +227,6 @@ impl ClusterInbox {
     fn note_change(&mut self, slot: Slot, now: Instant) {
         self.changed.insert(slot);
         self.tell_at.get_or_insert(now + GATHER);
-    }
-
-    /// Takes in what scripts see of a line.
-    ///
-    /// # Errors
-    ///
-    /// If they see none of it. No inbox opens for a while then, as long as the same servers answer.
-    fn take_sight(&mut self, place: &Place, sight: Sight) -> Result<(), Error> {
-        match sight {
-            Sight::Unseen => {
-                let address = self.cluster.nodes.reach.endpoint_at(place, Arc::default()).address;
-                let error = sight::hidden(&address.to_string());
-                let until = Instant::now() + HIDDEN;
-                *self.cluster.hidden.lock() =
-                    Some(Hidden { number: self.cluster.number(), until, error: error.clone() });
-                return Err(error);
-            }
-            Sight::Refused(error) => {
-                let error = self.cluster.hide(classify(&error, ""));
-                let is_denied = matches!(error, Error::Denied { .. });
-                if is_denied && !std::mem::replace(&mut self.has_warned_of_sight, true) {
-                    sight::warn_of(Form::Cluster, &error);
-                }
-            }
-            Sight::Seen | Sight::Unknown => {}
-        }
-        Ok(())
     }
 
     /// Says once that the client polls, if it will not hear without somebody's help.

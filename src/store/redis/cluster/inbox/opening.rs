@@ -1,6 +1,6 @@
 //! How an inbox is opened, and found by the threads that lock.
 
-use super::super::core::{Cluster, Hidden};
+use super::super::core::Cluster;
 use super::ClusterInbox;
 use super::ears::Ears;
 use super::line::LineId;
@@ -17,15 +17,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the operating system has no more sockets; [`Error::Unsupported`] if scripts of these servers did not see the
-    /// subscriptions of an earlier inbox.
+    /// [`Error::Backend`] if the operating system has no more sockets.
     pub(crate) fn open_inbox(self: &Arc<Self>, client: &str) -> Result<ClusterInbox, Error> {
-        if let Some(Hidden { number, until, error }) = &*self.hidden.lock()
-            && *number == self.number()
-            && Instant::now() < *until
-        {
-            return Err(error.clone());
-        }
         let waker = Waker::new().map_err(|cause| {
             let message = format!("the operating system refused a pair of sockets: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
@@ -47,7 +40,6 @@ impl Cluster {
             look_at: Instant::now(),
             last_line: LineId(0),
             has_warned: false,
-            has_warned_of_sight: false,
         })
     }
 
