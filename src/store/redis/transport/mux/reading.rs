@@ -108,7 +108,7 @@ impl<C: Connector> Mux<C> {
             && !mutant!(KeepsTheRole)
         {
             session.inbound = Some(inbound);
-            if !session.has_reply_for(own) {
+            if !session.has_reply_for(own) && (own.is_confirmed || !mutant!(RepeatsUnread)) {
                 self.hand_on(state, true);
             }
         }
@@ -199,7 +199,9 @@ impl<C: Connector> Mux<C> {
         drop(state);
         woken.iter().for_each(|call| call.wake());
         if mutant!(RepeatsLate) {
-            self.state.lock().queue.append(&mut again);
+            let mut state = self.state.lock();
+            state.queue.append(&mut again);
+            self.hand_on(state, true);
         }
         back
     }
