@@ -11,7 +11,7 @@ use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::sync::unseen::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::Transport;
 use crate::sync::random_u32;
-use parking_lot::Mutex;
+use crate::sync::unseen::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

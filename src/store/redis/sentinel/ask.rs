@@ -8,8 +8,8 @@ use crate::store::redis::net::endpoint::Dialer;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::{Packed, shape};
+use crate::sync::unseen::Mutex;
 use ::redis::Value;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -11,8 +11,8 @@
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use crate::log;
+use crate::sync::unseen::{Condvar, Mutex};
 use crate::sync::{catch_panic, mutant};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -22,7 +22,7 @@ use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
-use parking_lot::{Condvar, Mutex};
+use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
