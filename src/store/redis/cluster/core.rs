@@ -1,4 +1,17 @@
 //! A Cluster: its nodes, and the map by which calls find them.
+//!
+//! The map and the nodes of its places are one value, the [`View`], which is swapped whole. A call takes a pointer to it, and keeps the nodes
+//! that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of the view is
+//! held only to copy the pointer or to exchange it, never while a node is asked.
+//!
+//! A map arrives in two ways, and either may be late:
+//!
+//! * *Whole*, as the answer to a question (`refresh.rs`): [`install`](Cluster::install). It is taken in after the present one. A slot that it
+//!   gives to nobody keeps its owner. So does a slot of which a node has said `MOVED` after the question was sent: the answer may have been
+//!   made before.
+//! * *By one slot*, as a `MOVED`: [`moved`](Cluster::moved). It counts at once, and a whole map is asked for.
+//!
+//! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
 
 use super::inbox::ears::Ears;
 use super::nodes::{Nodes, Reach};

@@ -1,5 +1,12 @@
 //! A call from its first node to the one that executes it: see `redirect.rs` for the rules.
 //!
+//! A [`Leg`] is a call on its way: where it goes next, and what it was answered last. One call is a batch of one leg. Each round sends the
+//! legs that are not over, takes their replies, decides for each leg where it goes next, and pauses once for all. A leg is over with a reply
+//! that is no redirection, when it was redirected too often, or when its pause does not fit into what is left of the limit.
+//!
+//! A node to which a connect failed less than [`REST`] ago is not tried: the call fails at once as not executed, and the next map may name
+//! another owner. Thousands of waiting threads would otherwise each wait for the same connect.
+//!
 //! # Batches
 //!
 //! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
@@ -8,6 +15,8 @@
 //!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
 //!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
 //!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
+//!    That is why a node that was not called yet keeps calls waiting: it has no replica at first, and keeps each call for the whole time that it
+//!    may wait for one. A waiter of a key on another node would otherwise learn of its grant only after that.
 //! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node.
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 

@@ -1,4 +1,12 @@
 //! The nodes of a Cluster, by their places. Each has its own connections, at most [`CONNECTIONS`], opened when they are needed.
+//!
+//! A node is made when the map, a `MOVED` or an `ASK` names its place, which costs no connection. It is closed when it has left the map and no
+//! call was sent to it for [`IDLE`]: nodes come and go, and a client must not keep a socket to each that there ever was. Connections that
+//! nobody has used for [`IDLE_CONNECTION`] are closed, too. Both are looked at when a map comes in, which is once a minute while calls are
+//! made, so no thread is needed for it.
+//!
+//! A node that redirects a call to itself is behind another name or connection than the client believes, such as after a failover behind one
+//! address. It is *made anew*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
 
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::Endpoint;

@@ -14,6 +14,9 @@
 //! 2. *A call is redirected at most [`MOST`] times.* From the second time on it pauses first: 10, 20, 40, 80 ms. Two nodes that send a call to
 //!    and fro cannot keep it, nor be kept busy by it.
 //! 3. *Pauses double* from 5 to 100 ms, and end with the caller's limit.
+//!
+//! An error that a script raised in its middle is the reply, whatever it says: what the script had written before stands, so the call must not
+//! be sent again. Redis adds the position in the script to such an error, which tells it apart from one that the node itself has answered.
 
 use ::redis::Value;
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! Connects a socket before a deadline, by TCP or locally.
+//!
+//! * The addresses of a host are tried one after another, until one accepts or the deadline comes.
+//! * The system's resolver cannot be given a deadline. So a name is looked up on a thread of its own, which nobody waits for when the time is
+//!   over.
+//! * A local socket connects without blocking. A full backlog has no event to wait for (`EAGAIN`), so the connect is repeated every 1 to 16 ms
+//!   until its deadline.
 
 use super::address::{Address, Place};
 use super::handshake::failed;
@@ -91,7 +97,7 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
     }
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
-    std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
+    std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
         // After the deadline nobody receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     })?;

@@ -1,4 +1,8 @@
 //! One socket to the server, TCP or local. Reads and writes have deadlines, and two threads may do them at the same time.
+//!
+//! Any thread can [cut](Socket::cut) it. That wakes those that read or write, and closes with `SO_LINGER` 0: nothing that is left in the
+//! system's buffers is delivered later. A command that arrives after its call has failed is still possible, because a network delays, and
+//! whoever gets an unknown outcome must expect it. The cut keeps the client itself from adding to that.
 
 use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};

@@ -18,11 +18,35 @@
 //! | `joint.rs` | tests: batches to several servers at once do not wait for one another |
 //! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
+//! # Which connection a call takes
+//!
 //! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`] or to what the store
-//! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread.
+//! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread. It opens one more only if
+//! its limit leaves time for that, and no other connect has failed a moment ago: otherwise it shares the connection with the fewest callers,
+//! which takes one round trip for certain.
+//!
+//! While a key has a call in flight, every call for that key takes the same connection, whatever is free (`routes.rs`). So a release does not
+//! overtake an acquire, and an acquire does not overtake a release that nobody waited for. When all calls for a key are answered, the answers
+//! have fixed their order, and the next call is free to choose.
 //!
 //! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
-//! off its core for longer than such a call has time, and it must not wait for that thread.
+//! off its core for longer than such a call has time, and it must not wait for that thread. These calls are renewals of leases. They need no
+//! order among other commands for their keys: a late one finds another locker, or none, and changes nothing. Until that connection is open,
+//! and when it is cut or refused, they go with the callers' commands, so that a connect that hangs costs no lease.
+//!
+//! # What holds on every connection
+//!
+//! 1. *No command is sent twice once it may have been executed.* A command is repeated only after `NOSCRIPT`, which says that it was not
+//!    (`pending.rs`), or if it was never written.
+//! 2. *A connection is never used again after an error, or when its oldest reply is overdue.* What comes in later would be taken for the reply
+//!    to another command. Each call that was written to it fails once, with an unknown outcome.
+//! 3. *A caller that leaves keeps its place in the order.* Its replies are read and thrown away. It looks for its answer before it leaves, even
+//!    if its time was over when it came to it: it may have waited for another server all the time.
+//! 4. *A batch of renewals whose time ends breaks its connection*, so that the next attempt has a fresh one. A connection that was opened
+//!    within that time is fresh, and stays.
+//!
+//! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
+//! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
 mod batch;
 mod connector;

@@ -1,7 +1,12 @@
 //! The inbox of a client in a Cluster: a shard channel in each slot in which one of its tenures waits, or may be asked to give way.
 //!
-//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. There is one listening connection to
+//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. (`PUBLISH` would send each message to
+//! every node, over connections between nodes that delay it for up to 40 ms.) There is one listening connection to
 //! each master that is needed. The client's thread `dlock-listen` reads all of them; a thread `dlock-connect` opens one, and ends.
+//!
+//! A slot is subscribed when a tenure is about to wait there, or may be asked to give way. So a lock that is free costs no subscription: the
+//! first request takes the key, or finds it busy; then the slot is subscribed, and a second request joins the queue. A slot that nobody needs
+//! for a minute after the end of the last lease is left.
 //!
 //! When a slot moves to another node, its server ends the subscription; when a master fails, its connection breaks, or its successor knows
 //! nothing of the subscription. The slot is then subscribed anew, where its owner is by a new map. Until that is confirmed the client's
@@ -11,7 +16,12 @@
 //!    What the earlier line still says of it does not count.
 //! 2. *A place that takes no connection is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner is
 //!    tried at once.
-//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later.
+//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later, and connects are made elsewhere. A node
+//!    that hangs must not keep the news of the other nodes from the threads that wait for them.
+//! 4. *Silence is no news.* A connection that was silent for a second is asked to answer. While a node keeps the client waiting, the map is
+//!    asked of the others, so that the client hears again before its places in the queues are lost.
+//! 5. *What may have been missed is asked for.* When a slot is lost, and when it is heard again, the client asks about its keys in that slot
+//!    (`Message::ChangedAmong`), and about no others.
 //!
 //! | file | holds |
 //! |---|---|
