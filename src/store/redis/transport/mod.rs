@@ -11,7 +11,7 @@
 //! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
-//! | `pending.rs` | one call in flight |
+//! | `pending.rs`, `phases.rs`, `answer.rs` | one call in flight, its phases, and what it gets |
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `seen.rs` | what is known of the server; idle connections |
 //! | `connector.rs` | what a mux needs from a connection |
@@ -48,6 +48,7 @@
 //! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
 //! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
+mod answer;
 mod batch;
 mod connector;
 #[cfg(all(test, not(dlock_shuttle)))]
@@ -56,6 +57,7 @@ mod joint;
 mod model;
 mod mux;
 mod pending;
+mod phases;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod replaced;
 mod routes;
@@ -67,7 +69,7 @@ mod yielding;
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::error::{BackendFailure, Error};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use batch::Part;
@@ -80,9 +82,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yielding::Yielding;
 
+pub(crate) use answer::{Answer, Callback, Replied};
 pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::Confirming;
-pub(crate) use pending::{Answer, Callback, Replied};
 pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
@@ -94,7 +96,7 @@ const URGENT: usize = CALLERS;
 /// The number of muxes. The epochs of mux `n` are those that leave the remainder `n` when divided by this.
 pub(crate) const MUXES: usize = CALLERS + 1;
 
-/// How long no further connection is tried after an attempt to open one more has failed: one is enough.
+/// No further connection is tried for so long after an attempt to open one more has failed: one is enough.
 const NO_MORE: Duration = Duration::from_secs(1);
 
 /// A caller opens one more connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
@@ -293,8 +295,7 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read
-    /// on the connection, when
-    /// [`collect`](Self::collect) is called, or as a failure when the connection breaks.
+    /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         let call = Arc::new(Pending::posted(packed, route, callback));
@@ -375,11 +376,8 @@ impl<C: Connector> Transport<C> {
     }
 
     fn has_time_to_connect(&self, limit: Duration) -> bool {
-        // ORDERING: Relaxed: an estimate.
-        match self.settings.connect_took.load(Ordering::Relaxed) {
-            0 => false,
-            took => limit >= Duration::from_nanos(took) * CONNECTS,
-        }
+        let took = self.connect_took();
+        !took.is_zero() && limit >= took * CONNECTS
     }
 
     /// Returns `true` if one more connection may be tried. Ask before the call enters a mux, because its key then fixes the mux.

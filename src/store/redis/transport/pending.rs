@@ -1,14 +1,7 @@
 //! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
-//! | phase | meaning | who may change it |
-//! |---|---|---|
-//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
-//! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
-//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
-//! | `Done` | all replies have come, or the call has failed | nobody |
-//!
-//! Beside the phase, a call notes whether its caller is promoted: such a caller is woken to become the writer or the reader of its
-//! connection. Lock order: the mux's state, then a call.
+//! [`Phase`] is what became of it so far. Beside that, a call notes whether its caller is promoted: such a caller is woken to become the writer
+//! or the reader of its connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
 //! can be promoted to writer, but never to reader, because it does not wait for a reply.
@@ -28,6 +21,7 @@
 //! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
 //!   confirmation says nothing about a write on another one.
 
+use super::answer::{Answer, Callback, Replied};
 use super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
@@ -37,54 +31,7 @@ use crate::sync::{Condvar, Mutex, catch_panic, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
-/// A reply that has come.
-#[derive(Clone, Debug)]
-pub(crate) struct Replied {
-    pub(crate) value: Value,
-    /// The epoch of the connection in which the command was written.
-    pub(crate) epoch: u64,
-    /// The reply to the command that confirmed it, if it is one to be confirmed and that reply has come.
-    pub(crate) confirmation: Option<Value>,
-}
-
-/// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
-/// out.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) replies: Vec<Option<Replied>>,
-    pub(crate) failure: Option<Error>,
-}
-
-impl Answer {
-    /// Returns the answer to a call that failed before it was sent.
-    pub(crate) fn failed(error: Error) -> Self {
-        Self { failure: Some(error), ..Self::default() }
-    }
-
-    /// Returns the reply to the first command.
-    pub(crate) fn first(&self) -> Option<&Value> {
-        self.replies.first()?.as_ref().map(|replied| &replied.value)
-    }
-}
-
-/// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
-pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
-
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Queued,
-    Written,
-    Left,
-    Done,
-}
-
-/// The roles to which a caller is promoted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Promotion {
-    pub(crate) to_writer: bool,
-    pub(crate) to_reader: bool,
-}
+pub(crate) use super::phases::{Phase, Promotion, Taken, Wake};
 
 /// See the module.
 pub(crate) struct Pending {
@@ -123,14 +70,6 @@ struct Core {
     callback: Option<Callback>,
 }
 
-/// Why a caller woke up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    Done,
-    Promoted,
-    TimedOut,
-}
-
 impl Core {
     fn waits(&self) -> bool {
         matches!(self.phase, Phase::Queued | Phase::Written)
@@ -167,23 +106,6 @@ impl Core {
         self.repeated = Some(unknown);
         self.phase = Phase::Queued;
         Taken::Again
-    }
-}
-
-/// What a reply meant to its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Nobody has to be woken: the caller is gone, or more replies or the confirmation are missing.
-    Kept,
-    /// It was the last reply: the call must be woken.
-    Last,
-    /// The server does not know the short form of some commands, for which the call must be queued again.
-    Again,
-}
-
-impl Promotion {
-    pub(crate) fn any(self) -> bool {
-        self.to_writer || self.to_reader
     }
 }
 
@@ -226,13 +148,22 @@ impl Pending {
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
+        self.wait_until(deadline, |core| core.phase == Phase::Done)
+    }
+
+    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
+    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
+        self.wait_until(deadline, |core| core.is_sent || core.phase == Phase::Done)
+    }
+
+    fn wait_until(&self, deadline: Instant, is_over: impl Fn(&Core) -> bool) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // Check this first, even if the call is done: the role must be taken on or handed on.
+            // Check this first, even if the call is over: the role must be taken on or handed on.
             if core.promotion.any() {
                 return Wake::Promoted;
             }
-            if core.phase == Phase::Done {
+            if is_over(&core) {
                 return Wake::Done;
             }
             let left = deadline.saturating_duration_since(now());
@@ -268,24 +199,6 @@ impl Pending {
             self.changed.notify_one();
         }
         is_attended && !is_done
-    }
-
-    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
-    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
-        let mut core = self.core.lock();
-        loop {
-            if core.promotion.any() {
-                return Wake::Promoted;
-            }
-            if core.is_sent || core.phase == Phase::Done {
-                return Wake::Done;
-            }
-            let left = deadline.saturating_duration_since(now());
-            if left == Duration::ZERO {
-                return Wake::TimedOut;
-            }
-            self.changed.wait_for(&mut core, left);
-        }
     }
 
     /// Lets the poster leave. Returns `true` if it was promoted to writer: then a successor is needed.

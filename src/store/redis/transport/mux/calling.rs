@@ -1,7 +1,8 @@
 //! A call from its queueing to its answer, and the end of the mux.
 
+use super::super::answer::Answer;
 use super::super::connector::Connector;
-use super::super::pending::{Answer, Pending, Wake};
+use super::super::pending::{Pending, Wake};
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
 use super::state::State;

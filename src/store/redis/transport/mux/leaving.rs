@@ -1,7 +1,8 @@
 //! How a connection fails, and how a caller leaves before its answer has come.
 
+use super::super::answer::Answer;
 use super::super::connector::Connector;
-use super::super::pending::{Answer, Pending, Phase};
+use super::super::pending::{Pending, Phase};
 use super::core::{Guard, Mux};
 use super::session::Session;
 use crate::error::{BackendFailure, Error};
