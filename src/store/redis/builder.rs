@@ -13,6 +13,7 @@ use super::script::acks::ReplicaAcks;
 use super::script::scripts::SLACK;
 use super::sentinel::url::{self, Service};
 use super::sentinel::{Outage, Sentinels};
+use super::timing::CLUSTER_OUTAGE;
 use super::transport::Transport;
 use super::ways::Ways;
 use crate::error::Error;
@@ -21,9 +22,6 @@ use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 use crate::tls::TlsSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a Cluster may be without a master of a slot, unless something else is set: its default node time-out, and the election.
-const CLUSTER_OUTAGE: Duration = Duration::from_secs(20);
 
 /// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
 #[derive(Clone, Debug)]

@@ -40,6 +40,7 @@ mod plain;
 mod processor;
 mod script;
 mod sentinel;
+mod timing;
 mod transport;
 mod ways;
 

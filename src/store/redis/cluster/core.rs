@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a Cluster is made from.
 pub(crate) struct Settings {
@@ -84,8 +84,8 @@ pub(super) struct Refreshing {
     pub(super) ended: u64,
     /// When the next one may begin.
     pub(super) not_before: Option<Instant>,
-    /// The mean pause before that.
-    pub(super) pause: Duration,
+    /// How many in a row have changed nothing.
+    pub(super) unchanged: u32,
     /// Why the last one has failed.
     pub(super) failure: Option<Error>,
     /// The index of the node that is asked first, if none is known to know more.

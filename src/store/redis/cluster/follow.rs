@@ -11,7 +11,7 @@
 //!
 //! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
 //!    over.
-//! 2. A batch waits at most [`PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
+//! 2. A batch waits at most [`BATCH_PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
 //!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
 //!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
 //!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
@@ -22,7 +22,7 @@
 
 use super::core::Cluster;
 use super::redirect::{Course, Said, said, words};
-use super::refresh;
+use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, EACH_CALL, MAP_WAIT, REST};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
 use crate::store::redis::node::{Node, Sending};
@@ -33,19 +33,6 @@ use crate::store::redis::transport::Reply;
 use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A node to which no connection could be opened is not tried again for this long.
-pub(super) const REST: Duration = Duration::from_millis(100);
-
-/// How long a batch waits for nodes that are not known to be silent; longer where connects take longer than half of this, or where replicas
-/// confirm calls.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// How much longer for each call of the batch: a server takes some microseconds for one, and is not the only program of its machine.
-const EACH: Duration = Duration::from_micros(50);
-
-/// How long a batch pauses in all.
-const BATCH_PAUSES: Duration = Duration::from_millis(75);
 
 /// A call on its way.
 struct Leg<'a> {
@@ -164,7 +151,7 @@ impl Cluster {
             let replies = node.end(sent, wait, or_break);
             if manner.is_batch
                 // In less time a healthy node may not have come to it.
-                && wait >= PATIENCE / 2
+                && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
             {
                 node.note_silence();
@@ -275,7 +262,7 @@ impl Cluster {
             return None;
         }
         if !manner.is_batch {
-            self.await_map(ended, Instant::now() + manner.left().min(refresh::WAIT));
+            self.await_map(ended, Instant::now() + manner.left().min(MAP_WAIT));
         }
         let owner = self.owner(leg.slot)?;
         if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || manner.left().is_zero() {
@@ -310,7 +297,8 @@ fn patience(
 ) -> Duration {
     let most = if is_several { left - left / 4 } else { left };
     took.map_or(most, |took| {
-        (PATIENCE.max(took * 2) + confirmation * 2 + EACH * u32::try_from(calls).unwrap_or(u32::MAX)).min(most)
+        (BATCH_PATIENCE.max(took * 2) + confirmation * 2 + EACH_CALL * u32::try_from(calls).unwrap_or(u32::MAX))
+            .min(most)
     })
 }
 

@@ -41,6 +41,7 @@ mod posting;
 mod redirect;
 mod refresh;
 mod slots;
+mod timing;
 pub(super) mod url;
 
 pub(super) use self::core::{Cluster, Settings};

@@ -1,13 +1,15 @@
 //! The nodes of a Cluster, by their places. Each has its own connections, at most [`CONNECTIONS`], opened when they are needed.
 //!
 //! A node is made when the map, a `MOVED` or an `ASK` names its place, which costs no connection. It is closed when it has left the map and no
-//! call was sent to it for [`IDLE`]: nodes come and go, and a client must not keep a socket to each that there ever was. Connections that
+//! call was sent to it for [`IDLE_NODE`]: nodes come and go, and a client must not keep a socket to each that there ever was. Connections that
 //! nobody has used for [`IDLE_CONNECTION`] are closed, too. Both are looked at when a map comes in, which is once a minute while calls are
 //! made, so no thread is needed for it.
 //!
 //! A node that redirects a call to itself is behind another name or connection than the client believes, such as after a failover behind one
 //! address. It is *made anew*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
 
+use super::timing::{IDLE_CONNECTION, IDLE_NODE, RENEWAL};
+use crate::backoff::Cooldown;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::identity::{Servers, Told};
@@ -15,7 +17,6 @@ use crate::store::redis::net::resp::Stamp;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::Transport;
-use crate::sync::random_u32;
 use crate::sync::unseen::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -23,15 +24,6 @@ use std::time::{Duration, Instant};
 
 /// The most connections to a node for calls. One of them is for renewals alone.
 const CONNECTIONS: usize = 4;
-
-/// How long a node that owns no slot, and that no call was sent to, keeps its connections.
-const IDLE: Duration = Duration::from_secs(30);
-
-/// How long a connection to any node is kept while nobody uses it. Callers who come at once open several.
-const IDLE_CONNECTION: Duration = Duration::from_secs(300);
-
-/// The mean pause between two replacements of a node that redirects calls to itself.
-const RENEWAL: Duration = Duration::from_millis(100);
 
 /// No command is stamped: see the module.
 const NO_STAMP: Stamp = *b"00000";
@@ -75,13 +67,13 @@ struct Entry {
     node: Arc<Node>,
     /// When the node last owned a slot, or a call was sent to it beside the map.
     used: Instant,
-    /// Until when the node is not made anew, after it was.
-    renewable: Option<Instant>,
+    /// Lasts while the node is not made anew, after it was.
+    renewed: Cooldown<Instant>,
 }
 
 impl Entry {
     fn new(node: &Arc<Node>) -> Self {
-        Self { node: Arc::clone(node), used: Instant::now(), renewable: None }
+        Self { node: Arc::clone(node), used: Instant::now(), renewed: Cooldown::default() }
     }
 }
 
@@ -114,7 +106,7 @@ impl Nodes {
     /// Replaces a node that has redirected a call to itself: another server is behind its name now. Its connections end when their
     /// last callers leave. What was known of the server is compared with what the next one says.
     ///
-    /// A node is replaced once in [`RENEWAL`] ± 50 %: if its name still leads to the wrong server, each call would open new connections.
+    /// A node is replaced once in [`RENEWAL`]: if its name still leads to the wrong server, each call would open new connections.
     /// Returns `None` before that.
     pub(crate) fn renew(&self, old: &Arc<Node>, now: Instant) -> Option<Arc<Node>> {
         let place = &old.transport.endpoint().address.place;
@@ -122,12 +114,13 @@ impl Nodes {
         match table.entries.get(place) {
             // Another caller has renewed it.
             Some(entry) if !Arc::ptr_eq(&entry.node, old) => return Some(Arc::clone(&entry.node)),
-            Some(Entry { renewable: Some(at), .. }) if now < *at => return None,
+            Some(entry) if entry.renewed.lasts(now) => return None,
             _ => {}
         }
         let node = self.make(place, Arc::clone(old.servers()), &table);
-        let renewable = Some(now + RENEWAL.mul_f64(0.5 + f64::from(random_u32(0)) / f64::from(u32::MAX)));
-        let former = table.entries.insert(place.clone(), Entry { renewable, ..Entry::new(&node) });
+        let mut entry = Entry::new(&node);
+        entry.renewed.fail(now, RENEWAL);
+        let former = table.entries.insert(place.clone(), entry);
         table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
         Some(node)
     }
@@ -151,7 +144,7 @@ impl Nodes {
             entry.used = now;
         }
         table.entries.retain(|_, entry| {
-            let stays = now.saturating_duration_since(entry.used) < IDLE;
+            let stays = now.saturating_duration_since(entry.used) < IDLE_NODE;
             if !stays {
                 gone.push(Arc::clone(&entry.node));
             }
@@ -198,11 +191,11 @@ mod tests {
                 address: Address::parse("redis://127.0.0.1:1/").expect("an address"),
                 finder: None,
                 dialer: Dialer::default(),
-                connect_timeout: IDLE,
+                connect_timeout: IDLE_NODE,
                 servers: Arc::default(),
                 in_cluster: true,
             };
-            Self { endpoint, io_timeout: IDLE, acks: None }
+            Self { endpoint, io_timeout: IDLE_NODE, acks: None }
         }
     }
 
@@ -220,11 +213,11 @@ mod tests {
         let [owner, gone, used] = [1, 2, 3].map(place);
         let [first, second, third] = [&owner, &gone, &used].map(|place| Arc::downgrade(&nodes.at(place)));
         let begun = Instant::now();
-        nodes.keep(std::slice::from_ref(&owner), begun + IDLE / 2);
+        nodes.keep(std::slice::from_ref(&owner), begun + IDLE_NODE / 2);
         assert!([&first, &second, &third].iter().all(|node| node.strong_count() == 1));
         // As a call does that is sent there by an ASK.
         let caller = nodes.at(&used);
-        nodes.keep(std::slice::from_ref(&owner), begun + IDLE * 2);
+        nodes.keep(std::slice::from_ref(&owner), begun + IDLE_NODE * 2);
         assert!(first.upgrade().is_some() && second.upgrade().is_none());
         assert!(!caller.transport.is_closed(), "its last caller ends it");
         drop(caller);
@@ -240,8 +233,8 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &second));
         let again = nodes.renew(&first, now).expect("the node that another caller has made");
         assert!(Arc::ptr_eq(&second, &again));
-        assert!(nodes.renew(&second, now + RENEWAL / 2 - Duration::from_millis(1)).is_none());
-        assert!(nodes.renew(&second, now + RENEWAL * 2).is_some_and(|third| !Arc::ptr_eq(&second, &third)));
+        assert!(nodes.renew(&second, now + RENEWAL.after(1) / 2 - Duration::from_millis(1)).is_none());
+        assert!(nodes.renew(&second, now + RENEWAL.after(1) * 2).is_some_and(|third| !Arc::ptr_eq(&second, &third)));
     }
 
     #[test]
@@ -250,10 +243,12 @@ mod tests {
         let replaced = nodes.at(&place(1));
         let before = nodes.renew(&replaced, Instant::now()).expect("another node");
         let gone = nodes.at(&place(3));
-        nodes.keep(&[place(1)], Instant::now() + IDLE * 2);
+        nodes.keep(&[place(1)], Instant::now() + IDLE_NODE * 2);
         nodes.close();
         assert!([&replaced, &before, &gone].iter().all(|node| node.transport.is_closed()));
         assert!(nodes.at(&place(2)).transport.is_closed());
-        assert!(nodes.renew(&before, Instant::now() + RENEWAL * 2).expect("another node").transport.is_closed());
+        assert!(
+            nodes.renew(&before, Instant::now() + RENEWAL.after(1) * 2).expect("another node").transport.is_closed()
+        );
     }
 }

@@ -5,8 +5,8 @@
 //! ever sent twice, and a posting thread never waits for a node that is known to be silent.
 
 use super::core::Cluster;
-use super::follow::REST;
 use super::redirect::{Course, Said, said, words};
+use super::timing::{PUBLISH_LIMIT, REST};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::node::Node;
 use crate::store::redis::script::scripts::Call;
@@ -16,9 +16,6 @@ use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// How long a message may take that nothing depends on.
-const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
 
 impl Cluster {
     /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody

@@ -26,13 +26,14 @@
 
 use super::address::{Address, Place};
 use super::socket::Socket;
+use super::timing::IN_TURN;
 use crate::log;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The sections of `INFO` that say who a server is.
 pub(crate) const QUESTION: &[&str] = &["INFO", "server", "replication"];
@@ -68,9 +69,6 @@ impl fmt::Debug for Identity {
         write!(f, "run {}, replication {}", begin(&self.run_id), begin(&self.replication_id))
     }
 }
-
-/// An address that leads to two servers in turn does so within this time.
-const IN_TURN: Duration = Duration::from_secs(5);
 
 /// The servers that have answered a store, one after another, as a number. All connections of the store share it.
 #[derive(Default)]

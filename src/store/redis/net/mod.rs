@@ -25,6 +25,7 @@ pub(super) mod identity;
 pub(super) mod link;
 pub(super) mod resp;
 pub(super) mod socket;
+mod timing;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
 #[cfg(feature = "tls")]

@@ -43,6 +43,7 @@ mod commands;
 mod contention;
 mod given_up;
 mod taking_back;
+mod timing;
 mod trust;
 
 pub(super) use attempt::Attempt;

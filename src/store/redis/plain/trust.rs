@@ -16,16 +16,11 @@
 //! A proof ends after its second, with its epoch, when the server says that it is or was no master, and with a number that is not above
 //! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
+use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::store::redis::transport::{KeyHash, MUXES, Transport, WarmWay};
 use crate::sync::Mutex;
 use std::time::Duration;
-
-/// How old a proof may be when a number is requested under it.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// How old the latest proof may be when the number is read.
-const STALE: Duration = Duration::from_secs(2);
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,3 +19,4 @@ pub(super) mod reply;
 pub(super) mod request;
 pub(super) mod scripts;
 pub(super) mod slot;
+pub(super) mod timing;

@@ -8,16 +8,12 @@ use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
-use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
 const LOOK: &str = include_str!("../../../../scripts/look.lua");
-
-/// How long a waiter that nobody hears keeps its place. `scripts/hand_over.lua` says it in milliseconds.
-pub(crate) const KEEP: Duration = Duration::from_secs(1);
 
 /// The comparison that the scripts make before they change a key. Mutants replace it.
 const COMPARE: &str = "if holder == ARGV[1] then";

@@ -15,6 +15,7 @@
 
 mod ask;
 mod round;
+mod timing;
 pub(crate) mod url;
 mod view;
 mod watch;
@@ -30,18 +31,10 @@ use ask::{Answer, Sentinel};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use timing::{AGREEMENT, DOWN_AFTER, YOUNG};
 use url::Service;
 use view::{Told, View};
 use watch::Watch;
-
-/// How old an answer may be that another thread was given.
-const YOUNG: Duration = Duration::from_millis(100);
-
-/// `down-after-milliseconds` where no Sentinel has said it yet: Sentinel's default.
-const DOWN_AFTER: Duration = Duration::from_secs(30);
-
-/// How long Sentinel needs beyond `down-after-milliseconds`, to agree and to promote a replica (measured: 1 to 2 s).
-const AGREEMENT: Duration = Duration::from_secs(2);
 
 /// The most Sentinels that are learnt from others.
 const MOST_LEARNT: usize = 64;

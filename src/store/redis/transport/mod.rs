@@ -62,12 +62,14 @@ mod phases;
 mod replaced;
 mod routes;
 mod seen;
+mod timing;
 #[cfg(all(test, not(dlock_shuttle)))]
 mod urgent;
 mod yielding;
 
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
+use crate::backoff::{Backoff, Cooldown};
 use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, now};
@@ -80,6 +82,7 @@ use routes::{RouteGuard, Routes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timing::NO_MORE;
 use yielding::Yielding;
 
 pub(crate) use answer::{Answer, Callback, Replied};
@@ -96,9 +99,6 @@ const URGENT: usize = CALLERS;
 /// The number of muxes. The epochs of mux `n` are those that leave the remainder `n` when divided by this.
 pub(crate) const MUXES: usize = CALLERS + 1;
 
-/// No further connection is tried for so long after an attempt to open one more has failed: one is enough.
-const NO_MORE: Duration = Duration::from_secs(1);
-
 /// A caller opens one more connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
 /// trip.
 const CONNECTS: u32 = 4;
@@ -113,8 +113,8 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     routes: Arc<Routes>,
     /// How many of the muxes callers share.
     callers: usize,
-    /// Until this moment no further connection is opened if there is one.
-    only_one_until: Mutex<Option<Instant>>,
+    /// While it lasts, no further connection is opened if there is one.
+    only_one: Mutex<Cooldown<Instant>>,
     /// The process that created the transport.
     pid: u32,
 }
@@ -162,7 +162,7 @@ impl<C: Connector> Transport<C> {
             settings,
             routes: Arc::new(Routes::new()),
             callers: CALLERS,
-            only_one_until: Mutex::new(None),
+            only_one: Mutex::default(),
             pid: std::process::id(),
         }
     }
@@ -308,7 +308,7 @@ impl<C: Connector> Transport<C> {
     fn note_unsent(&self, mux: usize) {
         let is_connected = |mux: &Arc<Mux<C>>| mux.is_connected();
         if mux != URGENT && !is_connected(&self.muxes[mux]) && self.muxes[..CALLERS].iter().any(is_connected) {
-            *self.only_one_until.lock() = Some(now() + NO_MORE);
+            self.only_one.lock().fail(now(), Backoff::constant(NO_MORE));
         }
     }
 
@@ -382,7 +382,7 @@ impl<C: Connector> Transport<C> {
 
     /// Returns `true` if one more connection may be tried. Ask before the call enters a mux, because its key then fixes the mux.
     fn may_open(&self) -> bool {
-        self.only_one_until.lock().is_none_or(|until| now() >= until)
+        !self.only_one.lock().lasts(now())
     }
 }
 

@@ -14,6 +14,7 @@
 //!    everybody does then.
 //! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
+use super::super::timing::{IDLE_SLOT, READY};
 use super::line::LineId;
 use super::waker::Waker;
 use crate::error::{BackendFailure, Error};
@@ -29,15 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a slot is heard after it was needed last.
-const IDLE: Duration = Duration::from_secs(60);
-
 /// Above so many slots, those that nobody needs any more are not kept, down to so many.
 const MANY: usize = 4096;
-
-/// How long a slot is needed by a thread that has got ready: it joins a queue within that time, and says then how long it waits there. With
-/// thousands of threads this takes seconds.
-const READY: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(crate) struct Ears {
@@ -289,7 +283,7 @@ impl Ears {
         let mut unneeded: Vec<_> = unneeded.map(|(slot, ear)| (ear.needed_until, *slot)).collect();
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
-        let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE < now;
+        let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;
         let idle: Vec<_> = unneeded.into_iter().enumerate().filter(goes).map(|(_, (_, slot))| slot).collect();
         for slot in &idle {
             self.heard.set(*slot, false);

@@ -1,5 +1,6 @@
 //! One listening connection, to the master of some slots.
 
+use super::super::timing::SILENCE;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::Packed;
@@ -12,10 +13,6 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// After this long without a byte from the server a PING is sent. A half-open connection would stay silent for ever, and the waiters of a
-/// server that hangs must find its successor soon.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// Tells lines apart, also those to one place one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

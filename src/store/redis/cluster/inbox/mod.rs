@@ -42,6 +42,7 @@ mod waker;
 
 use super::core::{Cluster, View};
 use super::redirect::{Said, said};
+use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
@@ -49,7 +50,7 @@ use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::message;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::sync::{mutant, random_u32};
+use crate::sync::mutant;
 use crate::timing::end_of;
 use ::redis::{ServerError, Value};
 use ears::Ears;
@@ -60,19 +61,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subscribing::Pending;
-
-/// The pauses before a slot is subscribed again that was refused, and before a place is tried again that took no connection.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// For how long slots that are lost, or heard again, are gathered into one message.
-const GATHER: Duration = Duration::from_millis(20);
-
-/// A line that breaks sooner after its opening counts as one that could not be opened.
-const SHORT: Duration = Duration::from_secs(1);
-
-/// How often slots that nobody needs are looked for.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// See the module. Dropping it ends the subscriptions.
 pub(crate) struct ClusterInbox {
@@ -164,7 +152,7 @@ impl ClusterInbox {
         let address = self.cluster.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
         self.cluster.want_map();
-        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT {
+        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT_LINE {
             line.slots().iter().for_each(|slot| self.lose(*slot, line.id, now));
             return;
         }
@@ -205,7 +193,7 @@ impl ClusterInbox {
             if let Some(owner) = self.cluster.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
                 let detours = self.detours.entry(slot).or_insert(0);
-                let pause = if *detours == 0 { Duration::ZERO } else { pause(*detours) };
+                let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
                 *detours += 1;
                 self.ears.lose(slot, Some(line.id), None, |_| now + pause);
                 return;
@@ -214,7 +202,7 @@ impl ClusterInbox {
         self.cluster.want_map();
         let error = self.cluster.hide(classify(error, ""));
         self.warn(&error);
-        self.refuse(slot, Some(line.id), error, |failures| now + pause(failures));
+        self.refuse(slot, Some(line.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }
 
     /// Notes that a slot is not heard on this line any more, and is to be heard again at once.
@@ -251,7 +239,7 @@ impl ClusterInbox {
         if now < self.look_at {
             return;
         }
-        self.look_at = now + LOOK;
+        self.look_at = now + LOOK_FOR_IDLE;
         let idle = self.ears.take_idle(now);
         let forgotten: HashSet<_> = idle.iter().copied().collect();
         self.lost.retain(|slot| !forgotten.contains(slot));
@@ -263,12 +251,6 @@ impl ClusterInbox {
             }
         }
     }
-}
-
-/// The pause after failures in a row: between half of the step and all of it, so that clients do not come together.
-fn pause(failures: u32) -> Duration {
-    let step = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-    step.mul_f64(0.5 + 0.5 * f64::from(random_u32(failures)) / f64::from(u32::MAX))
 }
 
 impl Drop for ClusterInbox {

@@ -2,6 +2,7 @@
 
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
+use super::super::timing::ROLE_CHECK;
 use super::super::yielding::SPINS;
 use super::core::Mux;
 use super::role::Role;
@@ -14,10 +15,7 @@ use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How often the reader checks whether it is promoted to writer, which happens when no other caller is there to write.
-const ROLE_CHECK: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// The outcome of one read: the complete replies, and whether anything came at all.
 struct Arrived {

@@ -1,7 +1,8 @@
 //! One write of everything that is queued.
 
 use super::super::connector::{Connector, WriteHalf};
-use super::core::{Guard, Mux, QUIET};
+use super::super::timing::QUIET;
+use super::core::{Guard, Mux};
 use super::leaving::overdue_by;
 use super::state::State;
 use crate::store::redis::net::link::KEPT;

@@ -2,6 +2,7 @@
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
+use super::super::timing::IDLE;
 use super::leaving::overdue_by;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, mutant, now};
@@ -10,10 +11,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A connection that was silent for this long is checked before it is written to: the server may have closed it. So is one when another
-/// server has answered another connection.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Session<C: Connector> {
