@@ -1,6 +1,7 @@
 //! What the Redis store tells people.
 
 use super::net::classify::classify;
+use super::node::Manner;
 use super::processor::RedisLockProcessor;
 use super::script::directory;
 use super::script::keys::{key_of_queue, queue_key, record_key};
@@ -27,7 +28,7 @@ impl Directory for RedisLockProcessor {
             names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
         let queues: Vec<_> = found.iter().map(|(key, _)| queue_key(key)).collect();
         let calls: Vec<_> = found.iter().zip(&queues).map(|((key, _), queue)| inspect(key, queue)).collect();
-        let replies = if calls.is_empty() { Vec::new() } else { self.ways.run(&calls, left(), false, false) };
+        let replies = if calls.is_empty() { Vec::new() } else { self.ways.run(&calls, Manner::within(left())) };
         let mut locks = Vec::with_capacity(found.len());
         for ((key, is_queue), reply) in found.into_iter().zip(replies) {
             match reply::inspection(key, &reply?.value) {
@@ -62,7 +63,7 @@ impl Directory for RedisLockProcessor {
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.ways.run(&calls, limit, false, false).into_iter().map(read).collect()
+        self.ways.run(&calls, Manner::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {

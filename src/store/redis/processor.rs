@@ -4,7 +4,8 @@
 
 use super::net::address::Address;
 use super::net::classify::{classify, is_no_master};
-use super::plain::{Attempt, Contention, FenceTrust, GivenUp, TakingBack};
+use super::node::Manner;
+use super::plain::{Attempt, Contention, FenceTrust, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::keys::queue_key;
 use super::script::reply::{self, mismatch};
@@ -12,7 +13,7 @@ use super::script::request::{self, Texts};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
-use super::transport::{KeyHash, Replied, Reply};
+use super::transport::{KeyHash, Replied, Reply, Way};
 use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
@@ -156,19 +157,25 @@ impl RedisLockProcessor {
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.ways.run(&calls, limit, or_break, urgent);
+        let replies = self.ways.run(&calls, Manner { or_break, urgent, ..Manner::within(limit) });
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.saturating_sub(start.elapsed()));
         requests.iter().zip(replies).map(read).collect()
     }
 
     fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        self.run_on(None, request, limit)
+    }
+
+    /// Runs one request, on a way that was chosen for its key, if one was.
+    fn run_on(&self, way: Option<Way>, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let mut outcomes = self.run_requests(&[request], limit, false);
             return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
         }
         let sent_at = SystemClock.now();
         let texts = Texts::of(&request, self.ways.form());
-        let reply = self.ways.call(&texts.call(&request), limit);
+        let manner = Manner { way, ..Manner::within(limit) };
+        let reply = self.ways.run(&[texts.call(&request)], manner).pop().unwrap_or_else(|| Err(mismatch()));
         self.read(&request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
@@ -221,6 +228,7 @@ impl RedisLockProcessor {
     /// Takes a free key; with `wait`, joins the queue of a busy one.
     pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
         let start = Instant::now();
+        let mut way = None;
         self.forget_earlier_server();
         if let Some(node) = self.ways.one() {
             let attempt = Attempt {
@@ -231,12 +239,13 @@ impl RedisLockProcessor {
                 acks: self.acks,
                 taking_back: self.taking_back(),
             };
-            if let Some(outcome) = attempt.run(claim, wait, start, limit)? {
-                return Ok(outcome);
+            match attempt.run(claim, wait, start, limit)? {
+                Tried::Done(outcome) => return Ok(outcome),
+                Tried::Ask(chosen) => way = chosen,
             }
         }
         let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
-        outcome_of!(Acquire, self.run_one(request, limit.saturating_sub(start.elapsed())))
+        outcome_of!(Acquire, self.run_on(way, request, limit.saturating_sub(start.elapsed())))
     }
 
     /// Extends a lease; with `numbers`, asks for a range of numbers, too.

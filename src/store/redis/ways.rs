@@ -1,7 +1,8 @@
 //! The way from requests to servers: one server, or the nodes of a Cluster.
 
 use super::cluster::Cluster;
-use super::node::Node;
+use super::node::{Manner, Node};
+use super::script::reply::mismatch;
 use super::script::scripts::{Call, Form};
 use super::transport::{Answer, Reply};
 use crate::error::Error;
@@ -53,17 +54,14 @@ impl Ways {
 
     /// Runs one call, within `limit`.
     pub(super) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        match self {
-            Self::One(node) => node.call(call, limit),
-            Self::Cluster(cluster) => cluster.call(call, limit),
-        }
+        self.run(std::slice::from_ref(call), Manner::within(limit)).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
-    /// Runs calls together. With `or_break`, a limit that ends before an answer breaks the connection of that answer.
-    pub(super) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
+    /// Runs calls together.
+    pub(super) fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
         match self {
-            Self::One(node) => node.run(calls, limit, or_break, urgent),
-            Self::Cluster(cluster) => cluster.run(calls, limit, or_break, urgent),
+            Self::One(node) => node.run(calls, manner),
+            Self::Cluster(cluster) => cluster.run(calls, &manner),
         }
     }
 

@@ -25,7 +25,7 @@ use super::redirect::{Course, Said, said, words};
 use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, EACH_CALL, MAP_WAIT, REST};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
-use crate::store::redis::node::{Node, Sending};
+use crate::store::redis::node::{Manner, Node, Sending};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
@@ -49,7 +49,7 @@ struct Leg<'a> {
 
 /// How calls are sent.
 #[derive(Clone, Copy)]
-struct Manner {
+struct Terms {
     begun: Instant,
     limit: Duration,
     or_break: bool,
@@ -60,54 +60,33 @@ struct Manner {
     is_batch: bool,
 }
 
-impl Manner {
+impl Terms {
+    /// One call that a caller waits for may pause for as long as its caller does.
+    fn of(calls: usize, manner: &Manner) -> Self {
+        let Manner { limit, or_break, urgent, .. } = *manner;
+        let is_batch = or_break || calls > 1;
+        let pauses = if is_batch { BATCH_PAUSES } else { limit };
+        Self { begun: Instant::now(), limit, or_break, urgent, pauses, is_batch }
+    }
+
     fn left(&self) -> Duration {
         self.limit.saturating_sub(self.begun.elapsed())
     }
 }
 
 impl Cluster {
-    /// Runs one call, within `limit`.
-    pub(crate) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        let begun = Instant::now();
-        self.keep_fresh(begun);
-        let slot = slot_of(call.keys[0].as_bytes());
-        let manner = Manner { begun, limit, or_break: false, urgent: false, pauses: limit, is_batch: false };
-        let mut leg = self.leg(call, slot);
-        if leg.node.is_none() {
-            self.first_map(end_of(limit, begun))?;
-            leg.node = self.owner(slot);
-        }
-        if let Some(node) = &leg.node
-            && !node.transport.rests(REST)
-        {
-            let reply = node.call(call, limit);
-            if matches!(&reply, Ok(replied) if said(&replied.value) == Said::Answer) {
-                return reply;
-            }
-            leg.reply = Some(reply);
-        } else {
-            leg.reply = Some(Err(self.resting(&leg)));
-        }
-        let mut legs = [leg];
-        self.follow(&mut legs, manner);
-        let [leg] = legs;
-        leg.reply.unwrap_or_else(|| Err(mismatch()))
-    }
-
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
-        let begun = Instant::now();
-        self.keep_fresh(begun);
+    pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Vec<Reply> {
+        let terms = Terms::of(calls.len(), manner);
+        self.keep_fresh(terms.begun);
         if !self.has_answered()
-            && let Err(error) = self.first_map(end_of(limit, begun))
+            && let Err(error) = self.first_map(end_of(terms.limit, terms.begun))
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
         let mut legs: Vec<_> = calls.iter().map(|call| self.leg(call, slot_of(call.keys[0].as_bytes()))).collect();
-        let manner = Manner { begun, limit, or_break, urgent, pauses: BATCH_PAUSES, is_batch: true };
-        self.send(&mut legs, manner);
-        self.follow(&mut legs, manner);
+        self.send(&mut legs, terms);
+        self.follow(&mut legs, terms);
         legs.into_iter().map(|leg| leg.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
@@ -118,7 +97,7 @@ impl Cluster {
     }
 
     /// Sends the calls that are not over, and waits for their replies.
-    fn send(&self, legs: &mut [Leg<'_>], manner: Manner) {
+    fn send(&self, legs: &mut [Leg<'_>], terms: Terms) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (at, leg) in legs.iter_mut().enumerate().filter(|(_, leg)| !leg.is_over) {
             match &leg.node {
@@ -133,10 +112,10 @@ impl Cluster {
         }
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
-        let left = manner.left();
-        let wait = if manner.is_batch { self.patience(&groups, left) } else { left };
+        let left = terms.left();
+        let wait = if terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
-        let or_break = manner.or_break && wait.saturating_mul(2) >= manner.limit;
+        let or_break = terms.or_break && wait.saturating_mul(2) >= terms.limit;
         let is_alone = groups.len() == 1;
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
@@ -145,11 +124,12 @@ impl Cluster {
                 Sending { call, asking: *asking }
             };
             let sendings: Vec<_> = members.iter().map(sending).collect();
-            sent.push(node.begin(&sendings, wait, manner.urgent, is_alone));
+            let manner = Manner { urgent: terms.urgent, ..Manner::within(wait) };
+            sent.push(node.begin(&sendings, manner, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);
-            if manner.is_batch
+            if terms.is_batch
                 // In less time a healthy node may not have come to it.
                 && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
@@ -176,13 +156,13 @@ impl Cluster {
     }
 
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
-    fn follow(&self, legs: &mut [Leg<'_>], manner: Manner) {
+    fn follow(&self, legs: &mut [Leg<'_>], terms: Terms) {
         let mut paused = Duration::ZERO;
         loop {
             let mut pause = Duration::ZERO;
             for leg in legs.iter_mut().filter(|leg| !leg.is_over) {
-                match self.next(leg, manner) {
-                    Some(wanted) if paused + wanted <= manner.pauses && wanted < manner.left() => {
+                match self.next(leg, terms) {
+                    Some(wanted) if paused + wanted <= terms.pauses && wanted < terms.left() => {
                         pause = pause.max(wanted);
                     }
                     Some(_) | None => leg.end(),
@@ -195,16 +175,16 @@ impl Cluster {
                 std::thread::sleep(pause);
                 paused += pause;
             }
-            self.send(legs, manner);
+            self.send(legs, terms);
         }
     }
 
     /// Decides where a call goes after its reply. Returns the pause before that, or `None` if the reply is the last one.
-    fn next(&self, leg: &mut Leg<'_>, manner: Manner) -> Option<Duration> {
+    fn next(&self, leg: &mut Leg<'_>, terms: Terms) -> Option<Duration> {
         let reply = leg.reply.as_ref()?;
         let Ok(replied) = reply else {
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
-            return self.after_no_connection(leg, is_unsent, manner);
+            return self.after_no_connection(leg, is_unsent, terms);
         };
         match said(&replied.value) {
             Said::Answer => {
@@ -256,16 +236,16 @@ impl Cluster {
     }
 
     /// Looks for another owner of a slot whose owner could not be reached.
-    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool, manner: Manner) -> Option<Duration> {
+    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool, terms: Terms) -> Option<Duration> {
         let ended = self.want_map();
         if !is_unsent {
             return None;
         }
-        if !manner.is_batch {
-            self.await_map(ended, Instant::now() + manner.left().min(MAP_WAIT));
+        if !terms.is_batch {
+            self.await_map(ended, Instant::now() + terms.left().min(MAP_WAIT));
         }
         let owner = self.owner(leg.slot)?;
-        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || manner.left().is_zero() {
+        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || terms.left().is_zero() {
             return None;
         }
         leg.node = Some(owner);

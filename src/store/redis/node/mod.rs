@@ -7,7 +7,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Answer, Begun, Confirming, KeyHash, Reply, Transport};
+use crate::store::redis::transport::{Answer, Begun, Confirming, KeyHash, Reply, Transport, Way};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +35,25 @@ pub(crate) struct Sending<'c, 'a> {
     pub(crate) call: &'c Call<'a>,
     /// Whether behind an `ASKING`: the server takes the key's slot over and has not got it yet.
     pub(crate) asking: bool,
+}
+
+/// How calls are sent.
+#[derive(Debug, Default)]
+pub(crate) struct Manner {
+    pub(crate) limit: Duration,
+    /// Whether a limit that ends before an answer breaks the connection of that answer.
+    pub(crate) or_break: bool,
+    /// Whether the calls go on the connection for urgent calls: they need no order among others for their keys.
+    pub(crate) urgent: bool,
+    /// The way that was chosen for the key of the first call, if one was.
+    pub(crate) way: Option<Way>,
+}
+
+impl Manner {
+    /// Calls that a caller waits for.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self { limit, ..Self::default() }
+    }
 }
 
 /// Calls that were sent, and whose replies are to be waited for.
@@ -111,25 +130,22 @@ impl Node {
         reply.map(|replied| replied.value)
     }
 
-    /// Runs one call, within `limit`.
-    pub(crate) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        let mut packed = Packed::for_one();
-        call.pack(&mut packed);
-        let reply = self.transport.call(KeyHash::of(call.keys[0]), packed, limit);
-        self.note(&reply);
-        reply
-    }
-
     /// Runs calls in one batch.
-    pub(crate) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
+    pub(crate) fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+        let (limit, or_break) = (manner.limit, manner.or_break);
         let sendings: Vec<_> = calls.iter().map(|call| Sending { call, asking: false }).collect();
-        self.end(self.begin(&sendings, limit, urgent, true), limit, or_break)
+        self.end(self.begin(&sendings, manner, true), limit, or_break)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
-    pub(crate) fn begin(&self, calls: &[Sending<'_, '_>], limit: Duration, urgent: bool, is_alone: bool) -> Sent {
+    pub(crate) fn begin(&self, calls: &[Sending<'_, '_>], manner: Manner, is_alone: bool) -> Sent {
+        let Manner { limit, urgent, way, .. } = manner;
         let deadline = crate::timing::end_of(limit, Instant::now());
-        let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
+        let mut batch = match way {
+            Some(way) => self.transport.batch_on(way),
+            None if urgent => self.transport.urgent_batch(limit),
+            None => self.transport.batch(limit),
+        };
         for Sending { call, asking } in calls {
             let hash = KeyHash::of(call.keys[0]);
             if *asking {

@@ -25,16 +25,14 @@ pub(super) enum Found {
     Doubtful,
 }
 
-/// The commands, back to back.
-pub(super) fn pack(claim: &Claim<'_>) -> Packed {
-    let mut packed = Packed::for_one();
+/// Adds the commands, back to back.
+pub(super) fn pack(claim: &Claim<'_>, packed: &mut Packed) {
     let lease = millis(claim.lease);
     packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
     packed.words(&["LLEN", &queue_key(claim.key)]);
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
     packed.is_confirmed = true;
-    packed
 }
 
 /// Interprets the replies to the four commands.
@@ -130,7 +128,8 @@ mod tests {
     /// Shows: S2.
     #[test]
     fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
-        let packed = pack(&CLAIM);
+        let mut packed = Packed::for_one();
+        pack(&CLAIM, &mut packed);
         let mut wanted = Vec::new();
         for words in
             [&["SET", "k", "l-1", "NX", "PX", "500"][..], &["LLEN", &queue_key("k")], &["INCR", FENCE], &["GET", "k"]]

@@ -18,9 +18,8 @@
 
 use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{KeyHash, MUXES, Transport, WarmWay};
+use crate::store::redis::transport::{MUXES, Transport, Way};
 use crate::sync::Mutex;
-use std::time::Duration;
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +74,9 @@ impl FenceTrust {
         self.end(|| transport.unstamp());
     }
 
-    /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
-    pub(super) fn way(&self, transport: &Transport, hash: KeyHash, limit: Duration) -> Option<(WarmWay, Proof)> {
-        let way = transport.warm_way(hash, limit)?;
-        let proof = self.of(way.mux, way.epoch)?;
-        Some((way, proof))
+    /// Returns the proof under which numbers may be trusted that are read on this way, if there is one.
+    pub(super) fn proof_on(&self, transport: &Transport, way: &Way) -> Option<Proof> {
+        self.of(way.mux, transport.warm_epoch(way)?)
     }
 
     /// Whether an unchecked number may be used that was requested under a proof and read on the connection with that epoch. A number

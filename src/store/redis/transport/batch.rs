@@ -15,6 +15,8 @@ pub(crate) struct Batch {
     pub(super) order: Vec<usize>,
     /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
+    /// What keeps the key of the first command on its mux, if that was chosen before.
+    first: Option<RouteGuard>,
 }
 
 /// The commands of a batch that go on one mux.
@@ -36,7 +38,12 @@ pub(crate) struct Begun {
 impl Batch {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
     pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
-        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent }
+        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent, first: None }
+    }
+
+    /// Returns an empty batch whose first command goes on this mux, by a route that was entered for its key.
+    pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
+        Self { first: Some(route), ..Self::new(routes, mux, false) }
     }
 
     /// Returns `true` if all commands go on one mux.
@@ -44,10 +51,12 @@ impl Batch {
         self.parts.len() == 1
     }
 
-    /// Adds one command about a key.
+    /// Adds commands about a key, which belong together.
     pub(crate) fn push(&mut self, hash: KeyHash, pack: impl FnOnce(&mut Packed)) {
         let (mux, route) = if self.is_urgent {
             (self.preferred, RouteGuard::new(&self.routes))
+        } else if let Some(route) = self.first.take() {
+            (self.preferred, route)
         } else {
             RouteGuard::enter(&self.routes, hash, self.preferred)
         };
@@ -66,11 +75,13 @@ impl Batch {
                 at
             }
             None => {
-                self.parts.push(Part { mux, packed: Packed::default(), route });
+                self.parts.push(Part { mux, packed: Packed::for_one(), route });
                 self.parts.len() - 1
             }
         };
-        pack(&mut self.parts[part].packed);
-        self.order.push(part);
+        let packed = &mut self.parts[part].packed;
+        let before = packed.replies();
+        pack(packed);
+        self.order.extend(std::iter::repeat_n(part, packed.replies() - before));
     }
 }

@@ -119,14 +119,11 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     pid: u32,
 }
 
-/// The mux for a call about one key, on a connection that was written to recently.
-pub(crate) struct WarmWay {
+/// The connection that commands about one key take. While it is kept, all calls for the key take that connection.
+#[derive(Debug)]
+pub(crate) struct Way {
     pub(crate) mux: usize,
-    /// The epoch in which the call is written, unless a new one begins meanwhile.
-    pub(crate) epoch: u64,
     route: RouteGuard,
-    /// When the mux was chosen.
-    at: Instant,
 }
 
 impl Transport {
@@ -201,39 +198,24 @@ impl<C: Connector> Transport<C> {
         self.batch(limit)
     }
 
-    /// Sends one command about a key and waits for its reply, at most `limit`.
-    pub(crate) fn call(&self, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
+    /// Chooses the connection for commands about a key. It is chosen once, however the commands then go: see [`batch_on`](Self::batch_on).
+    pub(crate) fn way(&self, hash: KeyHash, limit: Duration) -> Way {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let Answer { mut replies, failure } = self.exchange(mux, route, packed, now(), limit);
-        replies.pop().flatten().ok_or_else(|| failure.unwrap_or_else(lost))
+        Way { mux, route }
     }
 
-    /// Returns a way for commands about a key if the connection of the key's mux was written to recently.
-    /// [`call_on`](Self::call_on) consumes it.
-    pub(crate) fn warm_way(&self, hash: KeyHash, limit: Duration) -> Option<WarmWay> {
-        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let at = now();
-        let epoch = self.muxes[mux].epoch_at(at)?;
-        Some(WarmWay { mux, epoch, route, at })
+    /// Returns the epoch in which a command on this way is written, unless a new one begins meanwhile. `None` if the connection was not written
+    /// to recently, so that a command begins a new epoch.
+    pub(crate) fn warm_epoch(&self, way: &Way) -> Option<u64> {
+        self.muxes[way.mux].epoch_at(now())
     }
 
-    /// Sends commands that belong together and waits for all their replies, at most `limit`.
-    pub(crate) fn call_on(&self, way: WarmWay, packed: Packed, limit: Duration) -> Result<Vec<Replied>, Error> {
-        let wanted = packed.replies();
-        let Answer { replies, failure } = self.exchange(way.mux, way.route, packed, way.at, limit);
-        let replies: Vec<_> = replies.into_iter().flatten().collect();
-        if replies.len() < wanted { Err(failure.unwrap_or_else(lost)) } else { Ok(replies) }
+    /// Returns an empty batch whose first command goes on a way that was chosen.
+    pub(crate) fn batch_on(&self, way: Way) -> Batch {
+        Batch::on(&self.routes, way.mux, way.route)
     }
 
-    fn exchange(&self, mux: usize, route: RouteGuard, mut packed: Packed, at: Instant, limit: Duration) -> Answer {
-        packed.is_confirmed &= self.settings.confirming.is_some();
-        let deadline = end_of(limit, at);
-        let call = Arc::new(Pending::new(packed, route));
-        self.muxes[mux].begin(&call, at, deadline, true);
-        self.finish(mux, &call, deadline, limit, false)
-    }
-
-    /// Sends commands and waits for all their replies, at most `limit`. Returns one answer for each command, in their order. With
+    /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
         let at = now();

@@ -106,7 +106,7 @@ impl Execution {
         match act {
             Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false, false),
             Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true, false),
-            Act::Confirm(key, limit) => self.call_one(key, limit, true),
+            Act::Confirm(key, limit) => self.call(&[(key, 1)], limit, false, true),
             Act::ConfirmPair(one, other, limit) => self.call(&[(one, 1), (other, 1)], limit, false, true),
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false, false),
             Act::Post(key, limit) => self.post(key, limit),
@@ -123,11 +123,6 @@ impl Execution {
     }
 
     fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool, is_confirmed: bool) {
-        if let [(key, 1)] = parts
-            && !or_break
-        {
-            return self.call_one(*key, limit, is_confirmed);
-        }
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
@@ -154,18 +149,6 @@ impl Execution {
             }
             self.answered(*call);
         }
-    }
-
-    fn call_one(&self, key: u8, limit: Limit, is_confirmed: bool) {
-        let call = self.enter(key, 1, limit);
-        let mut packed = Packed::default();
-        pack(&mut packed, command(call, 0, key));
-        packed.is_confirmed = is_confirmed;
-        let answer = self.transport.call(hash_of(key), packed, limit.time());
-        self.sent(call);
-        self.look_at_confirmation(call, answer.as_ref().ok(), is_confirmed, limit);
-        self.answer(call, 0, answer.map(|replied| replied.value));
-        self.answered(call);
     }
 
     /// Checks that a reply to a command that is to be confirmed comes with the confirmation.
