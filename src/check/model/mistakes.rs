@@ -109,8 +109,6 @@ pub(crate) enum Mutant {
     PostsAndLeaves,
     /// A posted call in an unknown short form is queued again only after the callers of later replies were woken.
     RepeatsLate,
-    /// A caller that polls, and whose call must be sent again, leaves the role of reader to nobody.
-    RepeatsUnread,
     /// When a connection panics, the role of writer is kept.
     KeepsRoleInPanic,
     /// A caller connects within its own time, and throws an unfinished connect away.

@@ -27,7 +27,6 @@ caught_each! {
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
-    repeats_unread: RepeatsUnread, SHARING_UNKNOWN, LEFT;
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason", "is not sent when its poster goes on"];
     throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain"];

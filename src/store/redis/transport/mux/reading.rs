@@ -99,14 +99,15 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
-    /// caller has no reply to come again for, because its call is not held back any more, or is queued once more, promotes a reader.
+    /// caller is not held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more
+    /// because somebody else writes. But every writer sees to a reader when it leaves.)
     fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
         let mut state = self.state.lock();
         if let Some(session) = state.session_of(epoch)
             && !mutant!(KeepsTheRole)
         {
             session.inbound = Some(inbound);
-            if !session.has_reply_for(own) && (own.is_confirmed || !mutant!(RepeatsUnread)) {
+            if own.is_confirmed && !session.has_reply_for(own) {
                 self.hand_on(state, true);
             }
         }
