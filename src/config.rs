@@ -368,4 +368,5 @@ impl DLockConfig {
 }
 
 #[cfg(test)]
+#[path = "../tests/white_box/config.rs"]
 mod tests;

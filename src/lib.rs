@@ -76,6 +76,7 @@
 )]
 
 #[cfg(any(test, fuzzing))]
+#[path = "../tests/white_box/check/mod.rs"]
 mod check;
 mod client;
 mod clock;

@@ -248,6 +248,7 @@ parts_of_changes() {
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
             src/* | scripts/*) room_guards "$file" ;;
+            tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
             tests/stores/*) echo consensus lock-elsewhere ;;

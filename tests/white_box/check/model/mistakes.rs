@@ -68,7 +68,7 @@ pub(crate) enum Mutant {
     BelievesMessages,
     /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
-    // Mistakes of the transport: see redis/transport/model.
+    // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,
     /// A thread that stops writing promotes no writer.
