@@ -76,11 +76,11 @@ part_every-check() {
     done
     cargo clippy --locked --all-features --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
-    cargo clippy --locked --no-default-features --features conformance,test-util --test embedded -- -D warnings
+    cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings
     tests -p redis-dlock --lib
 }
 # What is left without Redis: the lock on the embedded store.
-part_embedded() { tests -p redis-dlock --no-default-features --features conformance,test-util --lib --test embedded; }
+part_embedded() { tests -p redis-dlock --no-default-features --features test-util --lib --test embedded; }
 part_cluster() { tests --only "$cluster" --but "$lock_on_cluster" --threads 4 "${it[@]}"; }
 part_sentinel() { tests --only "$sentinel" --threads 6 "${it[@]}"; }
 part_slow() { tests --only "$slow" --threads 6 "${it[@]}"; }

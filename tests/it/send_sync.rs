@@ -1,6 +1,6 @@
 //! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
 
-use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
+use dlock_conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 use redis_dlock::processor::{
     AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome,

@@ -1,7 +1,7 @@
 //! Ending a locker for certain.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
+use crate::suite::Suite;
+use crate::tenure::Tenure;
 use std::time::Duration;
 
 /// How long anything may take that must happen.

@@ -1,7 +1,7 @@
 //! What the required methods alone must do: acquire, extend, release, inspect, and what follows from them.
 
-use crate::conformance::suite::{Client, Suite};
-use crate::store::processor::{
+use crate::suite::{Client, Suite};
+use redis_dlock::processor::{
     AcquireOutcome, ExtendOutcome, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 use super::ear::Ear;
 use super::store::{Need, Store};
 use super::tenure::{PATIENCE, Tenure};
-use crate::store::processor::{Claim, DeadWaiters, Inspection, LockProcessor, StoreLimits, WaitQueue};
 use parking_lot::Mutex;
+use redis_dlock::processor::{Claim, DeadWaiters, Inspection, LockProcessor, StoreLimits, WaitQueue};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Giving a key back.
 
-use crate::conformance::suite::Suite;
-use crate::store::processor::{NotOurs, ReleaseOutcome};
+use crate::suite::Suite;
+use redis_dlock::processor::{NotOurs, ReleaseOutcome};
 
 /// Shows: L2.
 pub(crate) fn frees_the_key(suite: &Suite) {

@@ -1,7 +1,7 @@
 //! Waiters that nobody hears for a moment: they are passed over, and keep their places.
 
-use crate::conformance::suite::Suite;
-use crate::store::processor::{AcquireOutcome, Gap, Inspection, NotOurs, ReleaseOutcome};
+use crate::suite::Suite;
+use redis_dlock::processor::{AcquireOutcome, Gap, Inspection, NotOurs, ReleaseOutcome};
 use std::time::Duration;
 
 /// Ends during no test.
@@ -56,7 +56,7 @@ pub(crate) fn drops_the_unheard_when_their_time_is_over(suite: &Suite) {
     assert_eq!(suite.waiting("k"), 3, "time alone drops nobody");
     assert_eq!(winner.release(), released(0));
     assert_eq!(ear.hear_granted(&next).waiting, 0);
-    dead.iter().for_each(crate::conformance::tenure::Tenure::poll_gone);
+    dead.iter().for_each(crate::tenure::Tenure::poll_gone);
 }
 
 /// Shows: L1.

@@ -1,8 +1,8 @@
 //! What is denied in the middle of an operation: the answer says what was done.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
-use crate::store::processor::ReleaseOutcome;
+use crate::suite::Suite;
+use crate::tenure::Tenure;
+use redis_dlock::processor::ReleaseOutcome;
 
 /// Shows: S6.
 pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {

@@ -1,7 +1,7 @@
 //! Who gets a key that is given away.
 
-use crate::conformance::suite::Suite;
-use crate::store::processor::{AcquireOutcome, ReleaseOutcome};
+use crate::suite::Suite;
+use redis_dlock::processor::{AcquireOutcome, ReleaseOutcome};
 use std::time::Duration;
 
 /// Shows: G7, G8, G10.
@@ -25,7 +25,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     }
     assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(suite.holder("k"), None);
-    ears.iter_mut().for_each(crate::conformance::Ear::hear_nothing);
+    ears.iter_mut().for_each(crate::Ear::hear_nothing);
 }
 
 /// Shows: G10, L1.
@@ -48,7 +48,7 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
     // The one behind them is passed over for the first time.
     assert_eq!(winner.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
     assert_eq!(ear.hear_granted(&next).waiting, suite.kept(1));
-    dead.iter().for_each(crate::conformance::tenure::Tenure::poll_gone);
+    dead.iter().for_each(crate::tenure::Tenure::poll_gone);
     suite.outlast_the_unheard("k");
     assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
     behind.poll_gone();
@@ -90,10 +90,10 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
     let waiting = suite.kept(2);
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting });
-    assert_eq!(suite.inspect("k"), crate::store::processor::Inspection::free().with_waiting(waiting));
+    assert_eq!(suite.inspect("k"), redis_dlock::processor::Inspection::free().with_waiting(waiting));
     suite.outlast_the_unheard("k");
     assert_eq!(suite.client().tenure("k").acquire().waiting, 0);
-    dead.iter().for_each(crate::conformance::tenure::Tenure::poll_gone);
+    dead.iter().for_each(crate::tenure::Tenure::poll_gone);
 }
 
 /// Shows: G8, S5.

@@ -1,10 +1,10 @@
 //! A tenure asks.
 
-use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
+use redis_dlock::processor::{
     AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, LockProcessor, NotOurs, PollOutcome,
     ProbeOutcome, ReleaseOutcome, WaitQueue,
 };
+use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
 use std::time::Duration;
 

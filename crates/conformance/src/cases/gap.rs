@@ -1,8 +1,8 @@
 //! Keys that are left free for those that only poll, as JVM DLock does.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
-use crate::store::processor::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
+use crate::suite::Suite;
+use crate::tenure::Tenure;
+use redis_dlock::processor::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
 use std::time::Duration;
 
 /// Far shorter than [`LONG`], and ends during no test but by [`end`].
@@ -105,7 +105,7 @@ pub(crate) fn keeps_the_queue_and_puts_the_next_locker_behind_it(suite: &Suite) 
     assert_eq!(ears[2].hear_granted(&second).waiting, 1);
     assert_eq!(second.release(), RELEASED);
     assert_eq!(ears[0].hear_granted(&next).waiting, 0);
-    ears.iter_mut().for_each(crate::conformance::Ear::hear_nothing);
+    ears.iter_mut().for_each(crate::Ear::hear_nothing);
     forget(suite);
 }
 

@@ -1,7 +1,7 @@
 //! Many threads at once.
 
-use crate::conformance::suite::{Client, Suite};
-use crate::store::processor::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
+use crate::suite::{Client, Suite};
+use redis_dlock::processor::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn enter_often(client: &Client<'_>, protected: &Protected) {
                 None => match tenure.poll() {
                     PollOutcome::Acquired(grant) => Some(grant.number),
                     PollOutcome::Waiting(_) => None,
-                    PollOutcome::Gone => panic!("{tenure:?} is alive"),
+                    other => panic!("{tenure:?} is alive: {other:?}"),
                 },
             };
         }

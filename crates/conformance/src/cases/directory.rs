@@ -1,8 +1,8 @@
 //! What people are told.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::PATIENCE;
-use crate::store::processor::{Directory, KeyFilter, LockProcessor, Message};
+use crate::suite::Suite;
+use crate::tenure::PATIENCE;
+use redis_dlock::processor::{Directory, KeyFilter, LockProcessor, Message};
 use std::time::Duration;
 
 const KEY: &str = "DLOCK_T_x";
@@ -15,7 +15,7 @@ pub(crate) fn names_the_holder_and_who_waits_in_order(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
     let _ears = [clients[1].listen(), clients[2].listen()];
     let parties = || of(clients[0].processor()).parties(KEY, PATIENCE).unwrap();
-    assert_eq!(parties(), crate::store::processor::Parties::default());
+    assert_eq!(parties(), redis_dlock::processor::Parties::default());
     let holder = clients[0].holder(KEY);
     let waiting = [clients[1].waiter(KEY), clients[2].waiter(KEY)];
     let found = parties();

@@ -1,9 +1,9 @@
 //! The list of the cases and their needs. It is written once, as a macro, from which both the table below and the tests of an implementor
 //! are generated.
 
-use crate::conformance::cases;
-use crate::conformance::store::Need;
-use crate::conformance::suite::Suite;
+use crate::cases;
+use crate::store::Need;
+use crate::suite::Suite;
 
 /// One case.
 #[derive(Debug)]
@@ -13,16 +13,16 @@ pub(super) struct Case {
     pub(super) run: fn(&Suite),
 }
 
-/// Makes a test of each case of the [conformance suite](crate::conformance), in a module of this name: each on a store of its own, made
+/// Makes a test of each case of the [suite](crate), in a module of this name: each on a store of its own, made
 /// by the expression.
 ///
 /// After `lacks` stands what the store does not have. The cases that need it are ignored tests, which name it: a test cannot be ignored when
 /// it runs, so this must be written down. The test `the_store_lacks_what_is_ignored` compares the list with [the
-/// store](crate::conformance::lacks), and fails if either has something that the other has not.
+/// store](crate::lacks), and fails if either has something that the other has not.
 ///
 /// ```ignore
-/// redis_dlock::conformance_tests!(my_store, MyStore::start());
-/// redis_dlock::conformance_tests!(my_small_store, MySmallStore::start(), lacks Breaking Directory);
+/// dlock_conformance::conformance_tests!(my_store, MyStore::start());
+/// dlock_conformance::conformance_tests!(my_small_store, MySmallStore::start(), lacks Breaking Directory);
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
@@ -36,7 +36,7 @@ macro_rules! conformance_tests {
             macro_rules! dlock_case {
                 $(($d topic:ident $d case:ident [$lacks $d($d rest:ident)*] $d store:expr) => {
                     $crate::__conformance_ignored! { $lacks fn $d case() {
-                        $crate::conformance::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
+                        $crate::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
                     } }
                 };)*
                 ($d topic:ident $d case:ident [$d other:ident $d($d rest:ident)*] $d store:expr) => {
@@ -45,7 +45,7 @@ macro_rules! conformance_tests {
                 ($d topic:ident $d case:ident [] $d store:expr) => {
                     #[test]
                     fn $d case() {
-                        $crate::conformance::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
+                        $crate::run(concat!(stringify!($d topic), "::", stringify!($d case)), $d store);
                     }
                 };
             }
@@ -56,7 +56,7 @@ macro_rules! conformance_tests {
             #[test]
             fn the_store_lacks_what_is_ignored() {
                 const IGNORED: &[&str] = &[$(stringify!($lacks)),*];
-                let lacks = $crate::conformance::lacks($store);
+                let lacks = $crate::lacks($store);
                 let lists = lacks.iter().all(|need| IGNORED.contains(need)) && IGNORED.iter().all(|need| lacks.contains(need));
                 assert!(lists, "this store lacks {lacks:?}, and the tests are told {IGNORED:?}: list just that after `lacks`");
             }

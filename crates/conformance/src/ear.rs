@@ -1,9 +1,9 @@
 //! The ear of a client: it hears what the store says.
 
 use super::tenure::{PATIENCE, Tenure};
-use crate::error::Error;
-use crate::store::processor::{Grant, Inbox, InboxBreaker, Message};
 use crossbeam_channel::{Receiver, unbounded};
+use redis_dlock::Error;
+use redis_dlock::processor::{Grant, Inbox, InboxBreaker, Message};
 use std::fmt;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;

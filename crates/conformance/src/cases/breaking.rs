@@ -1,10 +1,10 @@
 //! Taking a key from its holder by force.
 
-use crate::conformance::ear::Ear;
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::{PATIENCE, Tenure};
-use crate::error::Error;
-use crate::store::processor::{Break, BreakOutcome, Broken, Gap, Message, NotOurs, ProbeOutcome, ReleaseOutcome};
+use crate::ear::Ear;
+use crate::suite::Suite;
+use crate::tenure::{PATIENCE, Tenure};
+use redis_dlock::Error;
+use redis_dlock::processor::{Break, BreakOutcome, Broken, Gap, Message, NotOurs, ProbeOutcome, ReleaseOutcome};
 
 const BY: &str = "operator-1-c0ffee";
 const WHY: &str = "hangs since noon: {} \"quoted\" \\ é";

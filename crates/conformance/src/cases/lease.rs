@@ -1,8 +1,8 @@
 //! How leases end and go on.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
-use crate::store::processor::{ExtendOutcome, NotOurs, ProbeOutcome};
+use crate::suite::Suite;
+use crate::tenure::Tenure;
+use redis_dlock::processor::{ExtendOutcome, NotOurs, ProbeOutcome};
 
 /// A tenure that holds the key for a lease of its own.
 fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {

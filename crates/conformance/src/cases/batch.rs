@@ -1,7 +1,7 @@
 //! Many requests in one go.
 
-use crate::conformance::suite::Suite;
-use crate::store::processor::{
+use crate::suite::Suite;
+use redis_dlock::processor::{
     AcquireOutcome, Busy, ExtendOutcome, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 

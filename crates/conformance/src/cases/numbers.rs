@@ -1,8 +1,8 @@
 //! Fence numbers.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
-use crate::store::processor::{ExtendOutcome, Extension, ReleaseOutcome};
+use crate::suite::Suite;
+use crate::tenure::Tenure;
+use redis_dlock::processor::{ExtendOutcome, Extension, ReleaseOutcome};
 use std::ops::RangeInclusive;
 
 /// Collects numbers in the order in which they were issued.

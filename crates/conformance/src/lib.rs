@@ -1,11 +1,10 @@
-//! What every store must do, as a suite of tests that an implementor of [`LockProcessor`](crate::LockProcessor) runs (feature
-//! `conformance`).
+//! What every store of [`redis_dlock`] must do, as a suite of tests that an implementor of [`LockProcessor`] runs.
 //!
 //! Implement [`Store`] for a fresh store of yours: the processor, and what an administrator may do to the store. Then let
 //! [`conformance_tests!`](crate::conformance_tests) make a test of each case:
 //!
 //! ```
-//! use redis_dlock::conformance::Store;
+//! use dlock_conformance::Store;
 //! use redis_dlock::processor::LockProcessor;
 //! # use redis_dlock::MemoryLockProcessor;
 //! # use std::{sync::Arc, time::Duration};
@@ -30,9 +29,9 @@
 //! }
 //!
 //! # let start = || MyStore { processor: MemoryLockProcessor::new() };
-//! // In a test: `redis_dlock::conformance_tests!(my_store, MyStore::start());`
+//! // In a test: `dlock_conformance::conformance_tests!(my_store, MyStore::start());`
 //! // Or one case alone:
-//! redis_dlock::conformance::run("required::one_locker_excludes_all_others", start());
+//! dlock_conformance::run("required::one_locker_excludes_all_others", start());
 //! ```
 //!
 //! A store need not have everything. What it does not have is listed after the expression, as in
@@ -41,18 +40,21 @@
 //!
 //! | word | what a store with it has |
 //! |---|---|
-//! | `Queue`, `Numbers`, `Directory`, `Posting`, `Settling`, `Breaking` | the method of [`LockProcessor`](crate::LockProcessor) of that name returns something |
-//! | `Gaps` | [gaps for pollers](crate::processor::StoreLimits::poller_gaps) |
-//! | `DeadAtOnce` | dead waiters are [dropped at once](crate::processor::StoreLimits::dead_waiters) |
-//! | `Keeps` | waiters that nobody hears [keep their places](crate::processor::StoreLimits::keeps_unheard) for a while |
+//! | `Queue`, `Numbers`, `Directory`, `Posting`, `Settling`, `Breaking` | the method of [`LockProcessor`] of that name returns something |
+//! | `Gaps` | [gaps for pollers](redis_dlock::processor::StoreLimits::poller_gaps) |
+//! | `DeadAtOnce` | dead waiters are [dropped at once](redis_dlock::processor::StoreLimits::dead_waiters) |
+//! | `Keeps` | waiters that nobody hears [keep their places](redis_dlock::processor::StoreLimits::keeps_unheard) for a while |
 //! | `Denials` | [`Store::deny`] can deny the commands of the Redis scripts |
 //!
-//! A case waits for the
-//! end of leases of 600 ms, or of the shortest that the store allows ([`StoreLimits`](crate::processor::StoreLimits)); no case looks at
-//! absolute time otherwise.
+//! A case waits for the end of leases of 600 ms, or of the shortest that the store allows
+//! ([`StoreLimits`](redis_dlock::processor::StoreLimits)); no case looks at absolute time otherwise.
 //!
 //! For cases of your own there are the words in which these are written: a [`Suite`] has [`Client`]s, a client has [`Tenure`]s, a tenure
 //! asks, an [`Ear`] hears.
+//!
+//! [`LockProcessor`]: redis_dlock::LockProcessor
+
+#![forbid(unsafe_code)]
 #![expect(clippy::must_use_candidate, reason = "a case often wants the check alone")]
 #![expect(
     clippy::unwrap_used,
@@ -102,7 +104,7 @@ pub fn skipped(store: impl Store + 'static) -> Vec<&'static str> {
 /// Returns what a store does not have and cases need, in the words that [`conformance_tests!`](crate::conformance_tests) takes after `lacks`.
 ///
 /// ```
-/// # use redis_dlock::conformance::{Store, lacks};
+/// # use dlock_conformance::{Store, lacks};
 /// # fn show(store: impl Store + 'static) {
 /// println!("conformance_tests!(my_store, …, lacks {});", lacks(store).join(" "));
 /// # }

@@ -1,10 +1,10 @@
 //! Giving a key back without waiting for the reply.
 
-use crate::conformance::suite::Suite;
-use crate::conformance::tenure::Tenure;
-use crate::error::Error;
-use crate::store::processor::{NotOurs, Posting, ReleaseOutcome};
+use crate::suite::Suite;
+use crate::tenure::Tenure;
 use crossbeam_channel::{Receiver, unbounded};
+use redis_dlock::Error;
+use redis_dlock::processor::{NotOurs, Posting, ReleaseOutcome};
 use std::thread;
 use std::time::{Duration, Instant};
 
