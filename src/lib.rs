@@ -74,6 +74,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+mod backoff;
 #[cfg(any(test, fuzzing))]
 #[path = "../tests/white_box/check/mod.rs"]
 mod check;
