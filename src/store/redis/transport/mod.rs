@@ -15,8 +15,6 @@
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `seen.rs` | what is known of the server; idle connections |
 //! | `connector.rs` | what a mux needs from a connection |
-//! | `joint.rs` | tests: batches to several servers at once do not wait for one another |
-//! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
 //! # Which connection a call takes
 //!
@@ -52,18 +50,22 @@ mod answer;
 mod batch;
 mod connector;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
 #[cfg(all(test, dlock_shuttle))]
+#[path = "../../../../tests/white_box/store/redis/transport/model/mod.rs"]
 mod model;
 mod mux;
 mod pending;
 mod phases;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
 mod routes;
 mod seen;
 mod timing;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
 mod yielding;
 

@@ -262,4 +262,5 @@ fn redirected(error: &ServerError) -> Option<Slot> {
 }
 
 #[cfg(all(test, unix))]
+#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/line.rs"]
 mod tests;
