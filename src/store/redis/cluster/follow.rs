@@ -17,7 +17,7 @@
 //!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
 //!    That is why a node that was not called yet keeps calls waiting: it has no replica at first, and keeps each call for the whole time that it
 //!    may wait for one. A waiter of a key on another node would otherwise learn of its grant only after that.
-//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node.
+//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
@@ -124,7 +124,7 @@ impl Cluster {
                 Sending { call, asking: *asking }
             };
             let sendings: Vec<_> = members.iter().map(sending).collect();
-            let manner = Manner { urgent: terms.urgent, ..Manner::within(wait) };
+            let manner = Manner { urgent: terms.urgent, spare: left - wait, ..Manner::within(wait) };
             sent.push(node.begin(&sendings, manner, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {

@@ -41,6 +41,8 @@ pub(crate) struct Sending<'c, 'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Manner {
     pub(crate) limit: Duration,
+    /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
+    pub(crate) spare: Duration,
     /// Whether a limit that ends before an answer breaks the connection of that answer.
     pub(crate) or_break: bool,
     /// Whether the calls go on the connection for urgent calls: they need no order among others for their keys.
@@ -139,7 +141,7 @@ impl Node {
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
     pub(crate) fn begin(&self, calls: &[Sending<'_, '_>], manner: Manner, is_alone: bool) -> Sent {
-        let Manner { limit, urgent, way, .. } = manner;
+        let Manner { limit, spare, urgent, way, .. } = manner;
         let deadline = crate::timing::end_of(limit, Instant::now());
         let mut batch = match way {
             Some(way) => self.transport.batch_on(way),
@@ -159,7 +161,9 @@ impl Node {
         }
         let is_alone = is_alone && batch.is_one();
         let asking = calls.iter().map(|sending| sending.asking).collect();
-        Sent { begun: self.transport.begin(batch, deadline, is_alone), asking }
+        let mut begun = self.transport.begin(batch, deadline, is_alone);
+        begun.spare = spare;
+        Sent { begun, asking }
     }
 
     /// Waits for the replies to calls that were sent. With `or_break`, a limit that ends before an answer breaks the connection of that

@@ -4,7 +4,7 @@ use super::pending::Pending;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
@@ -32,6 +32,8 @@ pub(crate) struct Begun {
     /// The index of each command's call.
     pub(super) order: Vec<usize>,
     pub(super) deadline: Instant,
+    /// How much longer a command may take whose short form the server did not know.
+    pub(crate) spare: Duration,
     pub(super) is_alone: bool,
 }
 

@@ -237,18 +237,18 @@ impl<C: Connector> Transport<C> {
             self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
         }
-        Begun { calls, order: batch.order, deadline, is_alone }
+        Begun { calls, order: batch.order, deadline, spare: Duration::ZERO, is_alone }
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
     pub(crate) fn end(&self, begun: Begun, limit: Duration, or_break: bool) -> Vec<Reply> {
-        let Begun { calls, order, deadline, is_alone } = begun;
+        let Begun { calls, order, deadline, spare, is_alone } = begun;
         let mut answers = Vec::with_capacity(calls.len());
         for (mux, call) in calls {
             if !is_alone {
                 self.muxes[mux].attend(&call, deadline);
             }
-            let answer = self.finish(mux, &call, deadline, limit, or_break);
+            let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
             answers.push((answer.replies.into_iter(), answer.failure));
         }
         let next = |part: &usize| {
@@ -259,8 +259,16 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
-    fn finish(&self, mux: usize, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
-        let answer = self.muxes[mux].finish(call, deadline, limit, or_break);
+    fn finish(
+        &self,
+        mux: usize,
+        call: &Arc<Pending>,
+        deadline: Instant,
+        spare: Duration,
+        limit: Duration,
+        or_break: bool,
+    ) -> Answer {
+        let answer = self.muxes[mux].finish(call, deadline, spare, limit, or_break);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
             self.note_unsent(mux);
         }
@@ -272,7 +280,7 @@ impl<C: Connector> Transport<C> {
             if now() < deadline && route.turn(0) {
                 let again = Arc::new(Pending::new(packed, route));
                 self.muxes[0].begin(&again, now(), deadline, true);
-                return self.muxes[0].finish(&again, deadline, limit, or_break);
+                return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }
         }
         answer

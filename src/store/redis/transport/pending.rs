@@ -178,6 +178,12 @@ impl Pending {
         self.core.lock().phase == Phase::Done
     }
 
+    /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
+    pub(crate) fn is_under_way_again(&self) -> bool {
+        let core = self.core.lock();
+        core.repeated.is_some() && matches!(core.phase, Phase::Queued | Phase::Written)
+    }
+
     /// Returns `true` if the call is not written yet.
     pub(crate) fn is_queued(&self) -> bool {
         self.core.lock().phase == Phase::Queued
