@@ -41,7 +41,8 @@
 //!
 //! | word | what a store with it has |
 //! |---|---|
-//! | `Queue`, `Numbers`, `Directory`, `Posting`, `Settling`, `Breaking` | the method of [`LockProcessor`](crate::LockProcessor) of that name returns something |
+//! | `Queue`, `Directory`, `Posting` | the method of [`LockProcessor`](crate::LockProcessor) of that name returns something |
+//! | `Numbers`, `Settling`, `Breaking` | [`numbers`](crate::processor::StoreLimits::numbers), [`settles`](crate::processor::StoreLimits::settles), [`breaks`](crate::processor::StoreLimits::breaks) of its limits |
 //! | `Gaps` | [gaps for pollers](crate::processor::StoreLimits::poller_gaps) |
 //! | `DeadAtOnce` | dead waiters are [dropped at once](crate::processor::StoreLimits::dead_waiters) |
 //! | `Keeps` | waiters that nobody hears [keep their places](crate::processor::StoreLimits::keeps_unheard) for a while |

@@ -5,25 +5,27 @@
 //! functions beside it create the errors that a store returns.
 //!
 //! A store keeps a *holder* for each lock key: a locker string, a lease, and a number that rises from tenure to tenure. Everything that
-//! decides who holds a lock is one atomic operation of the store. A store that can compare and set a value, and lets it expire, needs
-//! four methods: [`acquire`](LockProcessor::acquire), [`extend`](LockProcessor::extend), [`release`](LockProcessor::release) and
-//! [`inspect`](LockProcessor::inspect). The client then polls for a busy key.
+//! decides who holds a lock is one atomic operation of the store. A store has one method that it must write, [`run`](LockProcessor::run),
+//! and any store that can compare and set a value, and lets it expire, can carry out the four requests that every client needs:
+//! [`Acquire`](Request::Acquire), [`Extend`](Request::Extend), [`Release`](Request::Release) and [`Inspect`](Request::Inspect).
+//! [`Poll`](Request::Poll) and [`Probe`](Request::Probe) can be carried out [by an extension](Request::by_extension). The client then polls
+//! for a busy key.
 //!
-//! Everything else is optional, and has a default that needs no support from the store:
+//! Everything else is optional:
 //!
-//! | a store that can … | returns it from | and gets |
+//! | a store that can … | says so by | and gets |
 //! |---|---|---|
 //! | keep a queue for each key, and send messages | [`queue`](LockProcessor::queue) | hand-over without polling, order across processes, passing on inside a process, lingering |
-//! | issue ranges of numbers | [`numbers`](LockProcessor::numbers) | tenures that are passed on more than 1,024 times |
+//! | issue ranges of numbers | [`StoreLimits::numbers`] | tenures that are passed on more than 1,024 times |
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
-//! | end a locker for certain | [`settling`](LockProcessor::settling) | a clean-up after lost replies that ends with one answer |
-//! | take a key from its holder by force | [`breaking`](LockProcessor::breaking) | [`break_lock`](crate::DLockGenerator::break_lock) |
+//! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
+//! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
 //! | tell people what it keeps | [`directory`](LockProcessor::directory) | `describe` and `list` |
-//! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
-//! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
+//! | look at a key cheaply | a [`Poll`](Request::Poll) and a [`Probe`](Request::Probe) of its own | fewer extensions |
+//! | send several requests together | its [`run`](LockProcessor::run) | one round trip for all renewals that are due |
 //!
 //! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The conformance suite (feature
-//! `conformance`) checks on every store alike what the required methods, the queue and the numbers must do.
+//! `conformance`) checks on every store alike what the requests must do. Whoever asks a store has a method for each: [`Operations`].
 //!
 //! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
 //! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
@@ -35,20 +37,23 @@ mod directory;
 mod inbox;
 mod limits;
 mod lock_processor;
+mod operations;
 mod outcome;
 #[cfg(any(test, feature = "test-util"))]
 mod owned;
 mod pointers;
 mod request;
 
-pub use breaking::{Break, BreakOutcome, Breaking, Broken};
-pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
+pub use breaking::{Break, BreakOutcome, Broken};
+pub use capabilities::{Posting, WaitQueue};
 pub(crate) use claim::marks;
 pub use claim::{Claim, Gap, Note};
 pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
-pub use limits::{DeadWaiters, Status, StoreLimits};
+pub use limits::{DeadWaiters, StoreLimits};
 pub use lock_processor::LockProcessor;
+pub use operations::Operations;
+pub(crate) use operations::unanswered;
 pub use outcome::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseDone,
     ReleaseOutcome,
@@ -57,4 +62,4 @@ pub use outcome::{
 #[cfg(any(test, feature = "test-util"))]
 #[doc(hidden)]
 pub use owned::OwnedRequest;
-pub use request::{Outcome, Request};
+pub use request::{Limit, Outcome, Request, one_by_one};

@@ -60,6 +60,9 @@ impl OwnedRequest {
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         let kind = match request {
+            Request::Inspect { .. } | Request::Settle(_) | Request::Break(_) | Request::Broken { .. } => {
+                panic!("no store executes {request:?} late")
+            }
             Request::Acquire(_) => Kind::Acquire,
             Request::Join(_) => Kind::Join,
             Request::Poll(_) => Kind::Poll,
@@ -69,7 +72,7 @@ impl OwnedRequest {
             Request::HandOver(_, next) => Kind::HandOver(OwnedClaim::of(next)),
             Request::Probe(_) => Kind::Probe,
         };
-        Self { claim: OwnedClaim::of(request.claim()), kind }
+        Self { claim: OwnedClaim::of(request.claim().expect("a claim")), kind }
     }
 
     /// Returns the request that was copied.

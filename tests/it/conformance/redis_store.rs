@@ -8,7 +8,7 @@ use crate::support::sentinels::Service;
 use parking_lot::Mutex;
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::conformance::Store;
-use redis_dlock::processor::{Claim, LockProcessor};
+use redis_dlock::processor::{Claim, LockProcessor, Operations};
 use std::any::Any;
 use std::sync::Arc;
 use std::thread;

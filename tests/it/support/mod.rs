@@ -14,7 +14,7 @@ pub(crate) mod stalls;
 pub(crate) mod time;
 pub(crate) mod watched;
 
-pub(crate) use asking::{Asking, claim};
+pub(crate) use asking::{Asking, claim, last_server};
 pub(crate) use crew::is_long;
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{

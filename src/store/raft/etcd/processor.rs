@@ -2,15 +2,11 @@
 
 use super::client::{Client, Login};
 use crate::error::Error;
-use crate::store::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
-};
+use crate::store::processor::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use crate::store::raft::public::{certificates, forward_to_raft_store};
 use crate::store::raft::settings::Settings;
 use crate::store::raft::store::RaftStore;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The port that etcd uses unless it is told another one.
 const PORT: u16 = 2379;
