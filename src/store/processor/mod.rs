@@ -63,3 +63,6 @@ pub use outcome::{
 #[doc(hidden)]
 pub use owned::OwnedRequest;
 pub use request::{Limit, Outcome, Request, one_by_one};
+
+#[cfg(feature = "tls")]
+pub use crate::tls::TlsSettings;

@@ -1,0 +1,58 @@
+//! What the public types of these stores have in common.
+
+/// Implements for a store with the field `store: Arc<RaftStore>` what programs and the client see of it.
+macro_rules! forward_to_raft_store {
+    ($name:ident) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).field("store", &self.store).finish()
+            }
+        }
+
+        impl LockProcessor for $name {
+            fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+                self.store.run(requests, limit)
+            }
+
+            fn limits(&self) -> StoreLimits {
+                self.store.limits()
+            }
+
+            fn has_answered(&self) -> bool {
+                self.store.has_answered()
+            }
+
+            fn queue(&self) -> Option<&dyn WaitQueue> {
+                self.store.queue()
+            }
+
+            fn close(&self) {
+                self.store.close();
+            }
+        }
+    };
+}
+
+/// Implements the certificates for a builder with the field `settings: Settings`.
+macro_rules! certificates {
+    ($builder:ident) => {
+        #[cfg(feature = "tls")]
+        impl $builder {
+            /// Sets the root certificates, as PEM text, that the servers are checked against. Defaults to the platform's.
+            #[must_use]
+            pub fn tls_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+                self.settings.tls = self.settings.tls.with_root_certificates(pem);
+                self
+            }
+
+            /// Sets the certificate chain and its private key, as PEM texts, that this client presents to the servers. Defaults to none.
+            #[must_use]
+            pub fn tls_client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+                self.settings.tls = self.settings.tls.with_client_certificate(chain, key);
+                self
+            }
+        }
+    };
+}
+
+pub(super) use {certificates, forward_to_raft_store};
