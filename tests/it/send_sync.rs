@@ -7,8 +7,7 @@ use redis_dlock::processor::TlsSettings;
 use redis_dlock::processor::{
     AcquireOutcome, Break, BreakOutcome, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome, Extension, Gap,
     Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Limit, ListPage, Message, NotOurs, Note, Operations, Outcome,
-    OwnedRequest, Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, StoreLimits,
-    WaitQueue,
+    Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
@@ -108,7 +107,6 @@ const _: () = {
     goes_anywhere::<Limit>();
     goes_anywhere::<dyn Operations>();
     goes_anywhere::<Outcome>();
-    goes_anywhere::<OwnedRequest>();
     goes_anywhere::<Message>();
     goes_anywhere::<StoreLimits>();
     goes_anywhere::<DeadWaiters>();

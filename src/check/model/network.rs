@@ -4,14 +4,15 @@
 //! An operation is one step. Between request and operation, and between operation and reply, all other threads may act and time may
 //! pass.
 
+use super::owned::OwnedRequest;
 use super::time::{self, StoreClock};
 use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
 use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Extension, Limit, Message, Operations, Outcome, OwnedRequest,
-    PollOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Extension, Limit, Message, Operations, Outcome, PollOutcome,
+    ReleaseOutcome, Request,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
