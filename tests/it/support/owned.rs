@@ -36,7 +36,7 @@ enum Kind {
 
 impl OwnedClaim {
     fn of(claim: &Claim<'_>) -> Self {
-        let Note { why, thread, host } = claim.note;
+        let Note { why, thread, host, .. } = claim.note;
         Self {
             key: claim.key.to_owned(),
             client: claim.client.to_owned(),
