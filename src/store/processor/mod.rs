@@ -104,7 +104,7 @@
 //! 2. The right errors: [`Error::backend`](crate::Error::backend) and the functions beside it create them, and
 //!    [`BackendFailure`](crate::BackendFailure) says what is known of a command. [`has_answered`](LockProcessor::has_answered) tells a wrong
 //!    address from an outage.
-//! 3. The conformance suite (feature `conformance`), which checks on every store alike what the requests must do. Whoever asks a store has a
+//! 3. The crate `dlock-conformance` has the tests that every store must pass. Whoever asks a store has a
 //!    method for each request: [`Operations`].
 //! 4. Whatever else the store can do, in the order of what it gains:
 //!
@@ -137,6 +137,7 @@ mod outcome;
 mod pointers;
 mod request;
 
+pub use crate::config::LONGEST_KEY;
 pub use breaking::{Break, BreakOutcome, Broken};
 pub use capabilities::{Posting, WaitQueue};
 pub(crate) use claim::marks;
