@@ -6,58 +6,26 @@ use super::kv::{Transaction, Write};
 use super::store::RaftStore;
 use redis_dlock::Error;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
+    Inbox, Inspection, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one,
 };
 use std::time::Duration;
 
 impl LockProcessor for RaftStore {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, false, Deadline::after(limit))
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.prolong(claim, Deadline::after(limit))
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.give_up(claim, None, Deadline::after(limit))
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        let sight = self.look(key, Deadline::after(limit))?;
-        let inspection = match sight.locker() {
-            Some(locker) => Inspection::held_by(locker, None),
-            None => Inspection::free(),
-        };
-        Ok(inspection.with_waiting(sight.waiting()))
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.ask(claim, Deadline::after(limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.is_ours(claim, Deadline::after(limit))
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        one_by_one(requests, limit, |request, limit| self.execute(request, Deadline::after(limit.time())))
     }
 
     fn limits(&self) -> StoreLimits {
-        self.kv.limits()
+        let mut limits = self.kv.limits();
+        (limits.numbers, limits.settles) = (true, true);
+        limits
     }
 
-    fn status(&self) -> Status {
-        Status::answering().with_has_answered(self.kv.has_answered())
+    fn has_answered(&self) -> bool {
+        self.kv.has_answered()
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
-        Some(self)
-    }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        Some(self)
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
         Some(self)
     }
 
@@ -83,14 +51,6 @@ impl LockProcessor for RaftStore {
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl WaitQueue for RaftStore {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, true, Deadline::after(limit))
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.give_up(claim, Some(next), Deadline::after(limit))
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
@@ -98,14 +58,29 @@ impl WaitQueue for RaftStore {
     }
 }
 
-impl Numbers for RaftStore {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.prolong_with_numbers(claim, Deadline::after(limit))
+impl RaftStore {
+    fn execute(&self, request: &Request<'_>, deadline: Deadline) -> Result<Outcome, Error> {
+        match request {
+            Request::Acquire(claim) => self.take(claim, false, deadline).map(Into::into),
+            Request::Join(claim) => self.take(claim, true, deadline).map(Into::into),
+            Request::Poll(claim) => self.ask(claim, deadline).map(Into::into),
+            Request::Extend(claim) => self.prolong(claim, deadline).map(Into::into),
+            Request::ExtendWithNumbers(claim) => self.prolong_with_numbers(claim, deadline).map(Into::into),
+            Request::Release(claim) => self.give_up(claim, None, deadline).map(Into::into),
+            Request::HandOver(claim, next) => self.give_up(claim, Some(next), deadline).map(Into::into),
+            Request::Probe(claim) => self.is_ours(claim, deadline).map(Into::into),
+            Request::Inspect { key } => self.inspect(key, deadline).map(Into::into),
+            Request::Settle(claim) => self.end_for_certain(claim, deadline).map(Into::into),
+            other => Err(other.unsupported()),
+        }
     }
-}
 
-impl Settling for RaftStore {
-    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        self.end_for_certain(claim, Deadline::after(limit))
+    fn inspect(&self, key: &str, deadline: Deadline) -> Result<Inspection, Error> {
+        let sight = self.look(key, deadline)?;
+        let inspection = match sight.locker() {
+            Some(locker) => Inspection::held_by(locker, None),
+            None => Inspection::free(),
+        };
+        Ok(inspection.with_waiting(sight.waiting()))
     }
 }

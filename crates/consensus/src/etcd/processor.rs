@@ -5,12 +5,8 @@ use crate::public::{certificates, forward_to_raft_store};
 use crate::settings::Settings;
 use crate::store::RaftStore;
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
-};
+use redis_dlock::processor::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The port that etcd uses unless it is told another one.
 const PORT: u16 = 2379;

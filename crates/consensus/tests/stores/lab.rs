@@ -6,6 +6,7 @@ use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
 use crate::voters::Voters;
 use dlock_conformance::Store;
+use redis_dlock::processor::Operations;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };

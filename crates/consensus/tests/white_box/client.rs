@@ -6,8 +6,7 @@ use crate::message;
 use crate::names::Names;
 use crate::store::RaftStore;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, Grant, LockProcessor, Message, PollOutcome, ProbeOutcome, ReleaseOutcome, Settling,
-    WaitQueue,
+    AcquireOutcome, Claim, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
