@@ -15,7 +15,7 @@ use super::sentinel::url::{self, Service};
 use super::sentinel::{Outage, Sentinels};
 use super::timing::CLUSTER_OUTAGE;
 use super::transport::Transport;
-use super::ways::Ways;
+use super::ways::{OneServer, Topology};
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 #[cfg(feature = "tls")]
@@ -252,15 +252,15 @@ impl RedisBuilder {
             let address = endpoint.address.clone();
             let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
             let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
-            return Ok(RedisLockProcessor::over(Ways::Cluster(cluster), address, self.io_timeout, outage, acks));
+            return Ok(RedisLockProcessor::over(Topology::Cluster(cluster), address, self.io_timeout, outage, acks));
         }
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
         let address = endpoint.address.clone();
         let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
-        let node = Node::new(transport, acks);
-        Ok(RedisLockProcessor::over(Ways::One(node), address, self.io_timeout, outage, acks))
+        let one = OneServer::new(Node::new(transport, acks), self.io_timeout);
+        Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
     }
 
     /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus

@@ -6,7 +6,7 @@ use super::processor::RedisLockProcessor;
 use super::script::directory;
 use super::script::keys::{key_of_queue, queue_key, record_key};
 use super::script::request::millis;
-use super::ways::Ways;
+use super::ways::Topology;
 use crate::error::Error;
 use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
 use ::redis::Value;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let queue = queue_key(key);
-        let replied = self.ways.call(&directory::lockers(key, &queue), limit)?;
+        let replied = self.ways().call(&directory::lockers(key, &queue), limit)?;
         directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -61,7 +61,7 @@ impl Directory for RedisLockProcessor {
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.ways.run(&calls, Manner::within(limit)).into_iter().map(read).collect()
+        self.ways().run(&calls, Manner::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
@@ -72,7 +72,7 @@ impl Directory for RedisLockProcessor {
 impl RedisLockProcessor {
     fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
         let key = record_key(client);
-        match self.ways.call(&directory::record(&key, args), limit)?.value {
+        match self.ways().call(&directory::record(&key, args), limit)?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
             _ => Ok(()),
         }
@@ -85,28 +85,23 @@ impl RedisLockProcessor {
             let hint = "give what the page before has told, or None to begin";
             return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
         }
-        match &self.ways {
-            Ways::One(node) => {
-                let reply = node.say(&directory::scan(cursor), limit)?;
+        let cluster = match &self.topology {
+            Topology::One(one) => {
+                let reply = one.node.say(&directory::scan(cursor), limit)?;
                 let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                Ok((names, (next != "0").then_some(next)))
+                return Ok((names, (next != "0").then_some(next)));
             }
-            Ways::Cluster(cluster) => {
-                let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
-                    return Ok((Vec::new(), None));
-                };
-                // If the node is gone, the one behind it begins anew.
-                let cursor = if own == address { cursor } else { "0" };
-                let reply = cluster.ask_master(&node, &directory::scan(cursor), limit)?;
-                let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                let next = if next == "0" {
-                    behind.map(|behind| format!("0 {behind}"))
-                } else {
-                    Some(format!("{next} {own}"))
-                };
-                Ok((names, next))
-            }
-        }
+            Topology::Cluster(cluster) => cluster,
+        };
+        let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
+            return Ok((Vec::new(), None));
+        };
+        // If the node is gone, the one behind it begins anew.
+        let cursor = if own == address { cursor } else { "0" };
+        let reply = cluster.ask_master(&node, &directory::scan(cursor), limit)?;
+        let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
+        let next = if next == "0" { behind.map(|behind| format!("0 {behind}")) } else { Some(format!("{next} {own}")) };
+        Ok((names, next))
     }
 }
 

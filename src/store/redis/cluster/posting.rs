@@ -11,7 +11,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::node::Node;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::store::redis::transport::Answer;
+use crate::store::redis::transport::{Answer, Callback};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ impl Cluster {
     /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
-    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
+    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         self.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
         let Some(node) = self.owner(slot) else {
@@ -60,7 +60,7 @@ impl Cluster {
             drop(cluster);
             done(answer);
         };
-        node.post(call, limit, callback);
+        node.post(call, limit, Box::new(callback));
     }
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.

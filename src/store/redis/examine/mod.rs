@@ -19,7 +19,7 @@ use super::node::Node;
 use super::processor::RedisLockProcessor;
 use super::script::scripts::Form;
 use super::script::slot::{SLOTS, tag_of};
-use super::ways::Ways;
+use super::ways::Topology;
 use crate::error::Error;
 use crate::timing::end_of;
 use ::redis::Value;
@@ -46,9 +46,9 @@ impl RedisLockProcessor {
     #[must_use]
     pub fn examine(&self, limit: Duration) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match &self.ways {
-            Ways::One(node) => findings = self.examine_node(node, "doctor", self.address.to_string(), limit),
-            Ways::Cluster(cluster) => match cluster.masters(end_of(limit, Instant::now())) {
+        match &self.topology {
+            Topology::One(one) => findings = self.examine_node(&one.node, "doctor", self.address.to_string(), limit),
+            Topology::Cluster(cluster) => match cluster.masters(end_of(limit, Instant::now())) {
                 Ok((masters, unowned)) => {
                     findings.push(slots(self.address.to_string(), unowned));
                     for (slot, node) in masters {
@@ -66,7 +66,7 @@ impl RedisLockProcessor {
     fn examine_node(&self, node: &Node, name: &str, server: String, limit: Duration) -> Vec<Finding> {
         let mut examination = Examination {
             node,
-            form: self.ways.form(),
+            form: self.ways().form(),
             server,
             key: format!("DLOCK_{name}_{}", std::process::id()),
             deadline: end_of(limit, Instant::now()),

@@ -7,7 +7,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Answer, Begun, Confirming, KeyHash, Reply, Transport, Way};
+use crate::store::redis::transport::{Begun, Callback, Confirming, KeyHash, Reply, Transport, Way};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,12 +21,9 @@ pub(crate) struct Node {
     is_silent: AtomicBool,
     /// How many replicas must acknowledge, if any must.
     acks: Option<ReplicaAcks>,
-    /// Whether so many have acknowledged the last call that they had to.
+    /// The server of which enough replicas have acknowledged the last call: the number that it was, plus one. Zero if too few have.
     // ORDERING: Relaxed: a hint, as `is_silent`.
-    is_acknowledged: AtomicBool,
-    /// The number of the server whose answers `is_acknowledged` is from.
-    // ORDERING: Relaxed: the number alone matters. A thread that sees an outdated one makes the same change once more.
-    server: AtomicU64,
+    acknowledged: AtomicU64,
 }
 
 /// A call, and how it is sent.
@@ -67,13 +64,7 @@ pub(crate) struct Sent {
 
 impl Node {
     pub(crate) fn new(transport: Transport, acks: Option<ReplicaAcks>) -> Self {
-        Self {
-            transport,
-            is_silent: AtomicBool::new(false),
-            acks,
-            is_acknowledged: AtomicBool::new(false),
-            server: AtomicU64::new(0),
-        }
+        Self { transport, is_silent: AtomicBool::new(false), acks, acknowledged: AtomicU64::new(0) }
     }
 
     /// Returns `true` if a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
@@ -90,33 +81,26 @@ impl Node {
     /// acknowledge calls. A new master has none at first, and keeps each call for as long as it may wait for them.
     pub(crate) fn keeps_waiting(&self) -> bool {
         // ORDERING: Relaxed: a hint.
-        self.is_silent() || (self.acks.is_some() && !self.is_acknowledged.load(Ordering::Relaxed))
+        let is_acknowledged = || self.acknowledged.load(Ordering::Relaxed) == self.servers().number() + 1;
+        self.is_silent() || (self.acks.is_some() && !is_acknowledged())
     }
 
     /// Notes what a reply tells of the node.
     fn note(&self, reply: &Reply) {
         let Ok(replied) = reply else { return };
-        set(&self.is_silent, false);
+        // Only a change costs a write to memory that other threads read.
+        if self.is_silent() {
+            self.is_silent.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+        }
         if let (Some(acks), Some(confirmation)) = (&self.acks, &replied.confirmation) {
-            set(&self.is_acknowledged, acks.count(Some(confirmation)).is_ok());
+            let number = if acks.count(Some(confirmation)).is_ok() { self.servers().number() + 1 } else { 0 };
+            self.acknowledged.store(number, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
         }
     }
 
     /// Returns which servers have answered at this address.
     pub(crate) fn servers(&self) -> &Arc<Servers> {
         &self.transport.endpoint().servers
-    }
-
-    /// Forgets what is known of the server if another one has answered since. Returns `true` then.
-    pub(crate) fn forget_earlier_server(&self) -> bool {
-        let number = self.servers().number();
-        // ORDERING: Relaxed, here and below: see the fields.
-        let is_other = self.server.load(Ordering::Relaxed) != number;
-        if is_other {
-            self.server.store(number, Ordering::Relaxed);
-            self.is_acknowledged.store(false, Ordering::Relaxed);
-        }
-        is_other
     }
 
     /// Opens the first connection, before any call.
@@ -188,24 +172,16 @@ impl Node {
     }
 
     /// Sends one call and returns without its reply, which `done` receives.
-    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
+    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
         call.pack(&mut packed);
-        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, Box::new(done));
+        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, done);
     }
 }
 
 /// Returns how calls are confirmed that replicas must acknowledge.
 pub(crate) fn confirming(acks: Option<&ReplicaAcks>) -> Option<Confirming> {
     acks.map(|acks| Confirming { command: acks.command(), takes: acks.timeout })
-}
-
-/// Sets a hint. Only a change costs a write to memory that other threads read.
-fn set(hint: &AtomicBool, value: bool) {
-    // ORDERING: Relaxed: a hint.
-    if hint.load(Ordering::Relaxed) != value {
-        hint.store(value, Ordering::Relaxed);
-    }
 }
 
 impl Drop for Node {

@@ -9,7 +9,6 @@ use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Reque
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::{KeyHash, Transport, Way};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
@@ -18,8 +17,6 @@ const ROOM: u32 = 4;
 /// What an attempt uses of its store.
 pub(crate) struct Attempt<'a, S> {
     pub(crate) transport: &'a Transport,
-    /// Whether the reply to a posted release said that the server is no master.
-    pub(crate) is_demoted: &'a AtomicBool,
     pub(crate) trust: &'a FenceTrust,
     pub(crate) contention: &'a Contention,
     /// How many replicas must acknowledge, if some must.
@@ -39,10 +36,6 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed.
     pub(crate) fn run(&self, claim: &Claim<'_>, wait: bool, start: Instant, limit: Duration) -> Result<Tried, Error> {
         let hash = KeyHash::of(claim.key);
-        // ORDERING: Relaxed: the flag alone matters: see `RedisLockProcessor::is_demoted`.
-        if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.trust.end_all(self.transport);
-        }
         if self.contention.is_at(hash) {
             return Ok(Tried::Ask(None));
         }

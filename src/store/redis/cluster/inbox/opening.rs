@@ -18,7 +18,8 @@ impl Cluster {
     /// # Errors
     ///
     /// [`Error::Backend`] if the operating system has no more sockets.
-    pub(crate) fn open_inbox(self: &Arc<Self>, client: &str) -> Result<ClusterInbox, Error> {
+    pub(crate) fn open_inbox(&self, client: &str) -> Result<ClusterInbox, Error> {
+        let cluster = self.this.upgrade().ok_or(Error::ShutDown)?;
         let waker = Waker::new().map_err(|cause| {
             let message = format!("the operating system refused a pair of sockets: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
@@ -26,7 +27,7 @@ impl Cluster {
         let ears = Arc::new(Ears::new(client, waker));
         self.ears.write().push(Arc::clone(&ears));
         Ok(ClusterInbox {
-            cluster: Arc::clone(self),
+            cluster,
             ears,
             lines: Vec::new(),
             pending: HashMap::new(),
