@@ -202,38 +202,9 @@ impl RedisBuilder {
     /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for
     /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
-        let times = [
-            ("connect_timeout", Some(self.connect_timeout)),
-            ("io_timeout", Some(self.io_timeout)),
-            ("failover_within", self.failover_within),
-        ];
-        for (what, timeout) in times {
-            if let Some(timeout) = timeout
-                && !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout)
-            {
-                return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
-            }
-        }
-        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
-        if let Some(ReplicaAcks { timeout, .. }) = acks
-            && !(SHORTEST_COMMAND..=self.io_timeout / 2).contains(&timeout)
-        {
-            let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
-            return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
-        }
+        let acks = self.check()?;
         #[cfg(feature = "tls")]
-        let tls = match &self.address.place {
-            // Each node has a name of its own.
-            Place::Tcp { tls: true, .. } if self.seeds.is_some() => Some(Tls::new(&self.tls, None)?),
-            Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
-            Place::Service { tls: true, .. } => Some(Tls::new(&self.tls, None)?),
-            _ if self.tls.is_default() => None,
-            _ => {
-                let hint =
-                    "they would not be used without TLS: write rediss:// in place of redis://, or leave them out";
-                return Err(Error::invalid_config("TLS certificates", self.address.to_string(), hint));
-            }
-        };
+        let tls = self.make_tls()?;
         let dialer = Dialer {
             #[cfg(feature = "tls")]
             tls,
@@ -261,6 +232,47 @@ impl RedisBuilder {
         let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
         let one = OneServer::new(Node::new(transport, acks), self.io_timeout);
         Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
+    }
+
+    /// Checks the times. Returns how replicas must acknowledge, if some must.
+    fn check(&self) -> Result<Option<ReplicaAcks>, Error> {
+        let times = [
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("io_timeout", Some(self.io_timeout)),
+            ("failover_within", self.failover_within),
+        ];
+        for (what, timeout) in times {
+            if let Some(timeout) = timeout
+                && !(SHORTEST_COMMAND..=LONGEST_TIMEOUT).contains(&timeout)
+            {
+                return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
+            }
+        }
+        let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
+        if let Some(ReplicaAcks { timeout, .. }) = acks
+            && !(SHORTEST_COMMAND..=self.io_timeout / 2).contains(&timeout)
+        {
+            let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
+            return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
+        }
+        Ok(acks)
+    }
+
+    #[cfg(feature = "tls")]
+    fn make_tls(&self) -> Result<Option<Tls>, Error> {
+        let host = match &self.address.place {
+            // Each node has a name of its own.
+            Place::Tcp { tls: true, .. } if self.seeds.is_some() => None,
+            Place::Tcp { tls: true, host, .. } => Some(host.as_str()),
+            Place::Service { tls: true, .. } => None,
+            _ if self.tls.is_default() => return Ok(None),
+            _ => {
+                let hint =
+                    "they would not be used without TLS: write rediss:// in place of redis://, or leave them out";
+                return Err(Error::invalid_config("TLS certificates", self.address.to_string(), hint));
+            }
+        };
+        Tls::new(&self.tls, host).map(Some)
     }
 
     /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus

@@ -77,27 +77,42 @@ impl Terms {
 impl Cluster {
     /// Runs calls together.
     pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Vec<Reply> {
-        let terms = Terms::of(calls.len(), manner);
-        self.keep_fresh(terms.begun);
+        let journey = Journey { cluster: self, terms: Terms::of(calls.len(), manner) };
+        let Terms { begun, limit, .. } = journey.terms;
+        self.keep_fresh(begun);
         if !self.has_answered()
-            && let Err(error) = self.first_map(end_of(terms.limit, terms.begun))
+            && let Err(error) = self.first_map(end_of(limit, begun))
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
-        let mut legs: Vec<_> = calls.iter().map(|call| self.leg(call, slot_of(call.keys[0].as_bytes()))).collect();
-        self.send(&mut legs, terms);
-        self.follow(&mut legs, terms);
+        let mut legs: Vec<_> = calls.iter().map(|call| journey.leg(call)).collect();
+        journey.send(&mut legs);
+        journey.follow(&mut legs);
         legs.into_iter().map(|leg| leg.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
-    fn leg<'a>(&self, call: &Call<'a>, slot: Slot) -> Leg<'a> {
-        let node = self.owner(slot);
+    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
+    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
+        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
+    }
+}
+
+/// Calls that are under way together.
+struct Journey<'c> {
+    cluster: &'c Cluster,
+    terms: Terms,
+}
+
+impl Journey<'_> {
+    fn leg<'a>(&self, call: &Call<'a>) -> Leg<'a> {
+        let slot = slot_of(call.keys[0].as_bytes());
+        let node = self.cluster.owner(slot);
         let course = Course::default();
         Leg { call: *call, slot, course, node, asking: false, reply: None, is_over: false }
     }
 
     /// Sends the calls that are not over, and waits for their replies.
-    fn send(&self, legs: &mut [Leg<'_>], terms: Terms) {
+    fn send(&self, legs: &mut [Leg<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (at, leg) in legs.iter_mut().enumerate().filter(|(_, leg)| !leg.is_over) {
             match &leg.node {
@@ -112,10 +127,10 @@ impl Cluster {
         }
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
-        let left = terms.left();
-        let wait = if terms.is_batch { self.patience(&groups, left) } else { left };
+        let left = self.terms.left();
+        let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
-        let or_break = terms.or_break && wait.saturating_mul(2) >= terms.limit;
+        let or_break = self.terms.or_break && wait.saturating_mul(2) >= self.terms.limit;
         let is_alone = groups.len() == 1;
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
@@ -124,12 +139,12 @@ impl Cluster {
                 Sending { call, asking: *asking }
             };
             let sendings: Vec<_> = members.iter().map(sending).collect();
-            let manner = Manner { urgent: terms.urgent, spare: left - wait, ..Manner::within(wait) };
+            let manner = Manner { urgent: self.terms.urgent, spare: left - wait, ..Manner::within(wait) };
             sent.push(node.begin(&sendings, manner, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);
-            if terms.is_batch
+            if self.terms.is_batch
                 // In less time a healthy node may not have come to it.
                 && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
@@ -145,24 +160,19 @@ impl Cluster {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
-        let confirmation = self.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
+        let confirmation = self.cluster.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
     }
 
-    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
-    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
-    }
-
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
-    fn follow(&self, legs: &mut [Leg<'_>], terms: Terms) {
+    fn follow(&self, legs: &mut [Leg<'_>]) {
         let mut paused = Duration::ZERO;
         loop {
             let mut pause = Duration::ZERO;
             for leg in legs.iter_mut().filter(|leg| !leg.is_over) {
-                match self.next(leg, terms) {
-                    Some(wanted) if paused + wanted <= terms.pauses && wanted < terms.left() => {
+                match self.next(leg) {
+                    Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
                         pause = pause.max(wanted);
                     }
                     Some(_) | None => leg.end(),
@@ -175,16 +185,16 @@ impl Cluster {
                 std::thread::sleep(pause);
                 paused += pause;
             }
-            self.send(legs, terms);
+            self.send(legs);
         }
     }
 
     /// Decides where a call goes after its reply. Returns the pause before that, or `None` if the reply is the last one.
-    fn next(&self, leg: &mut Leg<'_>, terms: Terms) -> Option<Duration> {
+    fn next(&self, leg: &mut Leg<'_>) -> Option<Duration> {
         let reply = leg.reply.as_ref()?;
         let Ok(replied) = reply else {
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
-            return self.after_no_connection(leg, is_unsent, terms);
+            return self.after_no_connection(leg, is_unsent);
         };
         match said(&replied.value) {
             Said::Answer => {
@@ -193,23 +203,26 @@ impl Cluster {
                     && let Some(node) = &leg.node
                 {
                     // All its keys are there: the move may be over, and the node that redirects may not know it yet.
-                    self.ask_first(&node.transport.endpoint().address.place);
-                    self.want_map();
+                    self.cluster.ask_first(&node.transport.endpoint().address.place);
+                    self.cluster.want_map();
                 }
                 None
             }
             Said::Moved { host, port } => {
                 let old = leg.node.take()?;
-                let next = self.place(&old, host, port).and_then(|place| self.follow_to(&place, leg.slot, &old));
-                self.want_map();
+                let next = self
+                    .cluster
+                    .place(&old, host, port)
+                    .and_then(|place| self.cluster.follow_to(&place, leg.slot, &old));
+                self.cluster.want_map();
                 let Some(next) = next else { return self.again(leg) };
                 leg.node = Some(next);
                 leg.asking = false;
                 leg.course.redirect()
             }
             Said::Ask { host, port } => {
-                let Some(place) = self.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
-                leg.node = Some(self.nodes.at(&place));
+                let Some(place) = self.cluster.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
+                leg.node = Some(self.cluster.nodes.at(&place));
                 leg.asking = true;
                 leg.call = leg.call.alone().unwrap_or(leg.call);
                 leg.course.redirect()
@@ -222,7 +235,7 @@ impl Cluster {
                 self.again(leg)
             }
             Said::Later => {
-                self.want_map();
+                self.cluster.want_map();
                 self.again(leg)
             }
         }
@@ -230,22 +243,22 @@ impl Cluster {
 
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
-        leg.node = self.owner(leg.slot);
+        leg.node = self.cluster.owner(leg.slot);
         leg.asking = false;
         Some(leg.course.pause())
     }
 
     /// Looks for another owner of a slot whose owner could not be reached.
-    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool, terms: Terms) -> Option<Duration> {
-        let ended = self.want_map();
+    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool) -> Option<Duration> {
+        let ended = self.cluster.want_map();
         if !is_unsent {
             return None;
         }
-        if !terms.is_batch {
-            self.await_map(ended, Instant::now() + terms.left().min(MAP_WAIT));
+        if !self.terms.is_batch {
+            self.cluster.await_map(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
         }
-        let owner = self.owner(leg.slot)?;
-        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || terms.left().is_zero() {
+        let owner = self.cluster.owner(leg.slot)?;
+        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
             return None;
         }
         leg.node = Some(owner);
@@ -261,7 +274,7 @@ impl Cluster {
                 let message = format!("{address}: not tried: a connect has failed less than {REST:?} ago");
                 Error::backend(BackendFailure::NotExecuted, message)
             }
-            None => self.unowned(leg.slot),
+            None => self.cluster.unowned(leg.slot),
         }
     }
 }

@@ -354,9 +354,11 @@ impl<C: Connector> Transport<C> {
     /// without a connection is only for callers that have time for a connect, unless no mux has one.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
+        // Ask before the call enters a mux, because its key then fixes the mux.
+        let may_open = || self.has_time_to_connect(limit) && !self.only_one.lock().lasts(now());
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
-            let is_ready = || mux.is_connected() || (self.has_time_to_connect(limit) && self.may_open());
+            let is_ready = || mux.is_connected() || may_open();
             if load < least && is_ready() {
                 (best, least) = (n, load);
             }
@@ -370,11 +372,6 @@ impl<C: Connector> Transport<C> {
     fn has_time_to_connect(&self, limit: Duration) -> bool {
         let took = self.connect_took();
         !took.is_zero() && limit >= took * CONNECTS
-    }
-
-    /// Returns `true` if one more connection may be tried. Ask before the call enters a mux, because its key then fixes the mux.
-    fn may_open(&self) -> bool {
-        !self.only_one.lock().lasts(now())
     }
 }
 
