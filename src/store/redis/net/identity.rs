@@ -1,7 +1,8 @@
 //! Which server answers. Another one may answer behind the same address: the server was restarted, restored from a backup, a replica was
 //! promoted, or the name leads elsewhere.
 //!
-//! A server says who it is in its answer to `INFO`. Each new connection compares that with what the connection before it was told:
+//! A server says who it is in its answer to `INFO`, which each connection asks for in the write of its handshake: a run id, which a restart
+//! changes, and a replication id, which a promotion changes. Each new connection compares that with what the connection before it was told:
 //!
 //! | the last server | the new connection's server | what follows |
 //! |---|---|---|
@@ -23,6 +24,10 @@
 //!    used (`transport/mux/session.rs`): a call on one that another server has closed would have an unknown outcome.
 //! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
 //!    the mutex under which the last server is noted.
+//!
+//! Whoever must know is told after each rise ([`tell`](Servers::tell)), on the thread that has connected: nobody asks for the number after an
+//! answer. The client then makes every wait and every hold due, and the plain attempt trusts no number any more that it has read
+//! before. Numbers that were read under a proof of the earlier server are not used: that connection is cut, or led to another server all along.
 
 use super::address::{Address, Place};
 use super::socket::Socket;

@@ -1,4 +1,11 @@
 //! Commands as bytes, and bytes as replies.
+//!
+//! A command is packed once, by the thread that calls, and copied once, into the write of its connection. Two things may change in it on the way: a
+//! stamp is written over five of its bytes, in the epoch in which it goes out; and its short form is replaced by the full one, if the server does
+//! not know it. Both are known only to the connection, so the bytes remember where they are.
+//!
+//! A reply is read from bytes that come in pieces. Whatever does not look like a reply of RESP2 within the bounds below ends the connection: a
+//! server, or a stranger at its address, must not make us allocate without limit, or read on out of step.
 
 use ::redis::Value;
 use std::ops::Range;

@@ -1,4 +1,12 @@
 //! Commands that are sent together.
+//!
+//! A batch is put together first, and each of its commands has its connection from then on: the one on which its key has calls in flight, else
+//! the one that was chosen for the batch. So a batch may have several *parts*, one for each connection. It is then begun, which writes all
+//! parts, and ended, which waits for all their replies: see [`Transport::begin`](super::Transport::begin). Replies are returned in the order
+//! in which the commands were added, whatever their parts.
+//!
+//! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
+//! same connection, and is written before or behind it, but never overtakes it on another connection.
 
 use super::pending::Pending;
 use super::routes::{KeyHash, RouteGuard, Routes};

@@ -1,4 +1,10 @@
 //! How a connection fails, and how a caller leaves before its answer has come.
+//!
+//! A failure is told to each call that was written to the connection, once, and as unknown: the server may have executed it. A call that is only
+//! queued is not told: it goes on the next connection. A caller that leaves is told what its call's phase says: one that was never written was
+//! not executed, and may be repeated at once; of any other nobody knows.
+//!
+//! Whoever tells calls does it without the mutex. Their callers call again at once, and callbacks of posted calls are not ours.
 
 use super::super::answer::Answer;
 use super::super::connector::Connector;

@@ -1,4 +1,8 @@
 //! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
+//!
+//! A caller reads in three ways. It *spins*: a few looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
+//! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. All three take the inbound half out of
+//! the session, so no two threads read at once, and end in [`take_in`](Mux::take_in), which is the only place where replies are delivered.
 
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;

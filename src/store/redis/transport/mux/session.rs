@@ -1,4 +1,11 @@
 //! One connection of a mux, and the calls whose replies are due on it.
+//!
+//! The server answers in the order of the commands, so the order of `due` is all that is known of which reply belongs to whom. Nothing is ever
+//! taken out of it but at its front, not even a call whose caller has gone.
+//!
+//! A connection that nobody has used for a while may have been closed by the server, or by a proxy between. A command that is written to it
+//! would fail with an unknown outcome, although nothing was wrong with it. So it is looked at first ([`check_idle`](Session::check_idle)), which
+//! costs one system call, and a new one is opened if it has ended.
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};

@@ -1,4 +1,10 @@
 //! What the callers of a mux share, and which follower gets a role next.
+//!
+//! The role of writer has three marks. `writing` says that somebody has it. `gathering` and `promoted` say that this somebody does not write yet:
+//! it yields to others first, or was woken and is not awake yet. A caller that cannot wait for that takes such a mark away, and the role with it.
+//! All three change under the mutex alone, so exactly one caller succeeds.
+//!
+//! The role of reader has no mark: who has the session's inbound half is the reader.
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;

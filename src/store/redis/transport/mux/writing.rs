@@ -1,4 +1,11 @@
 //! The leader that writes: it sends what has gathered in the queue.
+//!
+//! One write for many callers is what makes a shared connection as fast as one for each: the cost of a system call, and of waking the server,
+//! is paid once. So a writer gives callers that were answered together a chance to queue their next calls first, by yielding once. It does so
+//! only while such callers are missing, because a yield costs a caller that is alone a system call for nothing.
+//!
+//! A writer works for others, so its time must not be theirs: it leaves when its own answer is there and somebody can succeed it, or when its
+//! own time is over.
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
