@@ -12,8 +12,8 @@ use std::time::Duration;
 
 type Heard = Result<Message, Error>;
 
-/// The inbox of a store that votes. Dropping it ends the thread.
-pub(super) struct RaftInbox {
+/// The inbox of a consensus store. Dropping it ends the thread.
+pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
@@ -22,7 +22,7 @@ pub(super) struct RaftInbox {
     has_ended: bool,
 }
 
-impl RaftInbox {
+impl ConsensusInbox {
     pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
@@ -70,7 +70,7 @@ impl Drop for Teller {
     }
 }
 
-impl Inbox for RaftInbox {
+impl Inbox for ConsensusInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         if self.has_ended {
             return Err(ended());
@@ -89,7 +89,7 @@ impl Inbox for RaftInbox {
     }
 }
 
-impl Drop for RaftInbox {
+impl Drop for ConsensusInbox {
     fn drop(&mut self) {
         (self.cutter)();
         if let Some(thread) = self.thread.take() {

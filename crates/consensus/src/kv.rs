@@ -1,4 +1,4 @@
-//! What the protocol needs of a store that votes: entries, sessions that hold entries, and transactions.
+//! What the protocol needs of a consensus store: entries, sessions that hold entries, and transactions.
 //!
 //! | here | etcd | Consul |
 //! |---|---|---|

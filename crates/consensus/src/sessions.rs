@@ -1,17 +1,31 @@
-//! The sessions of a client's tenures.
-//!
-//! Each tenure has a session of its own, so that the end of one never ends another. A session that is left after an orderly release serves
+//! The sessions of a process. Each tenure that holds or waits has one of its own. A session that is left over after an orderly release serves
 //! the next tenure: creating one and destroying it are two more writes that the servers must agree on.
 //!
 //! | state | of | leaves it by |
 //! |---|---|---|
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
 //! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
-//! | forfeit | a tenure in doubt that such a request may take the key from | the same; its next poll ends it, whatever the key says |
+//! | doomed | an unanswered request may still take the key away | the next poll ends the session even if the tenure holds the key |
 //! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
-//! Invariants: 1. A session is of one tenure at most, or of two of which one is forfeit. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
-//! only while it certainly lives for the tenure's lease. 4. A tenure that is forfeit is never answered that it holds the key.
+//! Invariants:
+//!
+//! 1. At most one tenure uses a session, not counting a doomed one.
+//! 2. A session that was ever in doubt is never idle.
+//! 3. A session is given to a tenure only while it certainly lives for the tenure's lease. It lives a quarter longer than the lease, by the clock
+//!    that counts suspend, so that it serves tenures for that quarter before it must be renewed.
+//! 4. A tenure that is doomed is never answered that it holds the key.
+//! 5. A session is of one client: the idle ones serve no other. So a client that has no session has neither a hold nor a place in a queue, and
+//!    [a sweep](crate::consul) may delete its inbox.
+//!
+//! *Why a request without an answer does no harm.* It may be executed at any later time. It names its session, and a store executes nothing for a
+//! session that has ended. So the end of the session is the end of the request: the client settles a locker by one request, and waits for no
+//! lease.
+//!
+//! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to
+//! a waiter, or move our own next locker onto the same session; ending the session then ends both. A tenure that holds the key meanwhile
+//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says (mutant `HoldsWhatIsDoomed`; both
+//! cases were shown on real servers).
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
@@ -48,7 +62,7 @@ pub(super) enum Doubt {
     None,
     /// It may give the key, or a place in the queue, to the tenure.
     Gains,
-    /// It may take the key from the tenure, so the tenure never begins to hold.
+    /// It may take the key from the tenure. The tenure is doomed: it never begins to hold.
     Loses,
 }
 

@@ -6,6 +6,7 @@ use crate::deadline::Deadline;
 use crate::http::{Answer, Call, Http};
 use crate::json::parse;
 use crate::sync::atomic::AtomicBool;
+use crate::timing::consul::LATE;
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::fmt;
@@ -69,7 +70,7 @@ impl Client {
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
-        let patience = wait + wait / 16 + Duration::from_secs(2);
+        let patience = wait + wait / 16 + LATE;
         let reply =
             self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| self.read(&answer))?;
         reply.ok_or_else(|| odd("the entry"))

@@ -5,13 +5,13 @@ use super::encode;
 use super::query::Query;
 use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
-use crate::store::TRIES;
 use crate::sync::atomic::Ordering;
+use crate::timing::consul::LONGEST;
+use crate::timing::{COMMAND, ELECTION, TRIES};
 use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 use ureq::http::Method;
 
 /// Reads why a transaction was refused.
@@ -33,9 +33,9 @@ impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = StoreLimits::default();
         limits.shortest_lease = self.shortest_lease;
-        limits.longest_lease = Duration::from_secs(24 * 3600 * 4 / 5);
-        limits.command = Duration::from_secs(3);
-        limits.outage = Duration::from_secs(3);
+        limits.longest_lease = LONGEST;
+        limits.command = COMMAND;
+        limits.outage = ELECTION;
         limits.dead_holder_leases = 3;
         limits.dead_waiters = DeadWaiters::AfterLeases(3);
         limits.remaining_known = false;

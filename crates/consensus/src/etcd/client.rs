@@ -115,7 +115,7 @@ impl Client {
         let token = self.token(deadline)?;
         let secret = token.as_deref().map(|token| ("authorization", token));
         let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
-        let mut stream = self.http.stream(&call, life, deadline)?;
+        let mut stream = Stream::open(&self.http, &call, life, deadline)?;
         if stream.status == 200 {
             return Ok(stream);
         }

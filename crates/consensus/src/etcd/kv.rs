@@ -7,24 +7,20 @@ use crate::deadline::Deadline;
 use crate::json::number;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
 use crate::sync::atomic::Ordering;
+use crate::timing::etcd::{SHORTEST, TICK};
+use crate::timing::{COMMAND, ELECTION};
 use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the servers may need to elect another leader.
-const ELECTION: Duration = Duration::from_secs(3);
-
-/// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
-const SHORTEST: Duration = Duration::from_secs(2);
-
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = StoreLimits::default();
         limits.shortest_lease = SHORTEST;
-        limits.tick = Duration::from_secs(1);
-        limits.command = Duration::from_secs(3);
+        limits.tick = TICK;
+        limits.command = COMMAND;
         limits.outage = ELECTION;
         limits.dead_holder_leases = 3;
         limits.dead_waiters = DeadWaiters::AfterLeases(3);

@@ -12,19 +12,13 @@ use crate::json::parse;
 use crate::kv::{Change, Listening};
 use crate::stream::Stream;
 use crate::sync::Mutex;
+use crate::timing::etcd::{LIFE, OPENING};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
-use std::time::Duration;
 use ureq::{Agent, BodyReader};
-
-/// How long a stream lasts.
-const LIFE: Duration = Duration::from_secs(20);
-
-/// How long it may take to open the next one.
-const OPENING: Duration = Duration::from_secs(3);
 
 /// The longest line: many changes at once.
 const LONGEST: u64 = 16 * 1024 * 1024;

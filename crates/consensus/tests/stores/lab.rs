@@ -1,4 +1,4 @@
-//! What the tests of the lock in `tests/it` need, on a store that votes: a fresh prefix, and the clients that meet there.
+//! What the tests of the lock in `tests/it` need, on a consensus store: a fresh prefix, and the clients that meet there.
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};

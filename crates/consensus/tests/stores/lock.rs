@@ -1,4 +1,4 @@
-//! The lock on a store that votes: what users rely on, where no server fails.
+//! The lock on a consensus store: what users rely on, where no server fails.
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};

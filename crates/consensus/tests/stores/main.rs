@@ -1,4 +1,4 @@
-//! Stores that vote, on real servers.
+//! Consensus stores, on real servers.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

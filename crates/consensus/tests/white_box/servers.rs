@@ -1,4 +1,4 @@
-//! A store that votes, in memory.
+//! A consensus store, in memory.
 
 use crate::deadline::Deadline;
 use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};

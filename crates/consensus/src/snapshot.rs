@@ -3,11 +3,11 @@
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::processor::Busy;
+use redis_dlock::processor::{Busy, Inspection};
 
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
+pub(super) struct Snapshot {
     pub(super) holder: Option<Holder>,
     /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
     pub(super) idle: Option<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Waiter {
     pub(super) value: Vec<u8>,
 }
 
-impl Sight {
+impl Snapshot {
     /// Reads the entries of a key.
     ///
     /// # Errors
@@ -83,6 +83,11 @@ impl Sight {
             .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
     }
 
+    /// Returns whether a locker holds or waits, whatever its session.
+    pub(super) fn names(&self, locker: &str) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.party.locker == locker) || self.place(locker).is_some()
+    }
+
     /// Returns the session of a locker that holds or waits.
     pub(super) fn session_of(&self, locker: &str) -> Option<&str> {
         let holder = self.holder.as_ref().filter(|holder| holder.party.locker == locker);
@@ -98,6 +103,15 @@ impl Sight {
     /// Returns the place of a locker in the queue.
     pub(super) fn place(&self, locker: &str) -> Option<usize> {
         self.waiters.iter().position(|waiter| waiter.party.locker == locker)
+    }
+
+    /// Returns what people are told of the key.
+    pub(super) fn inspection(&self) -> Inspection {
+        let inspection = match self.locker() {
+            Some(locker) => Inspection::held_by(locker, None),
+            None => Inspection::free(),
+        };
+        inspection.with_waiting(self.waiting())
     }
 
     pub(super) fn waiting(&self) -> u64 {
