@@ -1,4 +1,11 @@
 //! A client's inbox: a thread that waits for changes of an entry, and a channel that can be waited for with a limit.
+//!
+//! A read of HTTP cannot be interrupted when a limit ends, and it must not be: what has arrived of an answer would be lost. So a thread of its
+//! own reads, for as long as the inbox lives, and whoever owns the inbox waits at the channel.
+//!
+//! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
+//! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
+//! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
 use super::kv::Listening;
 use super::message;
@@ -23,6 +30,7 @@ pub(super) struct ConsensusInbox {
 }
 
 impl ConsensusInbox {
+    /// Begins to read. What is heard while nobody waits stays in the channel, in order.
     pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());

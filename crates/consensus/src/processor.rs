@@ -16,6 +16,7 @@ use redis_dlock::processor::{
 };
 use std::time::Duration;
 
+/// What a client asks of a store.
 impl LockProcessor for ConsensusStore {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time())))
@@ -35,6 +36,8 @@ impl LockProcessor for ConsensusStore {
         Some(self)
     }
 
+    /// Deletes the inboxes of the clients, and ends the sessions that nobody uses. Whatever holds or waits has ended before, so only what serves
+    /// later tenures is left. All of it ends by itself, if the servers do not answer now.
     fn close(&self) {
         let deadline = Deadline::after(CLOSING);
         let clients = std::mem::take(&mut *self.clients.lock());
@@ -54,6 +57,7 @@ impl LockProcessor for ConsensusStore {
 }
 
 impl WaitQueue for ConsensusStore {
+    /// A waiter counts as live while its session lives, inbox or not. So the inbox is only for messages, and the client that has none polls.
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
@@ -61,6 +65,7 @@ impl WaitQueue for ConsensusStore {
     }
 }
 
+/// Executes one request. A store that does not know a request says so: the port may get more of them.
 fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: Deadline) -> Result<Outcome, Error> {
     let acquire = |claim: &'a Claim<'a>, waits| Acquire { store, claim, waits, deadline };
     let extend = |claim: &'a Claim<'a>| Extend { store, claim, deadline };

@@ -1,4 +1,7 @@
 //! What the public types of these stores have in common.
+//!
+//! Each store has a public type of its own, with its own limits, rights and builder in its documentation. Inside there is one store: these macros
+//! hand everything on to it.
 
 /// Implements for a store with the field `store: Arc<ConsensusStore>` what programs and the client see of it.
 macro_rules! forward_to_store {

@@ -1,4 +1,7 @@
 //! What the builders of these stores collect.
+//!
+//! Both builders have the same settings, and check them when they build: a certificate that would not be used is a mistake that nobody would see
+//! later, when the password goes over the network unencrypted.
 
 use super::http::Http;
 #[cfg(feature = "tls")]

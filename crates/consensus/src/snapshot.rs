@@ -1,4 +1,9 @@
 //! What is known of a key at one index.
+//!
+//! A look returns all entries of a key as they are at one index, and so does the answer to a transaction. Decisions are made on such a snapshot,
+//! and each is a transaction that checks what it depends on. So a snapshot may be out of date, and no harm comes of it but another try.
+//!
+//! The order of the queue is that in which the entries were created. Both stores keep the index of an entry's creation, whoever writes it later.
 
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
@@ -76,7 +81,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns whether this session holds the key for this locker.
+    /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
+    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker.
     pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
         self.holder
             .as_ref()
@@ -114,6 +120,7 @@ impl Snapshot {
         inspection.with_waiting(self.waiting())
     }
 
+    /// Returns how many wait.
     pub(super) fn waiting(&self) -> u64 {
         self.waiters.len() as u64
     }

@@ -1,4 +1,8 @@
 //! Answers that never end: a server sends lines for as long as the connection lives.
+//!
+//! Each stream has connections of its own, which no other request shares. So the end of a stream is the end of its connection, and whoever cuts
+//! it harms nobody else. The time that a stream may last is set when it begins, because nobody can tell a silent connection from one whose
+//! server has died.
 
 use super::deadline::Deadline;
 use super::http::{Call, Http, failure, request};

@@ -1,4 +1,7 @@
 //! TLS for requests over HTTP.
+//!
+//! `redis-dlock` reads and checks the certificates, as for its own store. Here they are only handed on, in the types of the HTTP client. The crypto
+//! provider is named, so that nothing depends on one that the program has installed: without one, rustls would panic.
 
 use redis_dlock::Error;
 use redis_dlock::processor::TlsSettings;

@@ -1,4 +1,10 @@
 //! The requests to Consul.
+//!
+//! Any agent or server answers them, and hands on to the leader what only the leader may do. The token stands in a header, never in the URL, which
+//! servers write into their logs.
+//!
+//! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
+//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
 
 use super::classify::{Failure, classify, is_error_of_consul};
 use super::encode;

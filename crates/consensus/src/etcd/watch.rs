@@ -2,6 +2,10 @@
 //!
 //! etcd sends one JSON document a line: the first says that the watch is there, the others contain changes, each with its revision. A stream
 //! ends after a while, so that a connection that has died silently is noticed; the next one begins with the change after the last.
+//!
+//! Nothing is missed from the first line on: it has the revision at which the watch was there. A stream that begins with an earlier revision is
+//! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox anew and asks about all
+//! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
 
 use super::client::{Client, odd};
 use super::encode;
