@@ -14,7 +14,7 @@ use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Gift, Given, is_open, until_settled, waiting};
+use super::store::{ConsensusStore, Gift, Given, is_open, take_up, until_settled, waiting};
 use super::timing::DELAYED;
 use crate::sync::mutant;
 use redis_dlock::Error;
@@ -82,12 +82,14 @@ impl Acquire<'_> {
             if snapshot.names(self.claim.locker) {
                 return Ok(Some(AcquireOutcome::Busy(self.twin())));
             }
-            if !is_last && snapshot.idle.is_some() && snapshot.waiters.is_empty() {
-                // The entry that another program has left.
-                check = snapshot.is_free(path.clone());
-                continue;
+            if snapshot.holder.is_some() || !snapshot.waiters.is_empty() {
+                return self.behind_others(session, snapshot);
             }
-            return self.behind_others(session, snapshot);
+            if is_last || snapshot.idle.is_none() {
+                return self.refused();
+            }
+            // The entry that another program has left.
+            check = snapshot.is_free(path.clone());
         }
         Ok(None)
     }
@@ -102,11 +104,12 @@ impl Acquire<'_> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let (path, prefix) = (store.names.lock(claim.key), store.names.waiters(claim.key));
         let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) };
-        let transaction = Transaction {
+        let mut transaction = Transaction {
             checks: vec![check, Check::Nothing { prefix }],
             writes: vec![hold],
             look: store.names.of(claim.key),
         };
+        take_up(&store.names, &mut transaction, session, claim.locker);
         let snapshot = match store.commit(&[claim.locker], &transaction, deadline)? {
             Committed::Done { index, entries } => {
                 let snapshot = self.read_after(Doubt::Loses, entries)?;
@@ -130,6 +133,12 @@ impl Acquire<'_> {
             Committed::Delayed => return Ok(Attempt::Delayed),
         };
         Ok(Attempt::Behind(snapshot))
+    }
+
+    /// What comes of an attempt that was refused though nobody is in the way: perhaps a twin has the session. Otherwise it is tried again.
+    fn refused(&self) -> Result<Option<AcquireOutcome>, Error> {
+        let is_with_twin = self.store.is_with_twin(self.claim.locker, self.deadline)?;
+        Ok(is_with_twin.then(|| AcquireOutcome::Busy(self.twin())))
     }
 
     /// Reads the entries after something was done for the locker.
@@ -165,10 +174,12 @@ impl Acquire<'_> {
         // A twin's place is left alone.
         let checks = vec![Check::Free { path: store.names.waiter(claim.key, claim.locker) }];
         let writes = vec![waiting(&store.names, claim, session)];
-        let transaction = Transaction { checks, writes, look: store.names.of(claim.key) };
+        let mut transaction = Transaction { checks, writes, look: store.names.of(claim.key) };
+        take_up(&store.names, &mut transaction, session, claim.locker);
         let snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
             Committed::Done { entries, .. } => self.read_after(Doubt::Gains, entries)?,
-            Committed::Refused(_) | Committed::Delayed => return Ok(None),
+            Committed::Refused(_) => return self.refused(),
+            Committed::Delayed => return Ok(None),
             Committed::NoSession => {
                 store.sessions.forget_with_idle(claim.locker);
                 return Ok(None);

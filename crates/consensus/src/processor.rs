@@ -46,12 +46,7 @@ impl LockProcessor for ConsensusStore {
             // Whatever is left is one entry.
             let _ = self.kv.commit(&Transaction { writes, ..Transaction::default() }, deadline);
         }
-        for session in self.sessions.take_all_idle() {
-            // Whatever is left ends by itself.
-            if self.kv.end_session(&session.id, deadline).is_err() {
-                break;
-            }
-        }
+        self.end_idle(deadline);
         self.kv.close();
     }
 }

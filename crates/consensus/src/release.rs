@@ -36,7 +36,14 @@ impl<'a> Release<'a> {
             return self.end_in_doubt(&tenure, next);
         }
         let outcome = until_settled(claim.key, || match next {
-            Some(next) => self.try_hand_over(next, &tenure),
+            Some(next) => {
+                let outcome = self.try_hand_over(next, &tenure)?;
+                if outcome.is_none() {
+                    // Perhaps because of the next locker's session. The next attempt has another one then.
+                    store.is_with_twin(next.locker, self.deadline)?;
+                }
+                Ok(outcome)
+            }
             None => self.try_release(&tenure),
         });
         if outcome.is_ok() {

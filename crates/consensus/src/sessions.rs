@@ -18,6 +18,11 @@
 //! 5. A session is of one client: the idle ones serve no other. So a client that has no session has neither a hold nor a place in a queue, and
 //!    [a sweep](crate::consul) may delete its inbox.
 //!
+//! *Why a session has a mark.* A copy of this process, as when a snapshot of a machine is restored twice, has the same idle sessions. If both
+//! used one, each could end the other's hold. So whoever takes an idle session up writes its mark, in the transaction that needs the session, and
+//! checks there that the mark is as this process has left it. The second to come is refused, and learns that it has a [twin](super::acquire). A
+//! session that has served one tenure only has no mark yet; it was created by this process, and nobody else knows it unless it was copied since.
+//!
 //! *Why a request without an answer does no harm.* It may be executed at any later time. It names its session, and a store executes nothing for a
 //! session that has ended. So the end of the session is the end of the request: the client settles a locker by one request, and waits for no
 //! lease.
@@ -44,6 +49,16 @@ pub(super) struct Session {
     pub(super) life: Life,
     /// The moment until which it certainly lives.
     pub(super) until: Moment,
+    pub(super) mark: Mark,
+}
+
+/// What is known of the mark of a session: the index of its last change, `None` if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The tenure has created the session, or has taken it up in the store.
+    Ours(Option<u64>),
+    /// The session was idle. The tenure may use it only if the mark is still so.
+    Left(Option<u64>),
 }
 
 /// What is known of a tenure.
@@ -92,7 +107,8 @@ impl Sessions {
         }
         let begun = SystemClock.now();
         let id = kv.open_session(life, claim.client, deadline)?;
-        let session = Session { id, client: claim.client.to_owned(), life, until: begun + life.time };
+        let (client, until) = (claim.client.to_owned(), begun + life.time);
+        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
         self.enter(claim.locker, session.clone());
         Ok(session)
     }
@@ -119,6 +135,15 @@ impl Sessions {
         if let Some(tenure) = self.tenures.lock().get_mut(locker) {
             let session = &mut tenure.session;
             session.until = session.until.max(sent_at + session.life.time);
+        }
+    }
+
+    /// Notes that a tenure has taken up its session in the store, at this index.
+    pub(super) fn note_taken_up(&self, locker: &str, index: u64) {
+        if let Some(tenure) = self.tenures.lock().get_mut(locker)
+            && let Mark::Left(_) = tenure.session.mark
+        {
+            tenure.session.mark = Mark::Ours(Some(index));
         }
     }
 
@@ -155,10 +180,13 @@ impl Sessions {
 
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
-        let Some(tenure) = self.tenures.lock().remove(locker) else { return };
+        let Some(Tenure { mut session, doubt, .. }) = self.tenures.lock().remove(locker) else { return };
+        if let Mark::Ours(index) = session.mark {
+            session.mark = Mark::Left(index);
+        }
         let mut idle = self.idle.lock();
-        if tenure.doubt == Doubt::None && idle.len() < MOST_IDLE {
-            idle.push(tenure.session);
+        if doubt == Doubt::None && idle.len() < MOST_IDLE {
+            idle.push(session);
         }
     }
 
@@ -182,7 +210,8 @@ impl Sessions {
 impl Tenure {
     /// A tenure that another processor began.
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
-        let session = Session { id: session.to_owned(), client: client.to_owned(), life, until: SystemClock.now() };
+        let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
+        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
         Self { session, doubt: Doubt::None, is_wanted: true }
     }
 }

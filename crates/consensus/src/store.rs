@@ -15,12 +15,15 @@
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
 //! is the same, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
 //! rewritten says the index before it.
+//!
+//! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
+//! request and one write to the log.
 
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
-use super::sessions::{Doubt, Session, Sessions, Tenure};
+use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
 use super::snapshot::{Snapshot, Waiter};
 use super::timing::{TELLING, TRIES};
 use crate::sync::{Mutex, mutant};
@@ -96,10 +99,14 @@ impl<'a> Gift<'a> {
             let value = message::granted(key, &to.party.locker, others);
             writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
         }
-        writes.extend(self.next.map(|(claim, session)| waiting(names, claim, session)));
         let still_waits = Check::HeldBy { path: to.path.clone(), session };
         let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
-        Transaction { checks, writes, look: names.of(key) }
+        let mut transaction = Transaction { checks, writes, look: names.of(key) };
+        if let Some((claim, session)) = self.next {
+            transaction.writes.push(waiting(names, claim, session));
+            take_up(names, &mut transaction, session, claim.locker);
+        }
+        transaction
     }
 
     /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
@@ -113,6 +120,17 @@ impl<'a> Gift<'a> {
 pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Write {
     let path = names.waiter(claim.key, claim.locker);
     Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
+}
+
+/// Has a transaction take up a session that was idle: it is refused if a twin has done so.
+pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Session, locker: &str) {
+    let Mark::Left(index) = session.mark else { return };
+    let path = names.mark(&session.id);
+    transaction.checks.push(match index {
+        Some(index) => Check::Unchanged { path: path.clone(), index },
+        None => Check::Free { path: path.clone() },
+    });
+    transaction.writes.push(Write::Hold { path, session: session.id.clone(), value: locker.into() });
 }
 
 /// What came of giving a key to the first waiter.
@@ -145,6 +163,9 @@ pub(super) enum Rewritten {
     /// Nobody may hold the entry anew for a while. A server that was restarted begins the delays of its log anew, also of a key that somebody holds since.
     Delayed,
 }
+
+/// How many idle sessions are ended together. Each has a check and two operations on its mark, and Consul takes 64 of them in a transaction.
+const TOGETHER: usize = 20;
 
 /// Returns whether a request that failed so may have done something.
 pub(super) fn is_open(error: &Error) -> bool {
@@ -190,7 +211,38 @@ impl ConsensusStore {
         if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
         }
+        if let Ok(Committed::Done { index, .. }) = &committed {
+            lockers.iter().for_each(|locker| self.sessions.note_taken_up(locker, *index));
+        }
         committed
+    }
+
+    /// Looks why a transaction was refused that takes up the session of a locker. If the session is the reason, it is forgotten, and the next
+    /// attempt has another one. Returns `true` if a twin has it: a mark that has gone may have been deleted by a person, one that has changed
+    /// has another owner.
+    pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
+        let Some(Tenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
+        let Mark::Left(index) = session.mark else { return Ok(false) };
+        let path = self.names.mark(&session.id);
+        let entries = self.kv.look(&path, deadline)?;
+        let found = entries.iter().find(|entry| entry.path == path).map(|entry| entry.changed);
+        if found != index {
+            self.sessions.forget(locker);
+        }
+        Ok(found != index && found.is_some())
+    }
+
+    /// Ends the sessions that nobody uses. One that a twin has taken up since is left alone: it may hold something now.
+    pub(super) fn end_idle(&self, deadline: Deadline) {
+        for some in self.sessions.take_all_idle().chunks(TOGETHER) {
+            let mut transaction = Transaction::default();
+            some.iter().for_each(|session| take_up(&self.names, &mut transaction, session, ""));
+            // Whatever is left ends by itself.
+            let Ok(Committed::Done { .. }) = self.kv.commit(&transaction, deadline) else { return };
+            if some.iter().any(|session| self.kv.end_session(&session.id, deadline).is_err()) {
+                return;
+            }
+        }
     }
 
     /// Returns what is known of a tenure. The session of one that another processor began stands in its entry.
@@ -334,13 +386,15 @@ impl ConsensusStore {
         }
         let value = names::party(next, after);
         let has_own_life = self.kv.life(next) != tenure.session.life;
-        let write = if is_passed && has_own_life {
-            let to = self.session_of(next, deadline)?.id;
-            Write::Pass { path, from, to, value }
-        } else {
-            Write::Hold { path, session: from, value }
+        let own = (is_passed && has_own_life).then(|| self.session_of(next, deadline)).transpose()?;
+        let write = match &own {
+            Some(session) => Write::Pass { path, from, to: session.id.clone(), value },
+            None => Write::Hold { path, session: from, value },
         };
-        let transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
+        let mut transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
+        if let Some(session) = own {
+            take_up(&self.names, &mut transaction, &session, next.locker);
+        }
         let committed = self.commit(&[claim.locker, next.locker], &transaction, deadline);
         if is_passed && !has_own_life && committed.as_ref().is_err_and(is_open) {
             self.sessions.doubt_pass(claim.locker, next.locker);

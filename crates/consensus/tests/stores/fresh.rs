@@ -63,7 +63,7 @@ impl<V: Voters> Store for Fresh<V> {
 
     fn leftovers(&self) -> Vec<String> {
         let all = self.servers.list(&format!("{}/", self.prefix));
-        all.into_iter().filter(|path| !path.contains("/.inbox/")).collect()
+        all.into_iter().filter(|path| !path.contains("/.inbox/") && !path.contains("/.session/")).collect()
     }
 
     fn name(&self) -> &'static str {

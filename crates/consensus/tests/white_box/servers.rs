@@ -149,7 +149,14 @@ impl Servers {
                 let _ = request.join();
             }
         }
-        self.0.state.lock().entries.values().filter(|entry| !entry.path.contains(".inbox/")).cloned().collect()
+        self.0
+            .state
+            .lock()
+            .entries
+            .values()
+            .filter(|entry| ![".inbox/", ".session/"].iter().any(|kept| entry.path.contains(kept)))
+            .cloned()
+            .collect()
     }
 
     fn execute(&self, transaction: &Transaction) -> Committed {
