@@ -2,11 +2,11 @@
 
 use crate::conformance::minimal_store::MinimalProcessor;
 use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::owned::OwnedRequest;
 use crossbeam_channel::unbounded;
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    Inbox, InboxBreaker, Limit, LockProcessor, Message, Operations, Outcome, OwnedRequest, Request, StoreLimits,
-    WaitQueue,
+    Inbox, InboxBreaker, Limit, LockProcessor, Message, Operations, Outcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,

@@ -15,7 +15,7 @@ use crate::support::stats::{Variant, interleave, median, ratio};
 pub(crate) use crew::make_pairs;
 use crew::{Crew, Figures, Setup, Way};
 use redis_dlock::RedisLockProcessor;
-use redis_dlock::processor::{LockProcessor, Operations};
+use redis_dlock::processor::LockProcessor;
 use std::time::Duration;
 use std::{fs, thread};
 

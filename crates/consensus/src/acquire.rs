@@ -18,7 +18,7 @@ use super::store::{ConsensusStore, Gift, Given, is_open, take_up, until_settled,
 use super::timing::DELAYED;
 use crate::sync::mutant;
 use redis_dlock::Error;
-use redis_dlock::processor::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
 
 /// What came of an attempt to hold a key.
 enum Attempt {

@@ -6,7 +6,7 @@
 use super::deadline::Deadline;
 use super::store::{ConsensusStore, Rewritten};
 use redis_dlock::Error;
-use redis_dlock::processor::{Claim, ExtendOutcome, Extension, NotOurs, ProbeOutcome};
+use redis_dlock::port::{Claim, ExtendOutcome, Extension, NotOurs, ProbeOutcome};
 
 /// A locker that holds a key.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use super::kv::Listening;
 use super::message;
 use super::sessions::Sessions;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use redis_dlock::processor::{Inbox, InboxBreaker, Message};
+use redis_dlock::port::{Inbox, InboxBreaker, Message};
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

@@ -8,7 +8,7 @@
 
 use super::kv::Change;
 use crate::sync::mutant;
-use redis_dlock::processor::{Grant, Message};
+use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
 /// Says to a waiter that it has the key. Its number is the index of the message.

@@ -11,7 +11,7 @@
 //! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
 //! another's path, and Consul refuses paths that cannot be printed.
 
-use redis_dlock::processor::Claim;
+use redis_dlock::port::Claim;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 

@@ -11,9 +11,7 @@ use super::release::Release;
 use super::store::ConsensusStore;
 use super::timing::CLOSING;
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    Claim, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one,
-};
+use redis_dlock::port::{Claim, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one};
 use std::time::Duration;
 
 /// What a client asks of a store.

@@ -14,7 +14,7 @@ use super::sessions::{Doubt, Tenure};
 use super::snapshot::Snapshot;
 use super::store::{ConsensusStore, Gift, Given, Rewritten, is_open, until_settled};
 use crate::sync::mutant;
-use redis_dlock::processor::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
+use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 
 /// A locker that gives up its key, or its place in the queue.

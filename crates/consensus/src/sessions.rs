@@ -36,7 +36,7 @@ use super::deadline::Deadline;
 use super::kv::{Kv, Life};
 use crate::sync::Mutex;
 use redis_dlock::Error;
-use redis_dlock::processor::Claim;
+use redis_dlock::port::Claim;
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
 

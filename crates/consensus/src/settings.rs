@@ -9,7 +9,7 @@ use super::tls;
 use super::url::StoreUrl;
 use redis_dlock::Error;
 #[cfg(feature = "tls")]
-use redis_dlock::processor::TlsSettings;
+use redis_dlock::port::TlsSettings;
 use std::fmt;
 
 /// The servers, the login, and the certificates.

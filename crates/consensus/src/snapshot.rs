@@ -8,7 +8,7 @@
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::processor::{Busy, Inspection};
+use redis_dlock::port::{Busy, Inspection};
 
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
 use super::snapshot::{Snapshot, Waiter};
 use super::timing::{TELLING, TRIES};
 use crate::sync::{Mutex, mutant};
-use redis_dlock::processor::Claim;
+use redis_dlock::port::Claim;
 use redis_dlock::{BackendFailure, Clock, Error, SystemClock};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! provider is named, so that nothing depends on one that the program has installed: without one, rustls would panic.
 
 use redis_dlock::Error;
-use redis_dlock::processor::TlsSettings;
+use redis_dlock::port::TlsSettings;
 use std::io;
 use std::sync::Arc;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};

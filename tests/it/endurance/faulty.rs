@@ -2,10 +2,11 @@
 //! are executed later than their failure is told.
 
 use crate::support::dice::Dice;
+use crate::support::owned::OwnedRequest;
 use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, OwnedRequest, Request, StoreLimits, WaitQueue,
+    Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
 use crate::sync::atomic::Ordering;
 use crate::timing::consul::LONGEST;
 use crate::timing::{COMMAND, ELECTION, TRIES};
-use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
+use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::sync::Arc;

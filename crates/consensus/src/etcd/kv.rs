@@ -18,7 +18,7 @@ use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
 use crate::sync::atomic::Ordering;
 use crate::timing::etcd::{SHORTEST, TICK};
 use crate::timing::{COMMAND, ELECTION};
-use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
+use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;

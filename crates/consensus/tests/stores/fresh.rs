@@ -1,8 +1,8 @@
 //! [`Store`] for servers that vote: one server for all cases, a prefix for each.
 
 use crate::voters::Voters;
-use redis_dlock::conformance::Store;
-use redis_dlock::processor::LockProcessor;
+use dlock_conformance::Store;
+use redis_dlock::port::LockProcessor;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,9 +3,9 @@
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::voters::{Look, Voters};
+use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::conformance::Store;
-use redis_dlock::processor::{Claim, Message, Operations};
+use redis_dlock::port::{Claim, Message, Operations};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };

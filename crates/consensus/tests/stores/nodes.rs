@@ -2,7 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use crate::voters::{Consul, Quorum, Voters};
-use redis_dlock::processor::{Claim, PollOutcome};
+use redis_dlock::port::{Claim, PollOutcome};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
 use rustix::process::Signal;
 use std::thread;

@@ -2,7 +2,7 @@
 
 use crate::support::crew::eventually;
 use crate::voters::{Consul, Etcd, LOCAL, Look, Quorum, Voters};
-use redis_dlock::processor::{Claim, LockProcessor, Note, Operations};
+use redis_dlock::port::{Claim, LockProcessor, Note, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

@@ -5,9 +5,7 @@ use super::servers::{Servers, step};
 use crate::message;
 use crate::names::Names;
 use crate::store::ConsensusStore;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseOutcome,
-};
+use redis_dlock::port::{AcquireOutcome, Claim, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;

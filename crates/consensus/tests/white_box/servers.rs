@@ -3,7 +3,7 @@
 use crate::deadline::Deadline;
 use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};
 use crate::sync::Mutex;
-use redis_dlock::processor::{Claim, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Condvar;
