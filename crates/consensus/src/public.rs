@@ -1,7 +1,10 @@
 //! What the public types of these stores have in common.
+//!
+//! Each store has a public type of its own, with its own limits, rights and builder in its documentation. Inside there is one store: these macros
+//! hand everything on to it.
 
-/// Implements for a store with the field `store: Arc<RaftStore>` what programs and the client see of it.
-macro_rules! forward_to_raft_store {
+/// Implements for a store with the field `store: Arc<ConsensusStore>` what programs and the client see of it.
+macro_rules! forward_to_store {
     ($name:ident) => {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -55,4 +58,4 @@ macro_rules! certificates {
     };
 }
 
-pub(super) use {certificates, forward_to_raft_store};
+pub(super) use {certificates, forward_to_store};

@@ -2,7 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use crate::voters::{Consul, Quorum, Voters};
-use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor, Operations};
+use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
 use std::time::Duration;

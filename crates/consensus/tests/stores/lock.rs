@@ -1,11 +1,11 @@
-//! The lock on a store that votes: what users rely on, where no server fails.
+//! The lock on a consensus store: what users rely on, where no server fails.
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::voters::{Look, Voters};
 use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::processor::{Claim, Message, Operations};
+use redis_dlock::port::{Claim, Message, Operations};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };
