@@ -239,7 +239,7 @@ impl Ways for Cluster {
 
     fn note(&self, request: &Request<'_>, _: &Replied, _: Option<&Outcome>, _: Moment) {
         if let Some(claim) = request.claim() {
-            self.note_need(claim.client, claim.key, claim.lease);
+            self.listeners.note_need(claim.client, claim.key, claim.lease);
         }
     }
 
@@ -278,10 +278,10 @@ impl Messages for Cluster {
     }
 
     fn hears(&self, client: &str, key: &str) -> bool {
-        Self::hears(self, client, key)
+        self.listeners.hears(client, key)
     }
 
     fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
-        Self::get_ready_to_hear(self, client, key, limit)
+        self.listeners.get_ready_to_hear(client, key, limit)
     }
 }

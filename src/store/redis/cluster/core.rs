@@ -13,7 +13,7 @@
 //!
 //! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
 
-use super::inbox::ears::Ears;
+use super::inbox::listeners::Listeners;
 use super::nodes::{Nodes, Reach};
 use super::slots::{SlotMap, Told};
 use crate::error::{BackendFailure, Error};
@@ -59,8 +59,7 @@ pub(crate) struct Cluster {
     // ORDERING: Relaxed: the flag alone matters. `close` ends the connections after it, and each has a mutex of its own.
     pub(super) is_closed: AtomicBool,
     pub(super) changes: Arc<Changes>,
-    /// What the clients with an open inbox hear.
-    pub(super) ears: RwLock<Vec<Arc<Ears>>>,
+    pub(crate) listeners: Listeners,
     /// The process that made the Cluster.
     pid: u32,
 }
@@ -133,7 +132,7 @@ impl Cluster {
             has_answered: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             changes,
-            ears: RwLock::default(),
+            listeners: Listeners::default(),
             pid: std::process::id(),
         })
     }
@@ -180,7 +179,7 @@ impl Cluster {
         self.nodes.keep(view.slots.places(), Instant::now());
         let is_new = before.slots != view.slots;
         if is_new {
-            self.note_map();
+            self.listeners.note_map();
         }
         if before.slots.has_lost_a_node(&view.slots) {
             self.changes.rise();
@@ -200,7 +199,7 @@ impl Cluster {
             // What ends with the earlier view ends without the lock.
             let _before = std::mem::replace(&mut *view, Arc::new(new));
             drop(view);
-            self.note_map();
+            self.listeners.note_map();
         }
         node
     }
@@ -229,11 +228,6 @@ impl Cluster {
         Ok((masters.collect(), unowned))
     }
 
-    /// Tells those who listen of a new map.
-    fn note_map(&self) {
-        self.ears.read().iter().for_each(|ears| ears.note_map());
-    }
-
     /// Hides our user in an error that a node has sent.
     pub(super) fn hide(&self, error: Error) -> Error {
         self.nodes.reach.endpoint.address.hide(error)
@@ -247,7 +241,7 @@ impl Cluster {
         let _before = std::mem::replace(&mut *view, Arc::new(new));
         drop(view);
         // Listening connections to the earlier node end.
-        self.note_map();
+        self.listeners.note_map();
         Some(node)
     }
 
@@ -292,7 +286,7 @@ impl Cluster {
         self.nodes.close();
         let _looked_under = self.refreshing.lock();
         self.refreshed.notify_all();
-        self.note_map();
+        self.listeners.note_map();
     }
 
     /// The error of a call whose slot has no owner.

@@ -26,7 +26,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | the listening thread's part |
-//! | `opening.rs` | how an inbox is opened, and found by the threads that lock |
+//! | `opening.rs`, `listeners.rs` | how an inbox is opened, and found by the threads that lock |
 //! | `ears.rs` | in which slots the client hears |
 //! | `subscribing.rs` | which slot is subscribed where, and when |
 //! | `line.rs` | one listening connection |
@@ -35,6 +35,7 @@
 
 pub(super) mod ears;
 mod line;
+pub(super) mod listeners;
 mod opening;
 mod rests;
 mod subscribing;
@@ -256,7 +257,7 @@ impl ClusterInbox {
 impl Drop for ClusterInbox {
     fn drop(&mut self) {
         self.ears.close();
-        self.cluster.forget(&self.ears);
+        self.cluster.listeners.forget(&self.ears);
     }
 }
 
