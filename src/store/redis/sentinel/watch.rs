@@ -12,8 +12,8 @@
 
 use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE};
 use crate::log;
+use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
-use crate::sync::{catch_panic, mutant};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -124,9 +124,7 @@ fn watch(sentinels: &Weak<impl Watched>) {
             if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= ASK_FOR_MORE) && strong.ask_for_more() {
                 asked_for_more = Some(begun);
             }
-            if !mutant!(WatchesNothing) {
-                strong.round();
-            }
+            strong.round();
         });
         if round.is_err() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
