@@ -100,7 +100,6 @@ impl Topology {
 }
 
 /// One server, and what is known of its keys and numbers.
-#[derive(Debug)]
 pub(super) struct OneServer {
     pub(super) node: Node,
     pub(super) trust: FenceTrust,
@@ -130,6 +129,12 @@ impl OneServer {
         if let Some(outcome) = outcome {
             self.contention.note_release(key, outcome);
         }
+    }
+}
+
+impl fmt::Debug for OneServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("One").field(&self.node).finish()
     }
 }
 
