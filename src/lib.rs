@@ -62,7 +62,6 @@
 //! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
-//! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
 //! | `tls` | no | encrypted connections to the stores of the other features (`rediss://`, `etcd+https://`, `consul+https://`), with rustls, ring and the platform's root certificates |
 //!
 //! The crate needs Rust 1.88 or newer. A higher minimum is a minor release.

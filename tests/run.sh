@@ -46,11 +46,11 @@ few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 
 # Parts -------------------------------------------------------------------------------------------------------------------------------
 
-# One set of features for all test builds, so that nothing is built twice.
-crate=(-p redis-dlock --all-features)
+# One set of packages and features for all test builds, so that nothing is built twice.
+crate=(-p redis-dlock -p dlock-cli --all-features)
 it=("${crate[@]}" --test it --example ending)
 
-part_unit() { tests --threads 2 "${crate[@]}" --lib; }
+part_unit() { tests --threads 2 "${crate[@]}" --lib --bins; }
 part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
@@ -64,7 +64,7 @@ part_checks() {
     cargo fmt --all --check
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
     # What `--all-targets` leaves out: tests with `test = false`.
-    cargo clippy --locked --all-features --test command --test faults --test stores -- -D warnings
+    cargo clippy --locked "${crate[@]}" --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p redis-dlock
@@ -247,13 +247,13 @@ parts_of_changes() {
     local file
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
-            src/* | scripts/*) room_guards "$file" ;;
+            src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
             tests/stores/*) echo consensus lock-elsewhere ;;
             tests/model/*) echo model ;;
             tests/schedules/*) echo schedules ;;
-            tests/command/*) echo command ;;
+            crates/cli/tests/*) echo command ;;
             tests/embedded/*) echo embedded ;;
             tests/examples/*) echo examples ;;
             benches/*) echo benches ;;

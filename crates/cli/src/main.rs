@@ -4,7 +4,7 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "the command `dlock` (feature `cli`) needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER"
+    "the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER"
 );
 
 mod args;

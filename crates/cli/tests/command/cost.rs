@@ -74,7 +74,7 @@ fn a_free_lock_costs_five_round_trips_at_most() {
 }
 
 /// Prints the milliseconds of `dlock run … -- true` and of `true`, by turns, so that both have the same machine. For a release build:
-/// `cargo test --release --all-features --test command -- cost::milliseconds --ignored --nocapture`.
+/// `cargo test --release -p dlock-cli --test command -- cost::milliseconds --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn milliseconds() {

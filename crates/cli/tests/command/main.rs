@@ -1,5 +1,5 @@
 //! The command `dlock`, as a person uses it: real servers, processes, signals and terminals.
-//! `cargo test --all-features --test command -- --test-threads 4`.
+//! `cargo test -p dlock-cli --test command -- --test-threads 4`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -15,6 +15,6 @@ mod places;
 mod signals;
 mod statuses;
 mod streams;
-#[path = "../support/mod.rs"]
+#[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod terminal;
