@@ -134,7 +134,7 @@ pub use store::raft::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 pub use store::raft::{EtcdBuilder, EtcdLockProcessor};
 #[cfg(feature = "redis")]
-pub use store::redis::{Finding, RedisBuilder, RedisLockProcessor, Severity, Subject};
+pub use store::redis::{RedisBuilder, RedisLockProcessor, Server};
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

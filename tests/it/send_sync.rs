@@ -10,9 +10,9 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
-    DistributedReentrantLock, Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
+    DistributedReentrantLock, Error, Event, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
-    RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock, WaitingThread,
+    RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
 };
 #[cfg(feature = "consul")]
 use redis_dlock::{ConsulBuilder, ConsulLockProcessor};
@@ -88,9 +88,7 @@ const _: () = {
     #[cfg(feature = "etcd")]
     goes_anywhere::<EtcdLockProcessor>();
     goes_anywhere::<RedisBuilder>();
-    goes_anywhere::<Finding>();
-    goes_anywhere::<Subject>();
-    goes_anywhere::<Severity>();
+    goes_anywhere::<Server>();
     goes_anywhere::<dyn LockProcessor>();
     goes_anywhere::<Moment>();
     goes_anywhere::<SystemClock>();

@@ -3,9 +3,7 @@
 //! Its one `unsafe` is the fork of `dlock run`, before any thread begins: see `run/fork.rs`.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!(
-    "the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER"
-);
+compile_error!("the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER");
 
 mod args;
 mod breaking;

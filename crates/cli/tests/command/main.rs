@@ -7,6 +7,7 @@ mod asking;
 mod cost;
 mod doctor;
 mod ends;
+mod examining;
 mod json;
 mod kit;
 mod lost;

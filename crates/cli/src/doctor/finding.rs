@@ -2,26 +2,23 @@
 
 use std::fmt;
 
-/// One thing that [`RedisLockProcessor::examine`](crate::RedisLockProcessor::examine) has looked at.
+/// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The address of the server, without a password.
-    pub server: String,
-    /// What was looked at.
-    pub subject: Subject,
+    pub(crate) server: String,
+    pub(crate) subject: Subject,
     /// Whether anything has to be done.
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// What was found, on one line.
-    pub message: String,
+    pub(crate) message: String,
     /// What to do, on one line. `None` if there is nothing to do.
-    pub advice: Option<String>,
+    pub(crate) advice: Option<String>,
 }
 
 /// What an examination looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Subject {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
     /// Whether the server can be reached and accepts the login.
     Connection,
     /// Which slots of a Cluster have an owner.
@@ -75,9 +72,8 @@ impl fmt::Display for Subject {
 }
 
 /// Whether a [`Finding`] asks for something to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Severity {
     /// All is well.
     Fine,
     /// Locks work, but an operator should know this.

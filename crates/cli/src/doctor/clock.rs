@@ -1,7 +1,8 @@
 //! The server's clock, and how long a command takes.
 
-use super::{Examination, Subject};
-use ::redis::Value;
+use super::examination::Examination;
+use super::finding::Subject;
+use redis_dlock::Error;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many commands are timed.
@@ -16,8 +17,8 @@ const LONG: Duration = Duration::from_millis(100);
 /// How many round trips a lease should have room for: an extension is tried several times before the lease ends.
 const ROOM: u32 = 30;
 
-impl Examination<'_> {
-    pub(super) fn watch(&mut self) {
+impl Examination {
+    pub(super) fn clock(&mut self) {
         let mut trips = Vec::with_capacity(SAMPLES);
         // The offset of the shortest round trip is the most exact.
         let mut nearest: Option<(Duration, Duration, bool)> = None;
@@ -25,10 +26,11 @@ impl Examination<'_> {
             let (sent_at, begun) = (SystemTime::now(), Instant::now());
             let reply = match self.ask(&["TIME"]) {
                 Ok(reply) => reply,
+                // The right is examined with the others.
+                Err(Error::Denied { .. }) => return,
                 Err(error) => return self.failed(Subject::RoundTrip, &error),
             };
             let took = begun.elapsed();
-            // The right is examined with the others.
             let Some(server) = time(&reply) else { return };
             trips.push(took);
             let here = sent_at + took / 2;
@@ -42,12 +44,12 @@ impl Examination<'_> {
         }
         trips.sort_unstable();
         if let Some((_, offset, is_ahead)) = nearest {
-            self.clock(offset, is_ahead);
+            self.offset(offset, is_ahead);
         }
         self.trips(&trips);
     }
 
-    fn clock(&mut self, offset: Duration, is_ahead: bool) {
+    fn offset(&mut self, offset: Duration, is_ahead: bool) {
         let direction = if is_ahead { "ahead of" } else { "behind" };
         let message = format!("it is {offset:.1?} {direction} this machine's");
         if offset <= FAR {
@@ -71,13 +73,8 @@ impl Examination<'_> {
 }
 
 /// Reads the reply to `TIME`.
-fn time(reply: &Value) -> Option<SystemTime> {
-    let Value::Array(items) = reply else { return None };
-    let number = |value: &Value| match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
-        _ => None,
-    };
-    let [seconds, micros] = items.as_slice() else { return None };
-    let (seconds, micros): (u64, u64) = (number(seconds)?, number(micros)?);
+fn time(reply: &[String]) -> Option<SystemTime> {
+    let [seconds, micros] = reply else { return None };
+    let (seconds, micros): (u64, u64) = (seconds.parse().ok()?, micros.parse().ok()?);
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + Duration::from_micros(micros))
 }

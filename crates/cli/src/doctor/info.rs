@@ -1,7 +1,8 @@
 //! What a server says of itself: version, role, eviction, persistence, replicas.
 
-use super::{Examination, Subject};
-use ::redis::Value;
+use super::examination::{Examination, Part};
+use super::finding::Subject;
+use redis_dlock::Error;
 use std::collections::HashMap;
 
 /// The oldest version of Redis that locks work on.
@@ -28,16 +29,13 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Examination<'_> {
-    /// Asks the server what it says of itself. `acks` is the number of replicas that must acknowledge.
-    pub(super) fn info(&mut self, acks: u32) {
+impl Examination {
+    /// Asks the server what it says of itself.
+    pub(super) fn info(&mut self) {
         let text = match self.ask(&["INFO"]) {
-            Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-            Ok(Value::SimpleString(text) | Value::VerbatimString { text, .. }) => text,
+            Ok(texts) => texts.concat(),
             // The right to ask is examined with the others.
-            Ok(_) => {
-                return self.notice(Subject::Version, "the server does not say what it is".to_owned(), WITHOUT_INFO);
-            }
+            Err(Error::Denied { .. }) => return,
             Err(error) => return self.failed(Subject::Version, &error),
         };
         let fields = Fields::read(&text);
@@ -45,7 +43,9 @@ impl Examination<'_> {
         self.role(&fields);
         self.eviction(&fields);
         self.persistence(&fields);
-        self.replicas(&fields, acks);
+        if self.part == Part::Master {
+            self.replicas(&fields);
+        }
     }
 
     fn version(&mut self, fields: &Fields<'_>) {
@@ -62,13 +62,25 @@ impl Examination<'_> {
     }
 
     fn role(&mut self, fields: &Fields<'_>) {
-        match fields.text("role") {
-            "master" => self.fine(Subject::Role, "it is a master".to_owned()),
-            "" => self.notice(Subject::Role, "the server does not tell its role".to_owned(), WITHOUT_INFO),
-            _ => {
-                let (host, port) = (fields.text("master_host"), fields.text("master_port"));
+        let (host, port) = (fields.text("master_host"), fields.text("master_port"));
+        match (fields.text("role"), self.part) {
+            ("master", Part::Master) => self.fine(Subject::Role, "it is a master".to_owned()),
+            ("", _) => self.notice(Subject::Role, "the server does not tell its role", WITHOUT_ROLE),
+            (_, Part::Master) => {
+                self.part = Part::Replica;
                 let message = format!("it is a replica of {host}:{port}, and refuses every lock");
                 self.wrong(Subject::Role, message, "connect to the master, or through the Sentinels that watch it");
+            }
+            ("master", Part::Replica) => {
+                let message = "its master calls it a replica, and it says that it is a master itself";
+                self.notice(Subject::Role, message, "examine the servers again: a failover may be under way");
+            }
+            (_, Part::Replica) if fields.is("master_link_status", "up") => {
+                self.fine(Subject::Role, format!("it is a replica of {host}:{port}, and follows it"));
+            }
+            (_, Part::Replica) => {
+                let message = format!("it is a replica of {host}:{port}, and has no connection to it");
+                self.wrong(Subject::Role, message, "look at its log: after a failover to it, locks would be missing");
             }
         }
     }
@@ -110,18 +122,35 @@ impl Examination<'_> {
         }
     }
 
-    fn replicas(&mut self, fields: &Fields<'_>, acks: u32) {
-        let Some(count) = fields.number("connected_slaves").filter(|_| fields.is("role", "master")) else { return };
-        let good = fields.number("min_slaves_good_slaves");
-        let message = match good {
-            Some(good) => format!("{count} replicas, of which {good} have acknowledged lately"),
-            None => format!("{count} replicas"),
+    /// Looks at the replicas that follow: one that still gets its first copy of the data has none.
+    fn replicas(&mut self, fields: &Fields<'_>) {
+        let listed: Vec<_> =
+            (0..).map_while(|n| fields.0.get(&*format!("slave{n}")).copied().map(Replica::read)).collect();
+        let late = listed.iter().filter(|replica| replica.state != "online").count();
+        let count = listed.len() - late;
+        self.replicas = listed.iter().filter_map(Replica::place).collect();
+        let good = fields.number("min_slaves_good_slaves").map(|good| good as usize);
+        let mut message = match count {
+            1 => "1 replica".to_owned(),
+            count => format!("{count} replicas"),
         };
-        if u64::from(acks) > good.unwrap_or(count) {
+        if let Some(good) = good {
+            message.push_str(&format!(", of which {good} have acknowledged lately"));
+        }
+        if late > 0 {
+            message.push_str(&format!("; {late} more without a copy of the data yet"));
+        }
+        let acks = self.acks as usize;
+        if acks > good.unwrap_or(count).min(count) {
             let message = format!("{message}; {acks} must acknowledge each lock");
-            self.wrong(Subject::Replicas, message, "start replicas, or ask for fewer acknowledgements (replica_acks)");
+            self.wrong(
+                Subject::Replicas,
+                message,
+                "start replicas, or ask for fewer acknowledgements (--replica-acks)",
+            );
         } else if count == 0 {
-            self.notice(Subject::Replicas, "no replicas: nothing takes over if it fails".to_owned(), WITHOUT_REPLICAS);
+            let message = format!("{message}: nothing takes over if it fails");
+            self.notice(Subject::Replicas, message, WITHOUT_REPLICAS);
         } else if acks == 0 && good.is_none() {
             let message = format!("{message}; writes do not wait for them, so a failover may lose locks");
             self.notice(Subject::Replicas, message, WITHOUT_ACKS);
@@ -131,10 +160,46 @@ impl Examination<'_> {
     }
 }
 
-const WITHOUT_INFO: &str =
-    "give the login the right +info, so that a client notices at once when another server answers";
+/// What a master says of a replica: `ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`.
+#[derive(Debug)]
+struct Replica<'a> {
+    host: &'a str,
+    port: &'a str,
+    state: &'a str,
+}
+
+impl<'a> Replica<'a> {
+    fn read(text: &'a str) -> Self {
+        let field = |name: &str| {
+            let mut fields = text.split(',').filter_map(|field| field.split_once('='));
+            fields.find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+        };
+        Self { host: field("ip"), port: field("port"), state: field("state") }
+    }
+
+    /// Where it is, if it has a copy of the data.
+    fn place(&self) -> Option<(String, u16)> {
+        let port = self.port.parse().ok().filter(|_| self.state == "online" && !self.host.is_empty())?;
+        Some((self.host.to_owned(), port))
+    }
+}
+
+const WITHOUT_ROLE: &str = "find out whether a proxy answers in its place";
 const WITHOUT_FILE: &str =
     "holders learn of it, but two may be inside for a moment; set appendonly to yes if that matters";
 const WITHOUT_REPLICAS: &str = "add replicas with Sentinels, or a Cluster, if locks must outlive the server";
-const WITHOUT_ACKS: &str =
-    "use replica_acks, or set min-replicas-to-write on the server, and check fencing tokens where the work is written";
+const WITHOUT_ACKS: &str = "use --replica-acks, or set min-replicas-to-write on the server, and check fencing tokens where the work is written";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_without_a_copy_of_the_data_is_none() {
+        let of = |state: &str| format!("ip=10.0.0.2,port=6379,state={state},offset=0,lag=0");
+        assert_eq!(Replica::read(&of("online")).place(), Some(("10.0.0.2".to_owned(), 6379)));
+        for state in ["wait_bgsave", "send_bulk", ""] {
+            assert_eq!(Replica::read(&of(state)).place(), None, "{state}");
+        }
+    }
+}

@@ -1,11 +1,29 @@
-//! `dlock doctor`: what is wrong with the servers.
+//! `dlock doctor`: what is wrong with the servers, for an operator: what locks need of them, right by right, and what could cost a lock.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the subcommand, and how findings are printed |
+//! | `finding.rs` | what is found |
+//! | `examination.rs` | which servers are examined, and in what order |
+//! | `info.rs` | what a server says of itself |
+//! | `rights.rs` | whether the login may do what locks do |
+//! | `messages.rs` | whether a client that waits is heard |
+//! | `clock.rs` | clock and round trip |
+
+mod clock;
+mod examination;
+mod finding;
+mod info;
+mod messages;
+mod rights;
 
 use crate::args::Doctor;
 use crate::output;
 use crate::status::{Failure, UNSOUND};
 use crate::store;
 use anstyle::{AnsiColor, Style};
-use redis_dlock::{Finding, RedisLockProcessor, Severity};
+use finding::{Finding, Severity};
+use redis_dlock::RedisLockProcessor;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -14,9 +32,9 @@ pub(crate) fn examine(url: Option<&str>, wanted: &Doctor) -> Result<u8, Failure>
     // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
     let store = match RedisLockProcessor::connect(&url) {
         Ok(store) => store,
-        Err(_) => RedisLockProcessor::builder(&url)?.build()?,
+        Err(_) => RedisLockProcessor::new(&url)?,
     };
-    let findings = store.examine(wanted.limit);
+    let findings = examination::examine(&store, 0, wanted.limit);
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }
@@ -39,7 +57,7 @@ fn document(findings: &[Finding]) -> String {
     format!("{:#}\n", json!({ "worst": worst(findings).to_string(), "findings": findings_of }))
 }
 
-/// The findings, server by server.
+/// The findings, server by server, each on a line of its own.
 fn page(findings: &[Finding]) -> String {
     let (mut page, mut server) = (String::new(), "");
     for finding in findings {
@@ -50,10 +68,8 @@ fn page(findings: &[Finding]) -> String {
         }
         let style = style(finding.severity);
         let Finding { subject, severity, message, .. } = finding;
-        let _ = writeln!(page, "  {style}{severity:<6}{style:#}  {subject:<11}  {message}");
-        if let Some(advice) = &finding.advice {
-            let _ = writeln!(page, "  {:<6}  {:<11}  → {advice}", "", "");
-        }
+        let advice = finding.advice.as_ref().map_or_else(String::new, |advice| format!(" → {advice}"));
+        let _ = writeln!(page, "  {style}{severity:<6}{style:#}  {subject:<11}  {message}{advice}");
     }
     page
 }
@@ -62,6 +78,6 @@ fn style(severity: Severity) -> Style {
     match severity {
         Severity::Wrong => AnsiColor::Red.on_default().bold(),
         Severity::Notice => AnsiColor::Yellow.on_default(),
-        _ => AnsiColor::Green.on_default(),
+        Severity::Fine => AnsiColor::Green.on_default(),
     }
 }
