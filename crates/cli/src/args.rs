@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
+use crate::settings::{Reach, Rules};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -13,35 +14,35 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
 pub(crate) struct Arguments {
-    /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service or
-    /// redis+cluster://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs in the
-    /// configuration file
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
     #[command(subcommand)]
     pub(crate) action: Action,
 }
 
+// A line of these is at most 79 characters, unless it is a paragraph: the terminal's width wraps it, and would tear the lists apart.
+
 const WHERE: &str = "\
-The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file
-$XDG_CONFIG_HOME/dlock/config (~/.config/dlock/config if XDG_CONFIG_HOME is not set).";
+The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file \
+$XDG_CONFIG_HOME/dlock/config (~/.config/dlock/config if XDG_CONFIG_HOME is not set). The file may have a line for each other option of \
+the server and the lock, too: `replica-acks = 1`. A time is a number of seconds, or 500ms, 30s, 5m, 1h 30m.";
 
 /// What `--help` says of the exit statuses of `dlock run`.
 const RUNNING: &str = "\
 Exit status:
-  that of the command; 128 + n if signal n ended it, or ended dlock while it waited for the lock
+  that of the command; 128 + n if signal n ended it, or ended dlock before
   64   wrong usage: arguments, URL or configuration file
-  65   not acquired: somebody else held the lock for all the time of --wait, or with --no-wait at the first attempt
+  65   not acquired: somebody else held the lock for all of --wait
   66   the lock was lost while the command ran (with --on-lost stop)
   67   the server cannot be reached, or does not answer
   68   the server denies the login, or a right
-  69   the server cannot carry the lock: it is too old, or the key is used for something else
+  69   the server cannot carry the lock, or the key is used for something else
   70   the operating system refused something that dlock needs
   126  the command cannot be executed
   127  the command was not found
 
-INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of
-this group is left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of this group is \
+left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
 
 /// The same for `dlock ls`, `show` and `watch`.
 const ASKING: &str = "\
@@ -49,7 +50,7 @@ Exit status:
   0    done, whether or not there is such a lock
   64   wrong usage: arguments, URL or configuration file
   67   the server cannot be reached, or does not answer
-  68   the server denies the login, or a right
+  68   the server denies the login, or a right: ls and watch need +scan
   69   the server cannot tell, or the key is used for something else
   70   the output could not be written";
 
@@ -98,7 +99,7 @@ pub(crate) enum Action {
     /// Takes a lock from its holder by force, and gives it to the first that waits
     #[command(after_help = BREAKING)]
     Break(Break),
-    /// Examines the server, or each master of a Cluster: rights, version, role, messages, eviction, persistence, replicas, clock and
+    /// Examines the server, or each master of a Cluster, and their replicas: rights, version, role, messages, eviction, persistence, clock and
     /// round trip; and says what to do
     #[command(after_help = EXAMINING)]
     Doctor(Doctor),
@@ -168,7 +169,7 @@ pub(crate) struct Watch {
     #[arg(long)]
     pub(crate) json: bool,
     /// How long to wait before asking again
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// Stops after this many rounds
     #[arg(long, value_name = "COUNT")]
@@ -189,8 +190,11 @@ pub(crate) struct Break {
 
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
+    /// Waits for a server that is away for at most this time. Without it, that is a finding
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
     /// How long the examination of one server may take
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) limit: Duration,
     /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
     /// "worst" are fine, notice or wrong; "advice" is null where there is nothing to do
@@ -209,13 +213,13 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) lock: LockName,
     /// Waits for the lock for at most this time (30s, 5m). Without it, waits without a limit
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
     /// Tries once, and does not wait
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) lease: Duration,
     /// What the lock is for, as `dlock show` tells it. Without it, that is the command with its arguments: give a reason if the
     /// arguments hold what users of the server must not see
@@ -226,12 +230,14 @@ pub(crate) struct Run {
     pub(crate) stop_signal: Signal,
     /// How long the group has to end after the stop signal, before SIGKILL: 5s, and after a loss a sixth of the lease at most. A lease that
     /// cannot be renewed counts as lost so long before its end; of a longer time after a loss, somebody else may have the lock in the rest
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
     /// What happens when the lock is lost: `stop` ends the command, `warn` prints a message and lets it run, and anything else is
     /// run as a shell command, with DLOCK_PID (the command's process id) in its environment, while the command goes on
     #[arg(long, value_name = "stop|warn|CMD", default_value = "stop", value_parser = on_lost)]
     pub(crate) on_lost: OnLost,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
     /// The command and its arguments. It finds the lock's key in the environment variable DLOCK_KEY, and the fencing token in
     /// DLOCK_TOKEN
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -272,6 +278,14 @@ fn on_lost(text: &str) -> Result<OnLost, String> {
     }
 }
 
+/// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = text.parse().ok().filter(|_| is_number).map(Duration::try_from_secs_f64);
+    let read = seconds.and_then(Result::ok).or_else(|| humantime::parse_duration(text).ok());
+    read.ok_or_else(|| "give a number of seconds, or a time such as 500ms, 30s, 5m or 1h 30m".to_owned())
+}
+
 /// Reads `TERM`, `SIGTERM`, `term` or `15`.
 fn signal(text: &str) -> Result<Signal, String> {
     let name = text.to_ascii_uppercase();
@@ -288,6 +302,16 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_number_is_seconds() {
+        for (text, millis) in [("5", 5000), ("0", 0), ("0.5", 500), ("5s", 5000), ("1m 30s", 90_000), ("20ms", 20)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for wrong in ["", "soon", "-5", "5 parsecs", "1e3", "inf", "NaN", ".", "99999999999999999999999"] {
+            assert!(time(wrong).is_err_and(|hint| hint.contains("30s")), "{wrong}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod list;
 mod output;
 mod pages;
 mod run;
+mod settings;
 mod show;
 mod status;
 mod store;
@@ -20,6 +21,7 @@ mod watch;
 use args::{Action, Arguments};
 use clap::Parser;
 use clap::error::ErrorKind;
+use settings::{Rules, Settings};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -29,17 +31,20 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),
     };
-    let others = if matches!(arguments.action, Action::Run(_)) { others } else { None };
-    match arguments.action {
-        Action::Run(wanted) => run::run(arguments.url.as_deref(), &wanted, others).into(),
-        Action::Completions { shell } => output::end(pages::completions(shell)).into(),
-        Action::Man { of } => output::end(pages::manual(of.as_deref())).into(),
-        Action::Ls(wanted) => output::end(list::list(arguments.url.as_deref(), &wanted)).into(),
-        Action::Show(wanted) => output::end(show::show(arguments.url.as_deref(), &wanted)).into(),
-        Action::Watch(wanted) => output::end(watch::watch(arguments.url.as_deref(), &wanted)).into(),
-        Action::Break(wanted) => output::end(breaking::break_hold(arguments.url.as_deref(), &wanted)).into(),
-        Action::Doctor(wanted) => output::end(doctor::examine(arguments.url.as_deref(), &wanted)).into(),
-    }
+    let Arguments { reach, action } = arguments;
+    let others = if matches!(action, Action::Run(_)) { others } else { None };
+    let settings = || Settings::of(&reach, Rules::default());
+    let outcome = match action {
+        Action::Run(wanted) => return run::run(&reach, &wanted, others).into(),
+        Action::Completions { shell } => pages::completions(shell),
+        Action::Man { of } => pages::manual(of.as_deref()),
+        Action::Ls(wanted) => settings().and_then(|settings| list::list(&settings, &wanted)),
+        Action::Show(wanted) => settings().and_then(|settings| show::show(&settings, &wanted)),
+        Action::Watch(wanted) => settings().and_then(|settings| watch::watch(&settings, &wanted)),
+        Action::Break(wanted) => settings().and_then(|settings| breaking::break_hold(&settings, &wanted)),
+        Action::Doctor(wanted) => settings().and_then(|settings| doctor::examine(&settings, &wanted)),
+    };
+    output::end(outcome).into()
 }
 
 /// Prints help or the version, or says what is wrong with the arguments. Whether anybody can read it does not matter for the status.

@@ -2,9 +2,9 @@
 
 use crate::status::{self, Failure};
 use anstream::AutoStream;
-use comfy_table::{CellAlignment, Table, presets};
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Prints a text, with its colours if the output is a terminal that shows them. Returns whether somebody reads on: a reader that has gone
 /// away is no failure.
@@ -33,19 +33,74 @@ pub(crate) fn end(outcome: Result<u8, Failure>) -> u8 {
     })
 }
 
-/// A table with a head. The first two columns are texts, the others numbers.
-pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(head);
-    table.add_rows(rows);
-    for (n, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if n > 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+/// A table that is printed in parts. The first two columns are texts, the others numbers, which stand at the right.
+pub(crate) struct Columns<const N: usize> {
+    head: [&'static str; N],
+    /// How wide each column is by now. A later part makes it wider where it must.
+    widths: [usize; N],
+    /// The most that a line may have.
+    most: usize,
+}
+
+/// What stands between two columns.
+const GAP: usize = 2;
+
+/// How much of a text is left at least where there is no room.
+const LEAST: usize = 12;
+
+impl<const N: usize> Columns<N> {
+    pub(crate) fn new(head: [&'static str; N]) -> Self {
+        Self { head, widths: head.map(|name| name.width()), most: usize::MAX }
     }
-    let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
-    lines.collect()
+
+    /// Cuts the texts where a line would be longer: the second one first, as long as something is left of it.
+    pub(crate) fn within(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// The next lines, with the head above them if it is wanted.
+    pub(crate) fn lines(&mut self, rows: impl Iterator<Item = [String; N]>, with_head: bool) -> String {
+        let rows: Vec<_> = rows.collect();
+        for row in &rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        let mut room = self.widths;
+        let mut too_much = (room.iter().sum::<usize>() + GAP * (N - 1)).saturating_sub(self.most);
+        for text in [1, 0] {
+            let less = too_much.min(room[text].saturating_sub(LEAST));
+            room[text] -= less;
+            too_much -= less;
+        }
+        let line = |cells: [&str; N]| {
+            let cell = |(n, cell): (usize, &str)| {
+                let cell = cut(cell, room[n]);
+                let space = " ".repeat(room[n].saturating_sub(cell.width()));
+                if n > 1 { space + &cell } else { cell + &space }
+            };
+            let cells: Vec<_> = cells.into_iter().enumerate().map(cell).collect();
+            format!("{}\n", cells.join(&" ".repeat(GAP)).trim_end())
+        };
+        let head = with_head.then(|| line(self.head)).unwrap_or_default();
+        head + &rows.iter().map(|row| line(row.each_ref().map(String::as_str))).collect::<String>()
+    }
+}
+
+/// A text without its middle, if it is too wide.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let (mut head, mut tail) = (String::new(), String::new());
+    let (mut from_start, mut from_end) = (text.chars(), text.chars().rev());
+    while let Some(next) = if head.width() <= tail.width() { from_start.next() } else { from_end.next() } {
+        if head.width() + tail.width() + next.width().unwrap_or(0) + 1 > width {
+            break;
+        }
+        if head.width() <= tail.width() { head.push(next) } else { tail.insert(0, next) }
+    }
+    format!("{head}…{tail}")
 }
 
 /// A text of somebody else's, in which nothing moves the cursor or begins a new line.
@@ -74,17 +129,18 @@ pub(crate) fn millis(time: Duration) -> u64 {
     time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// The part of a text that the terminal has room for: a line that is left out would scroll the first one away.
-pub(crate) fn fit(text: &str) -> String {
-    let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else { return text.to_owned() };
-    fit_into(text, size.ws_row.into(), size.ws_col.into())
+/// How many rows and columns the terminal has. One that does not know its size has room for all.
+pub(crate) fn size() -> (usize, usize) {
+    let size =
+        rustix::termios::tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_row.into(), size.ws_col.into()));
+    let known = |n: usize| if n == 0 { usize::MAX } else { n };
+    (known(size.0), known(size.1))
 }
 
-fn fit_into(text: &str, rows: usize, columns: usize) -> String {
+/// The part of a text that the terminal has room for: a line that is left out would scroll the first one away.
+pub(crate) fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<_> = text.lines().collect();
-    // A terminal that does not know its size says zero.
-    let (rows, columns) =
-        (if rows < 2 { usize::MAX } else { rows - 1 }, if columns == 0 { usize::MAX } else { columns });
+    let rows = if rows < 2 { usize::MAX } else { rows - 1 };
     let cut = |line: &&str| format!("{}\n", line.chars().take(columns).collect::<String>());
     if lines.len() <= rows {
         return lines.iter().map(cut).collect();
@@ -119,14 +175,37 @@ mod tests {
 
     #[test]
     fn a_page_fits_the_terminal() {
-        assert_eq!(fit_into("abc\ndef\n", 3, 2), "ab\nde\n");
-        assert_eq!(fit_into("a\nb\nc\nd\n", 4, 80), "a\nb\n… and 2 more lines\n");
-        assert_eq!(fit_into("a\nb\n", 0, 0), "a\nb\n");
+        assert_eq!(fit("abc\ndef\n", 3, 2), "ab\nde\n");
+        assert_eq!(fit("a\nb\nc\nd\n", 4, 80), "a\nb\n… and 2 more lines\n");
+        assert_eq!(fit("a\nb\n", usize::MAX, usize::MAX), "a\nb\n");
     }
 
     #[test]
-    fn columns_stand_under_their_heads() {
+    fn columns_stand_under_their_heads_in_every_part() {
         let rows = [["é", "x", "1"], ["long", "y", "10"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(["A", "B", "N"], rows.into_iter()), "A     B   N\né     x   1\nlong  y  10\n");
+        let mut columns = Columns::new(["A", "B", "N"]);
+        assert_eq!(columns.lines(rows.into_iter(), true), "A     B   N\né     x   1\nlong  y  10\n");
+        let later = ["a", "b", "2"].map(str::to_owned);
+        assert_eq!(columns.lines([later].into_iter(), false), "a     b   2\n");
+    }
+
+    #[test]
+    fn a_narrow_table_keeps_its_numbers() {
+        let row =
+            ["DLOCK_EXPORT_a_long_name_of_a_lock", "build-host-17.example.org-4711-0123456789abcdef-42", "29s", "3"];
+        for most in [80, 60, 40] {
+            let text = Columns::new(["LOCK", "HOLDER", "LEASE LEFT", "WAITING"])
+                .within(most)
+                .lines([row.map(str::to_owned)].into_iter(), true);
+            for line in text.lines() {
+                assert!(line.width() <= most.max(12 + 12 + 10 + 7 + 6), "{most}: {text}");
+            }
+            let last = text.lines().last().expect("a row");
+            assert!(last.ends_with("        29s        3"), "{most}: {text}");
+            // Both ends tell more than the middle.
+            assert!(last.starts_with("DLOCK") && last.contains("-42 "), "{most}: {text}");
+        }
+        assert_eq!(cut("abcdefgh", 5), "ab…gh");
+        assert_eq!(cut("日本語日本", 5), "日…本");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Show;
 use crate::output::{self, millis, one_line, time};
+use crate::settings::Settings;
 use crate::status::Failure;
 use crate::store;
 use redis_dlock::{ClientRecord, Description, Party, Told, WaitingThread};
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::SystemTime;
 
-pub(crate) fn show(url: Option<&str>, wanted: &Show) -> Result<u8, Failure> {
-    let seen = store::connect(url)?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
+pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
+    let seen = store::connect(settings)?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
     output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
     Ok(0)
 }

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, Severity, Subject};
 use crate::output::one_line;
+use crate::settings::{Settings, mapped};
 use redis_dlock::{Error, RedisLockProcessor, Server};
 use std::time::{Duration, Instant};
 
@@ -36,11 +37,12 @@ pub(super) struct Examination {
 ///
 /// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor_…`, which is no lock's, and which ends after ten seconds if it
 /// cannot be removed.
-pub(super) fn examine(store: &RedisLockProcessor, acks: u32, limit: Duration) -> Vec<Finding> {
+pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
     let servers = match store.servers(limit) {
         Ok(servers) => servers,
         Err(error) => return vec![unreachable("the servers".to_owned(), &error, Part::Master)],
     };
+    let acks = settings.acks();
     let mut findings = Vec::new();
     if let Some(first) = servers.first().filter(|first| first.hash_tag().is_some()) {
         findings.push(slots(first.address(), SLOTS - servers.iter().map(Server::slots).sum::<usize>()));
@@ -51,6 +53,7 @@ pub(super) fn examine(store: &RedisLockProcessor, acks: u32, limit: Duration) ->
         let replicas = std::mem::take(&mut master.replicas);
         findings.append(&mut master.findings);
         for (host, port) in replicas {
+            let (host, port) = mapped(settings.address_map(), &host, port);
             let mut replica = Examination::of(server.beside(&host, port), Part::Replica, acks, limit);
             replica.tag = master.tag;
             replica.look();

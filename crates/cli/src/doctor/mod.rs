@@ -19,22 +19,21 @@ mod rights;
 
 use crate::args::Doctor;
 use crate::output;
+use crate::settings::Settings;
 use crate::status::{Failure, UNSOUND};
 use crate::store;
 use anstyle::{AnsiColor, Style};
 use finding::{Finding, Severity};
-use redis_dlock::RedisLockProcessor;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Instant;
 
-pub(crate) fn examine(url: Option<&str>, wanted: &Doctor) -> Result<u8, Failure> {
-    let url = store::url(url)?;
+pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
+    let builder = settings.builder()?;
     // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
-    let store = match RedisLockProcessor::connect(&url) {
-        Ok(store) => store,
-        Err(_) => RedisLockProcessor::new(&url)?,
-    };
-    let findings = examination::examine(&store, 0, wanted.limit);
+    let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
+    let store = store::wait_for(&builder, end).or_else(|_| builder.build())?;
+    let findings = examination::examine(&store, settings, wanted.limit);
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }

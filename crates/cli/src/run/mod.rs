@@ -9,6 +9,7 @@ mod supervise;
 mod terminal;
 
 use crate::args::{OnLost, Run};
+use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store;
 use guard::Guard;
@@ -17,8 +18,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use redis_dlock::processor::LockProcessor;
 use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss,
-    RedisLockProcessor,
+    CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss, RedisBuilder,
 };
 use signals::{FORWARDED, Signals};
 use std::env;
@@ -73,10 +73,10 @@ impl Others {
 }
 
 /// Runs the command. Returns the status of `dlock`.
-pub(crate) fn run(url: Option<&str>, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
+pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
     warn_of_long_grace(wanted);
-    match others.and_then(|others| try_run(url, wanted, others)) {
+    match others.and_then(|others| try_run(reach, wanted, others)) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
             die_of(signal);
@@ -97,13 +97,15 @@ fn die_of(signal: Signal) {
     let _ = nix::sys::signal::raise(signal);
 }
 
-fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, Failure> {
+fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let Others { launcher, mut guard } = others;
-    let url = store::url(url)?;
+    let settings = Settings::of(reach, wanted.rules)?;
+    let builder = settings.builder()?;
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
+    let config = settings.rules.apply(config);
     let limit = Limit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
@@ -117,7 +119,7 @@ fn try_run(url: Option<&str>, wanted: &Run, others: Others) -> Result<Outcome, F
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
-    connect(url, events, limit)?;
+    connect(builder, events, limit)?;
 
     let (generator, outage) = connected(&inbox, limit)?;
     let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, outage)))?;
@@ -200,11 +202,11 @@ impl Limit {
 }
 
 /// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
-fn connect(url: String, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
+fn connect(builder: RedisBuilder, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
     let losses = events.clone();
     let waits = !matches!(limit, Limit::OneAttempt);
     let connect = move || {
-        let processor = if waits { store::wait_for(&url) } else { RedisLockProcessor::connect(&url) };
+        let processor = if waits { store::wait_for(&builder, None) } else { builder.connect() };
         let generator = processor.and_then(|processor| {
             let tell = move |loss: &LeaseLoss| {
                 let _ = losses.send(Event::Lost(loss.clone()));
