@@ -87,7 +87,7 @@ pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
     #[command(after_help = RUNNING)]
     Run(Run),
-    /// Lists the locks that somebody holds or waits for
+    /// Lists the locks that somebody holds or waits for, as they are found: up to 256 together by name. A master of a Cluster that does not answer is named
     #[command(after_help = ASKING)]
     Ls(Ls),
     /// Shows who holds a lock, why and since when, and who waits for it in which order
@@ -165,7 +165,7 @@ pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) which: Which,
     /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}, or
-    /// {"error"} with a text while the server does not answer
+    /// {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
     #[arg(long)]
     pub(crate) json: bool,
     /// How long to wait before asking again

@@ -1,6 +1,6 @@
 //! `dlock ls`, `show`, `watch` and `break`, as an operator uses them.
 
-use super::kit::{Kit, Start};
+use super::kit::{Killed, Kit, Start};
 use super::places::Watching;
 use super::support::crew::eventually;
 use serde_json::Value;
@@ -153,10 +153,34 @@ fn questions_have_the_statuses_of_their_failures() {
     kit.dlock(&["show", "JOB", "x"]).end().expect(69);
     kit.server.run::<()>(&["ACL", "SETUSER", "poor", "on", "nopass", "~*", "&*", "+@all", "-scan"]);
     let url = kit.server.url().replace("//", "//poor:x@");
-    assert!(kit.dlock(&["ls", "--url", &url]).end().expect(68).err.contains("scan"));
+    for words in [&["ls"][..], &["watch"], &["watch", "--json"]] {
+        let ended = kit.dlock(&[words, &["--url", &url]].concat()).end().expect(68);
+        assert!(ended.err.contains("scan") && ended.out.is_empty(), "{words:?}: {ended:?}");
+    }
     for words in [&["ls"][..], &["show", "JOB", "x"], &["break", "JOB", "x", "--locker", "l"]] {
         let gone = [words, &["--url", "redis://127.0.0.1:1"]].concat();
         assert!(kit.dlock(&gone).end().expect(67).err.contains("cannot connect"), "{words:?}");
     }
     kit.dlock(&["show", "", "x"]).end().expect(64);
+}
+
+/// `dlock ls | head -1` asks a server with many keys for a few of them.
+#[test]
+fn the_first_locks_are_shown_before_the_last_ones_are_found() {
+    let kit = Kit::new();
+    let fill = "for n = 1, 20000 do redis.call('SET', 'DLOCK_MANY_' .. n, 'host-1-ff-' .. n, 'PX', 600000) end";
+    kit.server.run::<()>(&["EVAL", fill, "0"]);
+    for words in [&["ls"][..], &["ls", "--json"]] {
+        kit.server.run::<()>(&["CONFIG", "RESETSTAT"]);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut running = Killed(kit.dlock(words).stdout(writer).spawn().unwrap());
+        // There is room for 64 KiB in the pipe: it waits there with some hundred locks, and most of the server's keys before it.
+        let mut begun = [0; 100];
+        std::io::Read::read_exact(&mut reader, &mut begun).unwrap();
+        drop(reader);
+        eventually("it has ended", || running.0.try_wait().unwrap().is_some());
+        let stats: String = kit.server.run(&["INFO", "commandstats"]);
+        let scans = stats.split("cmdstat_scan:calls=").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        assert!(scans.parse::<usize>().unwrap() < 15, "{words:?}: {stats}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `dlock doctor`, as an operator uses it.
 
-use super::kit::{Kit, Start, bare};
+use super::kit::{Killed, Kit, Start, bare};
+use super::support::crew::eventually;
 use super::support::free_port;
 
 #[test]
@@ -66,4 +67,32 @@ fn a_server_that_is_not_there_is_a_finding() {
     assert!(!ended.out.contains("secret"), "{ended:?}");
     let ended = bare(kit.home.path(), &["doctor"]).end().expect(64);
     assert!(ended.err.contains("no server"), "{ended:?}");
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_if_that_is_wanted() {
+    let mut kit = Kit::new();
+    kit.server.kill();
+    let ended = kit.dlock(&["doctor", "--wait", "100ms"]).end().expect(1);
+    assert!(ended.err.contains("waiting for the server") && ended.out.contains("wrong   connection"), "{ended:?}");
+    let err = std::fs::File::create(kit.path("err")).unwrap();
+    let mut waiting = Killed(kit.dlock(&["doctor", "--wait", "1h"]).stderr(err).spawn().unwrap());
+    assert!(kit.line_of("err").contains("waiting for the server"));
+    kit.server.restart();
+    eventually("it has ended", || waiting.0.try_wait().unwrap().is_some());
+    assert!(waiting.0.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(kit.path("err")).unwrap().lines().count(), 1, "it is said once");
+}
+
+/// A finding is a line, with what to do.
+#[test]
+fn each_finding_is_one_line() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor"]).end().expect(0);
+    let (server, findings) = ended.out.split_once('\n').unwrap();
+    assert!(server.starts_with("127.0.0.1:"), "{ended:?}");
+    for line in findings.lines() {
+        assert!(["  fine  ", "  notice"].iter().any(|begin| line.starts_with(begin)), "{line}");
+        assert_eq!(line.contains(" → "), line.starts_with("  notice"), "{line}");
+    }
 }

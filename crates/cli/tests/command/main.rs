@@ -13,6 +13,7 @@ mod kit;
 mod lost;
 mod pages;
 mod places;
+mod settings;
 mod signals;
 mod statuses;
 mod streams;

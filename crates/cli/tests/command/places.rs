@@ -1,7 +1,7 @@
 //! The questions of an operator to the master of a Sentinel service and to a Cluster, also while a master fails.
 
 use super::kit::{Ended, Killed, Start, bare};
-use super::support::cluster::Cluster;
+use super::support::cluster::{Cluster, Plan};
 use super::support::crew::{HANG, eventually};
 use super::support::sentinels::Service;
 use serde_json::Value;
@@ -151,4 +151,29 @@ fn target_on(cluster: &Cluster, master: usize) -> String {
         slots.iter().any(|range| range.contains(&slot))
     };
     (0..).map(|n| format!("t{n}")).find(is_there).unwrap()
+}
+
+/// The others know of their locks while a master is away, and nothing takes over.
+#[test]
+fn a_dead_master_is_named_and_the_others_tell_their_locks() {
+    let args = ["--cluster-require-full-coverage", "no"].map(str::to_owned).to_vec();
+    let mut cluster = Cluster::start_as(&Plan { replicas: 0, args, ..Plan::default() });
+    let place = Place::new(cluster.url_of_seeds(&[0, 1, 2]));
+    let targets: Vec<String> = (0..3).map(|master| target_on(&cluster, master)).collect();
+    for (master, target) in targets.iter().enumerate() {
+        let key = format!("DLOCK_JOB_{target}");
+        cluster.run::<()>(master, &["SET", &key, "host-1-ff-1", "PX", "600000"]);
+    }
+    assert_eq!(place.end(&["ls"]).expect(0).out.lines().count(), 4);
+    let dead = format!("127.0.0.1:{}", cluster.nodes[1].port());
+    cluster.nodes[1].kill();
+    let listed = place.end(&["ls"]).expect(67);
+    let has = |target: &String| listed.out.contains(&format!("DLOCK_JOB_{target} "));
+    assert_eq!(targets.iter().map(has).collect::<Vec<_>>(), [true, false, true], "{listed:?}");
+    assert_eq!(listed.err.lines().count(), 1, "{listed:?}");
+    assert!(listed.err.contains(&dead) && listed.err.contains("not listed"), "{listed:?}");
+    let watched = place.end(&["watch", "--json", "--count", "1"]).expect(0);
+    let line: Value = serde_json::from_str(&watched.out).unwrap();
+    assert_eq!(line["locks"].as_array().unwrap().len(), 2, "{line}");
+    assert!(line["error"].as_str().unwrap().contains(&dead), "{line}");
 }

@@ -157,6 +157,9 @@ fn a_login_or_a_right_that_is_denied_is_68() {
     for login in ["poor:secret", "poor:wrong-secret", "nobody:secret"] {
         let ended = kit.run(&[], "echo ran").env("DLOCK_URL", url(login)).end().expect(68);
         assert!(!ended.err.contains("secret") && ended.out.is_empty(), "{ended:?}");
+        // Who is not let in is not helped by rights.
+        let (helps, misleads) = if login == "poor:secret" { ("rights", "password") } else { ("password", "rights") };
+        assert!(ended.err.contains(helps) && !ended.err.contains(misleads), "{ended:?}");
     }
     kit.expect_free();
 }

@@ -184,3 +184,33 @@ fn a_list_is_watched_in_place() {
     assert_eq!(shown.matches("\u{1b}[H").count(), 2, "{shown:?}");
     assert!(shown.contains("LOCK") && shown.contains("0 locks"), "{shown:?}");
 }
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    let kit = Kit::new();
+    let mut session = shell(&kit);
+    for columns in [60, 80] {
+        type_line(&mut session, &format!("stty cols {columns}"));
+        for of in ["", "run", "ls", "doctor", "break"] {
+            let shown = type_line(&mut session, &format!("$dlock {of} --help"));
+            let longest = shown.lines().skip(1).map(|line| line.trim_end().chars().count()).max().unwrap();
+            assert!((30..=columns).contains(&longest), "{columns}, {of:?}: {longest}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_narrow_watch_keeps_the_lease_and_the_waiters() {
+    let kit = Kit::new();
+    let key = "DLOCK_EXPORT_of_all_the_invoices_of_a_customer_with_a_long_name";
+    kit.server.run::<()>(&["SET", key, "build-host-17.example.org-4711-0123456789abcdef01234567-42", "PX", "600000"]);
+    let mut session = shell(&kit);
+    type_line(&mut session, "stty cols 80");
+    let shown = type_line(&mut session, "TERM=xterm $dlock watch --count 1");
+    let line =
+        |word: &str| shown.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{word}: {shown:?}"));
+    assert!(line("LOCK").contains("LEASE LEFT  WAITING"), "{shown:?}");
+    let (row, _) = line("DLOCK_EXPORT").split_once('\u{1b}').unwrap();
+    assert!(row.chars().count() <= 80 && row.ends_with(" 0") && row.contains("9m 5"), "{row:?}");
+    assert!(row.contains("long_name  ") && row.contains("-42  "), "both ends: {row:?}");
+}
