@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
 use crate::settings::{Reach, Rules};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ Exit status:
   127  the command was not found
 
 INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of this group is \
-left. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+left; --daemons says what becomes of other processes that the command has started. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
 
 /// The same for `dlock ls`, `show` and `watch`.
 const ASKING: &str = "\
@@ -236,6 +236,10 @@ pub(crate) struct Run {
     /// run as a shell command, with DLOCK_PID (the command's process id) in its environment, while the command goes on
     #[arg(long, value_name = "stop|warn|CMD", default_value = "stop", value_parser = on_lost)]
     pub(crate) on_lost: OnLost,
+    /// What becomes of processes that outlive the command outside its process group, such as daemons: `stop` ends them like the group, `wait` keeps the
+    /// lock until all that the command has started has ended, and `leave` lets them run on without the lock
+    #[arg(long, value_enum, value_name = "stop|wait|leave", hide_possible_values = true, default_value = "stop")]
+    pub(crate) daemons: WithDaemons,
     #[command(flatten)]
     pub(crate) rules: Rules,
     /// The command and its arguments. It finds the lock's key in the environment variable DLOCK_KEY, and the fencing token in
@@ -259,6 +263,14 @@ impl Run {
     pub(crate) fn reserve(&self) -> Duration {
         self.grace().min(self.lease / ENDING_PART)
     }
+}
+
+/// What becomes of what the command has started outside its process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WithDaemons {
+    Stop,
+    Wait,
+    Leave,
 }
 
 /// What is done when the lock is lost.

@@ -11,11 +11,18 @@ pub(crate) struct Group(pub(crate) Pid);
 
 /// What `/proc/{pid}/stat` says of a process.
 #[derive(Clone, Copy, Debug)]
-struct Stat {
+pub(super) struct Stat {
     state: char,
-    parent: Pid,
-    group: Pid,
+    pub(super) parent: Pid,
+    pub(super) group: Pid,
     session: Pid,
+}
+
+impl Stat {
+    /// Whether the process has not ended. One that has may wait for its parent to look.
+    pub(super) fn runs(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
 }
 
 impl Group {
@@ -37,10 +44,9 @@ impl Group {
 
     /// Returns whether nobody of it runs, and whoever does not is left to a parent that does not look.
     pub(crate) fn is_dead(self) -> bool {
-        let Ok(entries) = fs::read_dir("/proc") else { return self.is_gone() };
-        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let mut members = pids.filter_map(|pid| stat(Pid::from_raw(pid))).filter(|stat| stat.group == self.0);
-        !members.any(|stat| !matches!(stat.state, 'Z' | 'X'))
+        let processes = processes();
+        let mut members = processes.iter().filter(|(_, stat)| stat.group == self.0);
+        !members.any(|(_, stat)| stat.runs()) && (!processes.is_empty() || self.is_gone())
     }
 
     /// Returns whether this user has no right to signal it.
@@ -61,6 +67,13 @@ pub(crate) fn own_is_orphaned() -> bool {
         }
         process = parent;
     }
+}
+
+/// All processes. There are none if the system does not say.
+pub(super) fn processes() -> Vec<(Pid, Stat)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| Some(Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)));
+    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
 fn stat(pid: Pid) -> Option<Stat> {

@@ -1,5 +1,6 @@
 //! `dlock run`: a command under a lock.
 
+mod daemons;
 mod fork;
 mod group;
 mod guard;
@@ -12,6 +13,7 @@ use crate::args::{OnLost, Run};
 use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store;
+use daemons::Daemons;
 use guard::Guard;
 use launch::{Launcher, Orders};
 use nix::sys::prctl;
@@ -296,7 +298,7 @@ fn supervise(
         stop_signal: wanted.stop_signal,
         words: wanted.command.len(),
     };
-    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, held);
+    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, Daemons::beside(guard.pid()), held);
     signals::command_begins();
     supervisor.begin();
     launcher.open_gate(orders);

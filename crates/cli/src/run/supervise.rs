@@ -1,10 +1,12 @@
-//! A command that runs: signals go to its process group, Ctrl-Z stops `dlock` with it, a lost lock ends it, and nothing of it is left.
+//! A command that runs: signals go to its process group, Ctrl-Z stops `dlock` with it, a lost lock ends it, and nothing of it is left, daemons
+//! included.
 
 use super::Event;
+use super::daemons::Daemons;
 use super::group::{self, Group};
 use super::launch::{Launcher, Orders};
 use super::terminal::Terminal;
-use crate::args::{OnLost, Run};
+use crate::args::{OnLost, Run, WithDaemons};
 use crate::status::{self, LOST, SYSTEM, say};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp};
@@ -15,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How often to look for processes that end without a word: children of a process that has left the group.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The same while nobody was asked to end.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 /// How long after SIGKILL dead processes are waited for that belong to a parent that does not look at them.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -29,7 +34,16 @@ pub(crate) struct Outcome {
     pub(crate) interrupted: Option<Signal>,
 }
 
-/// How far the end of the group has come.
+/// The command of `--on-lost`.
+#[derive(Debug)]
+enum Hook {
+    /// There is none, or it has ended.
+    None,
+    Ready(Launcher),
+    Runs(Group),
+}
+
+/// How far the end of the group, and of the daemons, has come.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     /// Nobody has asked for it.
@@ -43,6 +57,11 @@ enum Ending {
     },
 }
 
+/// The moment at which this time is over. What no clock reaches is no limit.
+fn after(time: Duration) -> Instant {
+    Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + A_YEAR)
+}
+
 /// Looks after the command from its beginning to the end of its group.
 pub(crate) struct Supervisor<'a> {
     wanted: &'a Run,
@@ -54,8 +73,10 @@ pub(crate) struct Supervisor<'a> {
     end: Option<WaitStatus>,
     ending: Ending,
     is_lost: bool,
-    /// The command of `--on-lost`, until it runs.
-    on_lost: Option<Launcher>,
+    hook: Hook,
+    /// Until when it is waited for, once the command has ended.
+    hook_until: Option<Instant>,
+    daemons: Daemons,
     /// Whether SIGTSTP was sent to our own group, of which we are a part.
     stops_own: bool,
 }
@@ -66,8 +87,12 @@ impl<'a> Supervisor<'a> {
         orders: Orders<'a>,
         group: Group,
         on_lost: Option<Launcher>,
+        mut daemons: Daemons,
         held: &'a DLockGuard<'a>,
     ) -> Self {
+        if let Some(launcher) = &on_lost {
+            daemons.exclude(launcher.group().0);
+        }
         Self {
             wanted,
             orders,
@@ -77,7 +102,9 @@ impl<'a> Supervisor<'a> {
             end: None,
             ending: Ending::No,
             is_lost: false,
-            on_lost,
+            hook: on_lost.map_or(Hook::None, Hook::Ready),
+            hook_until: None,
+            daemons,
             stops_own: false,
         }
     }
@@ -87,26 +114,34 @@ impl<'a> Supervisor<'a> {
         self.terminal.share(self.group);
     }
 
+    /// Whether the command runs, or what it has started is waited for as if it were the command.
+    fn is_at_work(&self) -> bool {
+        self.end.is_none() || self.wanted.daemons == WithDaemons::Wait
+    }
+
     /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
     fn may_go_on_for(&self) -> Option<Duration> {
-        let watches = self.wanted.on_lost == OnLost::Stop && self.end.is_none() && matches!(self.ending, Ending::No);
+        let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, Ending::No);
         watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve()))
     }
 
-    /// Returns when nothing of the group is left.
+    /// Returns when nothing of the command is left that is not to be left.
     pub(crate) fn until_the_end(mut self, inbox: &Receiver<Event>) -> Outcome {
         while !self.is_over() {
             match self.next(inbox) {
                 Ok(Event::Signal(Signal::SIGCHLD)) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(Signal::SIGCONT)) => self.go_on(),
                 Ok(Event::Signal(Signal::SIGTSTP)) if self.stops_own => {}
-                Ok(Event::Signal(signal)) => self.group.signal(signal),
+                Ok(Event::Signal(signal)) => self.pass_on(signal),
                 Ok(Event::Lost(loss)) => self.lose(&loss),
                 Ok(Event::Connected(_)) => {}
                 // The thread that waits for signals never ends before the process does.
-                Err(RecvTimeoutError::Disconnected) => self.end_group(self.wanted.grace()),
+                Err(RecvTimeoutError::Disconnected) => self.end_all(self.wanted.grace()),
             }
             self.look();
+        }
+        if self.wanted.daemons == WithDaemons::Leave && self.daemons.any() {
+            self.daemons.say(self.group, "these run on without the lock");
         }
         let was_given = self.terminal.is_given();
         self.terminal.take_back();
@@ -114,12 +149,24 @@ impl<'a> Supervisor<'a> {
     }
 
     fn next(&self, inbox: &Receiver<Event>) -> Result<Event, RecvTimeoutError> {
-        let is_ending = self.end.is_some() || !matches!(self.ending, Ending::No);
-        match self.may_go_on_for() {
-            _ if is_ending => inbox.recv_timeout(LOOK),
-            // A lease that cannot be renewed becomes no longer.
-            Some(left) => inbox.recv_timeout(left.max(LOOK)),
+        let look = match self.ending {
+            Ending::No if self.end.is_none() => None,
+            Ending::No if self.is_at_work() => Some(IDLE_LOOK),
+            _ => Some(LOOK),
+        };
+        // A lease that cannot be renewed becomes no longer.
+        let left = self.may_go_on_for().map(|left| left.max(LOOK));
+        match look.into_iter().chain(left).min() {
+            Some(pause) => inbox.recv_timeout(pause),
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// A signal for the command. Where daemons are waited for, it is for them, too.
+    fn pass_on(&self, signal: Signal) {
+        self.group.signal(signal);
+        if self.end.is_some() && self.is_at_work() {
+            self.daemons.signal(self.group, signal);
         }
     }
 
@@ -132,14 +179,36 @@ impl<'a> Supervisor<'a> {
         if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
             self.lose_now();
         }
-        if self.end.is_some() && matches!(self.ending, Ending::No) && !self.group.is_gone() {
-            self.end_group(self.wanted.grace());
+        if self.end.is_some() && matches!(self.ending, Ending::No) {
+            self.look_after_the_end();
         }
-        if let Ending::Asked { until } = self.ending
+        let with_daemons = self.wanted.daemons != WithDaemons::Leave;
+        match self.ending {
+            Ending::Asked { until } if Instant::now() >= until => {
+                self.group.signal(Signal::SIGKILL);
+                self.ending = Ending::Killed { at: Instant::now() };
+            }
+            Ending::Asked { .. } if with_daemons => self.daemons.ask_to_end(self.group, self.wanted.stop_signal),
+            _ => {}
+        }
+        if with_daemons && matches!(self.ending, Ending::Killed { .. }) {
+            self.daemons.signal(self.group, Signal::SIGKILL);
+        }
+        if let (Hook::Runs(group), Some(until)) = (&self.hook, self.hook_until)
             && Instant::now() >= until
         {
-            self.group.signal(Signal::SIGKILL);
-            self.ending = Ending::Killed { at: Instant::now() };
+            group.signal(Signal::SIGKILL);
+        }
+    }
+
+    /// The command has ended. Ends what it has left behind, unless that is waited for.
+    fn look_after_the_end(&mut self) {
+        let has_daemons = self.wanted.daemons != WithDaemons::Leave && self.daemons.any();
+        match self.wanted.daemons {
+            WithDaemons::Wait if has_daemons => self.daemons.say(self.group, "the lock is kept until these end"),
+            WithDaemons::Wait => {}
+            _ if has_daemons || !self.group.is_gone() => self.end_all(self.wanted.grace()),
+            _ => {}
         }
     }
 
@@ -148,7 +217,12 @@ impl<'a> Supervisor<'a> {
         let is_long_killed = matches!(self.ending, Ending::Killed { at } if at.elapsed() > UNSEEN);
         let is_gone =
             || self.group.is_gone() || is_long_killed && (self.group.is_dead() || self.group.is_beyond_reach());
-        self.end.is_some() && is_gone()
+        let are_gone = || {
+            self.wanted.daemons == WithDaemons::Leave
+                || !self.daemons.any()
+                || is_long_killed && !self.daemons.are_in_reach(self.group)
+        };
+        self.end.is_some() && !matches!(self.hook, Hook::Runs(_)) && is_gone() && are_gone()
     }
 
     fn child_changed(&mut self, pid: Pid, status: WaitStatus) {
@@ -159,6 +233,13 @@ impl<'a> Supervisor<'a> {
             }
         } else if is_command {
             self.end = Some(status);
+            self.hook_until = Some(after(self.wanted.grace()));
+        } else if let Hook::Runs(group) = self.hook
+            && group.0 == pid
+            && !has_stopped
+        {
+            self.hook = Hook::None;
+            self.daemons.include(pid);
         }
     }
 
@@ -211,8 +292,9 @@ impl<'a> Supervisor<'a> {
             OnLost::Warn => say(&format!("{loss}; the command goes on")),
             OnLost::Run(text) => {
                 say(&format!("{loss}; the command goes on, and {text:?} is run"));
-                if let Some(mut launcher) = self.on_lost.take() {
+                if let Hook::Ready(launcher) = &mut self.hook {
                     launcher.open_gate(self.orders);
+                    self.hook = Hook::Runs(launcher.group());
                 }
             }
         }
@@ -220,7 +302,7 @@ impl<'a> Supervisor<'a> {
 
     /// Ends the command, because the lock is lost.
     fn lose_now(&mut self) {
-        if !self.is_lost && self.end.is_none() {
+        if !self.is_lost && self.is_at_work() {
             self.is_lost = true;
             match self.held.loss() {
                 Some(loss) => say(&format!("{loss}; the command is ended")),
@@ -229,16 +311,17 @@ impl<'a> Supervisor<'a> {
                     say(&format!("the lease could not be renewed, and is over in {left:.1?}; the command is ended"));
                 }
             }
-            self.end_group(self.wanted.grace_after_loss());
+            self.end_all(self.wanted.grace_after_loss());
         }
     }
 
-    fn end_group(&mut self, grace: Duration) {
+    fn end_all(&mut self, grace: Duration) {
         if matches!(self.ending, Ending::No) {
             self.group.ask_to_end(self.wanted.stop_signal);
-            // What no clock reaches is no limit.
-            let until = Instant::now().checked_add(grace).unwrap_or_else(|| Instant::now() + A_YEAR);
-            self.ending = Ending::Asked { until };
+            if self.wanted.daemons != WithDaemons::Leave {
+                self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
+            }
+            self.ending = Ending::Asked { until: after(grace) };
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod asking;
 mod cost;
+mod daemons;
 mod doctor;
 mod ends;
 mod examining;
