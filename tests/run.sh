@@ -105,7 +105,7 @@ part_mutants() {
     RUSTC_WORKSPACE_WRAPPER=tests/cfg/mutants.sh tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
 }
 # The command waits for processes and terminals.
-part_command() { tests --threads 4 "${crate[@]}" --test command; }
+part_command() { tests --but "$missing_stores" --threads 4 "${crate[@]}" --test command; }
 part_documents() { cargo test --locked -p redis-dlock --doc --all-features; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.

@@ -67,7 +67,7 @@ pub(crate) struct Rules {
     lock_delay: Option<Duration>,
     /// Counts the lock as lost after this time, however alive the command is
     #[arg(long, value_name = "TIME", value_parser = time)]
-    max_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
 }
 
 impl Rules {

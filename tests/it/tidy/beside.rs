@@ -34,3 +34,19 @@ fn each_cell_about_dlock_run_names_tests_that_exist() {
         }
     }
 }
+
+/// A test of each of the other commands says `Row: …` of each row.
+#[test]
+fn each_row_is_shown_for_the_other_commands() {
+    let page = fs::read_to_string(package().join("crates/cli/README.md")).expect("the page");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| | `flock`")).skip(2);
+    let names: Vec<_> = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next()).collect();
+    assert!(names.len() > 10, "the table is not read");
+    for other in ["flock", "consul", "etcd"] {
+        let file = package().join(format!("crates/cli/tests/command/others/{other}.rs"));
+        let text = fs::read_to_string(file).expect("the tests");
+        for name in &names {
+            assert!(text.contains(&format!("Row: {name}.")), "no test of {other} shows {name:?}");
+        }
+    }
+}

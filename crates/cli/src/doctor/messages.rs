@@ -4,15 +4,19 @@ use super::examination::{Examination, words_of};
 use super::finding::Subject;
 use redis_dlock::Error;
 
-/// Returns how many subscribers scripts see, and tells them something.
-const SERVER: [&str; 2] =
-    ["SUBSCRIBE", "return {redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2], redis.call('PUBLISH', KEYS[1], 'hello')}"];
+/// The commands of a single server: to subscribe, to ask for subscribers, to publish.
+const SERVER: [&str; 3] = ["SUBSCRIBE", "NUMSUB", "PUBLISH"];
 
 /// The same in a Cluster.
-const CLUSTER: [&str; 2] = [
-    "SSUBSCRIBE",
-    "return {redis.call('PUBSUB', 'SHARDNUMSUB', KEYS[1])[2], redis.call('SPUBLISH', KEYS[1], 'hello')}",
-];
+const CLUSTER: [&str; 3] = ["SSUBSCRIBE", "SHARDNUMSUB", "SPUBLISH"];
+
+/// Returns how many subscribers scripts see, and tells them something.
+const TELL: &str = "\
+local seen = redis.pcall('PUBSUB', ARGV[1], KEYS[1])
+if seen.err then return seen end
+local told = redis.pcall(ARGV[2], KEYS[1], 'hello')
+if type(told) == 'table' and told.err then return told end
+return seen[2]";
 
 const HIDDEN: &str = "the subscription is confirmed, and scripts see no subscriber: a proxy on the way subscribes by itself, or at another server";
 const PAST_THE_PROXY: &str = "connect clients past the proxy, or switch their hand-over off with listener(false): a hand-over passes over whoever it does not see";
@@ -20,7 +24,7 @@ const PAST_THE_PROXY: &str = "connect clients past the proxy, or switch their ha
 impl Examination {
     pub(super) fn messages(&mut self) {
         let channel = self.inbox();
-        let [subscribe, script] = if self.tag.is_some() { CLUSTER } else { SERVER };
+        let [subscribe, count, publish] = if self.tag.is_some() { CLUSTER } else { SERVER };
         let mut listener = self.server.clone();
         match listener.ask(&[subscribe, &channel], self.left()) {
             Ok(_) => {}
@@ -33,7 +37,7 @@ impl Examination {
             }
             Err(error) => return self.failed(Subject::Messages, &error),
         }
-        match self.ask(&["EVAL", script, "1", &channel]) {
+        match self.ask(&["EVAL", TELL, "1", &channel, count, publish]) {
             Ok(seen) if seen.first().is_some_and(|seen| seen == "0") => {
                 return self.wrong(Subject::Messages, HIDDEN, PAST_THE_PROXY);
             }

@@ -143,7 +143,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
         generator.close();
         return Err(failure);
     };
-    let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held)?;
+    let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
     match release(held) {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
@@ -288,6 +288,7 @@ fn supervise(
     inbox: &Receiver<Event>,
     lock: &DistributedReentrantLock,
     held: &DLockGuard<'_>,
+    max_hold: Option<Duration>,
 ) -> Result<Outcome, Failure> {
     let Launchers { command: mut launcher, on_lost } = launchers;
     let group = launcher.group();
@@ -298,7 +299,7 @@ fn supervise(
         stop_signal: wanted.stop_signal,
         words: wanted.command.len(),
     };
-    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, Daemons::beside(guard.pid()), held);
+    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, Daemons::beside(guard.pid()), held, max_hold);
     signals::command_begins();
     supervisor.begin();
     launcher.open_gate(orders);

@@ -24,6 +24,9 @@ const IDLE_LOOK: Duration = Duration::from_millis(100);
 /// How long after SIGKILL dead processes are waited for that belong to a parent that does not look at them.
 const UNSEEN: Duration = Duration::from_secs(1);
 
+/// How near the end of a lease and that of `--max-hold` are if the lease ends for the latter.
+const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
+
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a run has ended.
@@ -67,6 +70,8 @@ pub(crate) struct Supervisor<'a> {
     wanted: &'a Run,
     orders: Orders<'a>,
     held: &'a DLockGuard<'a>,
+    /// When the time of `--max-hold` is over.
+    held_until: Option<Instant>,
     group: Group,
     terminal: Terminal,
     /// How the process that became the command has ended.
@@ -89,6 +94,7 @@ impl<'a> Supervisor<'a> {
         on_lost: Option<Launcher>,
         mut daemons: Daemons,
         held: &'a DLockGuard<'a>,
+        max_hold: Option<Duration>,
     ) -> Self {
         if let Some(launcher) = &on_lost {
             daemons.exclude(launcher.group().0);
@@ -97,6 +103,7 @@ impl<'a> Supervisor<'a> {
             wanted,
             orders,
             held,
+            held_until: max_hold.map(after),
             group,
             terminal: Terminal::open(),
             end: None,
@@ -308,7 +315,13 @@ impl<'a> Supervisor<'a> {
                 Some(loss) => say(&format!("{loss}; the command is ended")),
                 None => {
                     let left = self.held.remaining();
-                    say(&format!("the lease could not be renewed, and is over in {left:.1?}; the command is ended"));
+                    let by_max_hold = |until: Instant| until <= Instant::now() + left + MAX_HOLD_NEAR;
+                    let why = if self.held_until.is_some_and(by_max_hold) {
+                        "the lock was held for as long as --max-hold allows"
+                    } else {
+                        "the lease could not be renewed"
+                    };
+                    say(&format!("{why}, and is over in {left:.1?}; the command is ended"));
                 }
             }
             self.end_all(self.wanted.grace_after_loss());

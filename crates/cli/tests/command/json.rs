@@ -1,6 +1,7 @@
 //! What `--json` prints: exactly these fields, of these types, as `--help`, the manual page and README name them.
 
 use super::kit::{KEY, Kit, Start};
+use super::places::Watching;
 use super::support::crew::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -72,7 +73,7 @@ fn party(client: &Value, told: &Value) -> Value {
 
 #[test]
 fn a_listed_lock_has_these_fields() {
-    let kit = Kit::new();
+    let mut kit = Kit::new();
     let lock = json!({
         "key": "text", "locker": "text", "remaining_ms": "integer", "lock_delay_ms": null, "waiting": "integer",
     });
@@ -86,11 +87,12 @@ fn a_listed_lock_has_these_fields() {
     assert_eq!(rounds.iter().map(shape).collect::<Vec<_>>(), [json!({ "locks": [lock] }), json!({ "locks": [lock] })]);
     kit.server.run::<()>(&["DEL", "DLOCK_JOB_x", "DLOCK_JOB_y"]);
     assert_eq!(printed(&kit, &["watch", "--json", "--count", "1"]), [json!({ "locks": [] })]);
-    // A server that forbids to list after the connect.
-    kit.server.run::<()>(&["ACL", "SETUSER", "default", "-scan"]);
-    let failed = printed(&kit, &["watch", "--json", "--count", "1"]);
-    assert_eq!(failed.iter().map(shape).collect::<Vec<_>>(), [json!({ "error": "text" })]);
-    let both: BTreeSet<_> = names_of(&rounds[0]).into_iter().chain(names_of(&failed[0])).collect();
+    let watching = Watching::start(&mut kit.dlock(&["watch", "--json", "--interval", "20ms"]));
+    watching.wait_for("a round", Value::is_object);
+    kit.server.kill();
+    let failed = watching.wait_for("an outage", |line| !line["error"].is_null());
+    assert_eq!(shape(&failed), json!({ "error": "text" }));
+    let both: BTreeSet<_> = names_of(&rounds[0]).into_iter().chain(names_of(&failed)).collect();
     assert_eq!(both, told("watch"));
 }
 

@@ -12,6 +12,7 @@ mod examining;
 mod json;
 mod kit;
 mod lost;
+mod others;
 mod pages;
 mod places;
 mod settings;

@@ -58,13 +58,14 @@ impl Watching {
 
     /// Waits for a line. Whatever was printed before it is forgotten.
     #[track_caller]
-    pub(crate) fn wait_for(&self, what: &str, is_it: impl Fn(&Value) -> bool) {
+    pub(crate) fn wait_for(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + HANG;
         let mut last = Value::Null;
         while !is_it(&last) {
             let left = until.saturating_duration_since(Instant::now());
             last = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("waited in vain: {what}; last: {last:#}"));
         }
+        last
     }
 }
 

@@ -185,14 +185,19 @@ fn a_list_is_watched_in_place() {
     assert!(shown.contains("LOCK") && shown.contains("0 locks"), "{shown:?}");
 }
 
+/// What was shown: the session takes each byte for a character.
+fn utf8(shown: &str) -> String {
+    String::from_utf8(shown.chars().map(|byte| u8::try_from(byte).unwrap()).collect()).unwrap()
+}
+
 #[test]
 fn help_is_as_wide_as_the_terminal() {
     let kit = Kit::new();
     let mut session = shell(&kit);
     for columns in [60, 80] {
-        type_line(&mut session, &format!("stty cols {columns}"));
+        type_line(&mut session, &format!("stty rows 40 cols {columns}"));
         for of in ["", "run", "ls", "doctor", "break"] {
-            let shown = type_line(&mut session, &format!("$dlock {of} --help"));
+            let shown = utf8(&type_line(&mut session, &format!("$dlock {of} --help")));
             let longest = shown.lines().skip(1).map(|line| line.trim_end().chars().count()).max().unwrap();
             assert!((30..=columns).contains(&longest), "{columns}, {of:?}: {longest}: {shown}");
         }
@@ -205,8 +210,8 @@ fn a_narrow_watch_keeps_the_lease_and_the_waiters() {
     let key = "DLOCK_EXPORT_of_all_the_invoices_of_a_customer_with_a_long_name";
     kit.server.run::<()>(&["SET", key, "build-host-17.example.org-4711-0123456789abcdef01234567-42", "PX", "600000"]);
     let mut session = shell(&kit);
-    type_line(&mut session, "stty cols 80");
-    let shown = type_line(&mut session, "TERM=xterm $dlock watch --count 1");
+    type_line(&mut session, "stty rows 40 cols 80");
+    let shown = utf8(&type_line(&mut session, "TERM=xterm $dlock watch --count 1"));
     let line =
         |word: &str| shown.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{word}: {shown:?}"));
     assert!(line("LOCK").contains("LEASE LEFT  WAITING"), "{shown:?}");
