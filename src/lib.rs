@@ -74,6 +74,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+mod backoff;
 #[cfg(any(test, fuzzing))]
 mod check;
 mod client;
