@@ -9,7 +9,7 @@ use std::fs;
 const WAYS: [(&str, &str); 3] = [
     ("setsid", "setsid sh daemon &"),
     ("double fork", "setsid sh -c '(sh daemon &)' &"),
-    ("job control", "set -m; sh daemon & set +m"),
+    ("job control", "bash -mc 'sh daemon &'"),
 ];
 
 /// A command that starts a daemon in one of these ways, and ends with 3 once the daemon runs.

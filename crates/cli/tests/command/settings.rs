@@ -71,27 +71,6 @@ fn a_lock_delay_keeps_others_out_after_a_death() {
     }
 }
 
-#[test]
-fn a_gap_for_pollers_is_left() {
-    let kit = Kit::new();
-    let has_gap = || !kit.server.run::<Vec<String>>(&["KEYS", "*:gapped:*"]).is_empty();
-    for from_file in [false, true] {
-        write_file(&kit, if from_file { &[("poller-gap", "5s")] } else { &[] });
-        let options = if from_file { &["--lease", "5s"][..] } else { &["--lease", "5s", "--poller-gap", "5s"] };
-        let holder = kit.run(options, "echo in > in; until [ -e go ]; do sleep 0.01; done").start();
-        kit.line_of("in");
-        assert!(!has_gap());
-        let waiter = kit.run(options, "true").start();
-        eventually("it waits", || kit.waiting() == 1);
-        fs::write(kit.path("go"), "").unwrap();
-        holder.end().expect(0);
-        waiter.end().expect(0);
-        assert!(has_gap());
-        kit.server.run::<()>(&["FLUSHALL"]);
-        ["in", "go"].iter().for_each(|name| fs::remove_file(kit.path(name)).unwrap());
-    }
-}
-
 /// The library refuses what is beyond a day, so it has been told.
 #[test]
 fn time_outs_reach_the_connection_and_nonsense_is_named() {
@@ -110,6 +89,12 @@ fn time_outs_reach_the_connection_and_nonsense_is_named() {
         });
         both_ways(&kit, &[(name, "5")], |ended| drop(ended.expect(0)));
     }
+    // The same for a gap that is shorter than the lease.
+    both_ways(&kit, &[("poller-gap", "29s")], |ended| {
+        let ended = ended.expect(64);
+        assert!(ended.err.contains("invalid poller_gap \"29s\""), "{ended:?}");
+    });
+    both_ways(&kit, &[("poller-gap", "30")], |ended| drop(ended.expect(0)));
     for (settings, said) in [
         (&[("replica-acks", "many")][..], "'many'"),
         (&[("replica-acks-within", "1s")], "--replica-acks"),

@@ -194,7 +194,7 @@ fn utf8(shown: &str) -> String {
 fn help_is_as_wide_as_the_terminal() {
     let kit = Kit::new();
     let mut session = shell(&kit);
-    for columns in [60, 80] {
+    for columns in [70, 80] {
         type_line(&mut session, &format!("stty rows 40 cols {columns}"));
         for of in ["", "run", "ls", "doctor", "break"] {
             let shown = utf8(&type_line(&mut session, &format!("$dlock {of} --help")));

@@ -104,9 +104,10 @@ fn the_command_shares_its_group_and_gets_two_signals() {
     for (signal, becomes) in [
         (Signal::INT, Signalled::Forwarded),
         (Signal::TERM, Signalled::Forwarded),
-        (Signal::HUP, Signalled::EndsTheLockerAlone),
         (Signal::USR1, Signalled::DoesNothing),
         (Signal::USR2, Signalled::DoesNothing),
+        // Its lock stays until the session ends.
+        (Signal::HUP, Signalled::EndsTheLockerAlone),
     ] {
         assert_eq!(locker.signalled(signal), becomes, "{signal:?}");
     }

@@ -116,8 +116,9 @@ fn the_command_shares_its_group_and_gets_no_signal() {
     for (signal, becomes) in [
         (Signal::INT, Signalled::DoesNothing),
         (Signal::TERM, Signalled::DoesNothing),
-        (Signal::HUP, Signalled::EndsTheLockerAlone),
         (Signal::USR1, Signalled::DoesNothing),
+        // Its lock stays until the session ends.
+        (Signal::HUP, Signalled::EndsTheLockerAlone),
     ] {
         assert_eq!(locker.signalled(signal), becomes, "{signal:?}");
     }
