@@ -130,7 +130,7 @@ fn what_helps(words: &str) -> &'static str {
     if UNKNOWN.iter().any(|said| words.contains(said)) {
         "correct the user name and the password or token, or make that user on the server"
     } else {
-        "give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul on the page \"stores\""
+        "give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus"
     }
 }
 
