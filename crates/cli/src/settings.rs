@@ -4,7 +4,12 @@
 
 use crate::args::time;
 use crate::status::{Failure, USAGE};
+use crate::store::Builder;
 use clap::{Args, Parser};
+#[cfg(feature = "consul")]
+use dlock_consensus::ConsulLockProcessor;
+#[cfg(feature = "etcd")]
+use dlock_consensus::EtcdLockProcessor;
 use redis_dlock::{DLockConfig, RedisBuilder, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +28,7 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The server (also in the configuration file)")]
 pub(crate) struct Reach {
-    /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service or redis+cluster://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs in the configuration file
+    /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service, redis+cluster://host[,host…], etcd://host[,host…] or consul://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs in the configuration file
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// How many replicas must acknowledge a lock before it counts, so that it survives a failover. The user needs the right +wait
@@ -135,6 +140,26 @@ pub(crate) fn mapped(map: &[Mapping], host: &str, port: u16) -> (String, u16) {
     }
 }
 
+/// The roots, and the chain with its key.
+#[cfg(feature = "tls")]
+type Certificates = (Option<Vec<u8>>, Option<(Vec<u8>, Vec<u8>)>);
+
+/// A builder of a store with the certificates. The builders have these methods in common, and no trait.
+#[cfg(feature = "tls")]
+macro_rules! with_certificates {
+    ($settings:expr, $builder:expr) => {{
+        let (roots, own) = $settings.certificates()?;
+        let builder = match roots {
+            Some(roots) => $builder.tls_root_certificates(roots),
+            None => $builder,
+        };
+        match own {
+            Some((chain, key)) => builder.tls_client_certificate(chain, key),
+            None => builder,
+        }
+    }};
+}
+
 /// All settings, wherever they come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -166,8 +191,64 @@ impl Settings {
         Ok(Self { url, reach, rules: rules.or(told.rules) })
     }
 
-    /// The settings of a connection.
-    pub(crate) fn builder(&self) -> Result<RedisBuilder, Failure> {
+    /// How the store of the URL is reached.
+    pub(crate) fn builder(&self) -> Result<Builder, Failure> {
+        match self.url.split(['+', ':']).next() {
+            Some("etcd" | "consul") => {
+                self.refuse_those_of_redis()?;
+                self.consensus()
+            }
+            _ => self.redis().map(Builder::Redis),
+        }
+    }
+
+    /// Settings that a store would not follow must not be taken for set.
+    fn refuse_those_of_redis(&self) -> Result<(), Failure> {
+        let Reach {
+            replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
+        } = &self.reach;
+        let times = [
+            ("--replica-acks-within", replica_acks_within),
+            ("--connect-timeout", connect_timeout),
+            ("--io-timeout", io_timeout),
+            ("--failover-within", failover_within),
+        ];
+        let time = times.iter().find(|(_, time)| time.is_some()).map(|(name, _)| *name);
+        let other = replica_acks.map(|_| "--replica-acks").or((!address_map.is_empty()).then_some("--address-map"));
+        match time.or(other) {
+            Some(name) => {
+                Err(Failure::new(USAGE, format!("{name} is for Redis alone: leave it out for etcd and Consul")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    #[cfg_attr(not(any(feature = "consul", feature = "etcd")), expect(clippy::unused_self, reason = "there is none"))]
+    fn consensus(&self) -> Result<Builder, Failure> {
+        #[cfg(feature = "etcd")]
+        if self.url.starts_with("etcd") {
+            let builder = EtcdLockProcessor::builder(&self.url)?;
+            #[cfg(feature = "tls")]
+            let builder = with_certificates!(self, builder);
+            #[cfg(not(feature = "tls"))]
+            self.refuse_certificates()?;
+            return Ok(Builder::Etcd(builder));
+        }
+        #[cfg(feature = "consul")]
+        if self.url.starts_with("consul") {
+            let builder = ConsulLockProcessor::builder(&self.url)?;
+            #[cfg(feature = "tls")]
+            let builder = with_certificates!(self, builder);
+            #[cfg(not(feature = "tls"))]
+            self.refuse_certificates()?;
+            return Ok(Builder::Consul(builder));
+        }
+        let message = "this dlock is built for Redis alone: cargo install --path crates/cli --features etcd,consul";
+        Err(Failure::new(USAGE, message))
+    }
+
+    /// The settings of a connection to Redis.
+    pub(crate) fn redis(&self) -> Result<RedisBuilder, Failure> {
         let Reach {
             replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
         } = &self.reach;
@@ -198,48 +279,39 @@ impl Settings {
             let map = address_map.clone();
             builder = builder.address_map(move |host, port| mapped(&map, host, port));
         }
-        self.with_certificates(builder)
+        #[cfg(feature = "tls")]
+        let builder = with_certificates!(self, builder);
+        #[cfg(not(feature = "tls"))]
+        self.refuse_certificates()?;
+        Ok(builder)
     }
 
+    /// Reads the certificates: the roots, and the chain with its key.
     #[cfg(feature = "tls")]
-    fn with_certificates(&self, mut builder: RedisBuilder) -> Result<RedisBuilder, Failure> {
+    fn certificates(&self) -> Result<Certificates, Failure> {
         let read = |option: &str, path: &Path| {
             fs::read(path).map_err(|error| {
                 Failure::new(USAGE, format!("cannot read {:?} of {option}: {error}: name a PEM file", path.display()))
             })
         };
-        if let Some(ca) = &self.reach.ca {
-            builder = builder.tls_root_certificates(read("--ca", ca)?);
-        }
+        let roots = self.reach.ca.as_deref().map(|ca| read("--ca", ca)).transpose()?;
         match (&self.reach.cert, &self.reach.key) {
-            (Some(cert), Some(key)) => {
-                builder = builder.tls_client_certificate(read("--cert", cert)?, read("--key", key)?);
-            }
-            (None, None) => {}
-            (Some(_), None) => {
-                return Err(Failure::new(USAGE, "--cert without --key: name the file with its private key"));
-            }
-            (None, Some(_)) => {
-                return Err(Failure::new(USAGE, "--key without --cert: name the file with its certificate"));
-            }
+            (Some(cert), Some(key)) => Ok((roots, Some((read("--cert", cert)?, read("--key", key)?)))),
+            (None, None) => Ok((roots, None)),
+            (Some(_), None) => Err(Failure::new(USAGE, "--cert without --key: name the file with its private key")),
+            (None, Some(_)) => Err(Failure::new(USAGE, "--key without --cert: name the file with its certificate")),
         }
-        Ok(builder)
     }
 
     #[cfg(not(feature = "tls"))]
-    fn with_certificates(&self, builder: RedisBuilder) -> Result<RedisBuilder, Failure> {
+    fn refuse_certificates(&self) -> Result<(), Failure> {
         let Reach { ca, cert, key, .. } = &self.reach;
         if ca.is_some() || cert.is_some() || key.is_some() {
             let message =
                 "--ca, --cert and --key need a dlock with TLS: cargo install --path crates/cli --features tls";
             return Err(Failure::new(USAGE, message));
         }
-        Ok(builder)
-    }
-
-    /// Connects once.
-    pub(crate) fn connect(&self) -> Result<RedisLockProcessor, Failure> {
-        Ok(self.builder()?.connect()?)
+        Ok(())
     }
 
     /// How many replicas must acknowledge a lock.

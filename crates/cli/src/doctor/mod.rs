@@ -20,8 +20,8 @@ mod rights;
 use crate::args::Doctor;
 use crate::output;
 use crate::settings::Settings;
-use crate::status::{Failure, UNSOUND};
-use crate::store;
+use crate::status::{Failure, UNSOUND, USAGE};
+use crate::store::{Builder, Store};
 use anstyle::{AnsiColor, Style};
 use finding::{Finding, Severity};
 use serde_json::{Value, json};
@@ -29,10 +29,16 @@ use std::fmt::Write;
 use std::time::Instant;
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
-    let builder = settings.builder()?;
+    let Builder::Redis(builder) = settings.builder()? else {
+        let message = "doctor examines Redis servers: ask etcd with `etcdctl endpoint health`, and Consul with `consul operator raft list-peers`";
+        return Err(Failure::new(USAGE, message));
+    };
     // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
     let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
-    let store = store::wait_for(&builder, end).or_else(|_| builder.build())?;
+    let store = match Builder::Redis(builder.clone()).wait(end) {
+        Ok(Store::Redis(store)) => store,
+        _ => builder.build()?,
+    };
     let findings = examination::examine(&store, settings, wanted.limit);
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })

@@ -12,16 +12,13 @@ mod terminal;
 use crate::args::{OnLost, Run};
 use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
-use crate::store;
+use crate::store::Builder;
 use daemons::Daemons;
 use guard::Guard;
 use launch::{Launcher, Orders};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use redis_dlock::processor::LockProcessor;
-use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss, RedisBuilder,
-};
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
 use signals::{FORWARDED, Signals};
 use std::env;
 use std::ffi::OsString;
@@ -204,17 +201,17 @@ impl Limit {
 }
 
 /// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
-fn connect(builder: RedisBuilder, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
+fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
     let losses = events.clone();
     let waits = !matches!(limit, Limit::OneAttempt);
     let connect = move || {
-        let processor = if waits { store::wait_for(&builder, None) } else { builder.connect() };
-        let generator = processor.and_then(|processor| {
+        let store = if waits { builder.wait(None) } else { builder.connect() };
+        let generator = store.and_then(|store| {
             let tell = move |loss: &LeaseLoss| {
                 let _ = losses.send(Event::Lost(loss.clone()));
             };
-            let outage = processor.limits().outage;
-            Ok((DLockGenerator::builder().on_lost(tell).build(processor)?, outage))
+            let outage = store.outage();
+            Ok((store.generator(DLockGenerator::builder().on_lost(tell))?, outage))
         });
         let _ = events.send(Event::Connected(generator));
     };

@@ -3,7 +3,7 @@
 use super::super::kit::{Killed, Start};
 use super::super::support::crew::eventually;
 use super::super::support::free_port;
-use super::{Locker, Signalled, is_there};
+use super::{Locker, Signalled, is_there, same_store};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
@@ -134,4 +134,13 @@ fn input_and_arguments_are_passed_on_if_that_is_wanted_and_no_number() {
     let home = std::env::var("HOME").unwrap_or_default();
     let joined = if home.is_empty() { "[a][b]".to_owned() } else { format!("[a][b][{home}]") };
     assert_eq!(locker.arguments(&[]), joined, "a shell takes them apart");
+}
+
+#[test]
+fn dlock_runs_commands_on_the_same_store() {
+    let Some(locker) = locker() else { return };
+    let address =
+        locker.variables.iter().find(|(name, _)| *name == "CONSUL_HTTP_ADDR").unwrap().1.replace("http://", "");
+    same_store::runs_here(&locker, &format!("consul://{address}"));
+    same_store::is_waited_for(&locker, "consul");
 }

@@ -3,7 +3,7 @@
 use super::super::kit::{Killed, Start};
 use super::super::support::crew::eventually;
 use super::super::support::free_port;
-use super::{Locker, Signalled, is_there};
+use super::{Locker, Signalled, is_there, same_store};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -139,4 +139,13 @@ fn arguments_are_passed_on_and_a_number_and_no_input() {
     assert_eq!(locker.arguments(&[]), "[a b][$HOME]");
     let numbers = [(); 2].map(|()| locker.shell("echo $ETCD_LOCK_REV").end().out.trim().parse::<u64>().unwrap());
     assert!(numbers[0] < numbers[1], "{numbers:?}");
+}
+
+#[test]
+fn dlock_runs_commands_on_the_same_store() {
+    let Some(locker) = locker() else { return };
+    let address =
+        locker.variables.iter().find(|(name, _)| *name == "ETCDCTL_ENDPOINTS").unwrap().1.replace("http://", "");
+    same_store::runs_here(&locker, &format!("etcd://{address}"));
+    same_store::is_waited_for(&locker, "etcd");
 }

@@ -4,6 +4,7 @@
 mod consul;
 mod etcd;
 mod flock;
+mod same_store;
 
 use super::kit::{Ended, Killed, Start, state, with_default_signals};
 use super::support::crew::eventually;
