@@ -85,7 +85,7 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
         }
         let text = fs::read_to_string(path).expect("a text");
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let mut is_test = ["tests/", "src/conformance/"].iter().any(|room| file.starts_with(room))
+        let mut is_test = ["tests/", "crates/conformance/"].iter().any(|room| file.starts_with(room))
             || file.contains("/tests/")
             || is_test_only(&file, &text);
         for (place, line) in lines.iter().enumerate() {
