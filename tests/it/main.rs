@@ -17,7 +17,6 @@ mod dropping;
 mod ending;
 mod endurance;
 mod events;
-mod examining;
 mod extremes;
 mod forking;
 mod hand_over;
