@@ -12,6 +12,7 @@ pub(crate) mod lab;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
 pub(crate) mod time;
+pub(crate) mod twin_shim;
 pub(crate) mod watched;
 
 pub(crate) use asking::{Asking, claim};
