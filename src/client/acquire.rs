@@ -4,6 +4,7 @@
 //! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
 //! thread is told: if the grant came late, the lease is extended first.
 
+use crate::backoff::Backoff;
 use crate::client::ask::Asked;
 use crate::client::core::Core;
 use crate::client::linger::Lingering;
@@ -210,17 +211,14 @@ impl Core {
             return Ok(());
         }
         self.check_process()?;
-        // ORDERING: as above; of two threads that see an outdated moment one checks.
-        if self.clock.now().as_nanos() < self.check_at.load(Ordering::Acquire)
-            || self.is_checked.swap(true, Ordering::AcqRel)
-        {
+        // ORDERING: as above; of two threads that see that the cool-down is over one checks.
+        if self.check_rests.lock().lasts(self.clock.now()) || self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let checked = queue.check_inbox(self.id().as_str(), key, limit());
         if let Err(error) = &checked {
             if !matches!(error, Error::Denied { .. }) {
-                let at = self.clock.now() + timing::CHECK_PAUSE;
-                self.check_at.store(at.as_nanos(), Ordering::Release); // ORDERING: as above.
+                self.check_rests.lock().fail(self.clock.now(), Backoff::constant(timing::CHECK_PAUSE));
             }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);

@@ -18,7 +18,8 @@ use super::schedule::Schedule;
 use super::ticket::Unanswered;
 use super::twin::Greetings;
 use super::worker::{Round, Worker};
-use crate::clock::Clock;
+use crate::backoff::Cooldown;
+use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -91,9 +92,8 @@ pub(crate) struct Core {
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
     // nothing that the other has done. Relaxed would do.
     pub(super) is_checked: AtomicBool,
-    /// When that may be checked again, in nanoseconds, after a check without an answer.
-    // ORDERING: the value alone matters, as for `is_checked`.
-    pub(super) check_at: AtomicU64,
+    /// Until when that is not checked again, after a check without an answer.
+    pub(super) check_rests: Mutex<Cooldown<Moment>>,
     /// The slowest recent round trip, in nanoseconds.
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
@@ -140,7 +140,7 @@ impl Core {
             greetings: Greetings::default(),
             observer: hooks.into_observer(),
             is_checked: AtomicBool::new(false),
-            check_at: AtomicU64::new(0),
+            check_rests: Mutex::default(),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             long_waits: LongWaits::default(),

@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::ticket::Ticket;
+use crate::backoff::Backoff;
 use crate::client::announce::tell;
-use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
 use crate::client::metrics::Sample;
 use crate::client::observer::Observer;

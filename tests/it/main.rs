@@ -47,6 +47,5 @@ mod tidy;
 mod tls;
 mod tokens;
 mod twins;
-#[cfg(all(feature = "consul", feature = "etcd"))]
 mod which_store;
 mod wire;
