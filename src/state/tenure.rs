@@ -343,4 +343,5 @@ fn sure_part(lease: Duration) -> Duration {
 }
 
 #[cfg(test)]
+#[path = "../../tests/white_box/state/tenure.rs"]
 mod tests;
