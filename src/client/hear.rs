@@ -26,7 +26,11 @@ impl Core {
         match message {
             Message::Granted { key, locker, grant } => {
                 let known = self.keys.known(key);
-                if !known.is_some_and(|key| self.on_granted(&key, locker, *grant)) && self.is_ours(locker) {
+                if known.is_some_and(|key| self.on_granted(&key, locker, *grant)) || !self.is_ours(locker) {
+                    return;
+                }
+                // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
+                if !self.id().is_of_twin(locker) {
                     // The locker was given up while the grant was on its way, or the grant is long outdated.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
@@ -159,6 +163,7 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
                 strong.hear_questions();
+                strong.greet();
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);

@@ -27,7 +27,7 @@
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
 //! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
 //! | `ways.rs` | what one server and a Cluster have in common |
-//! | `examine/` | what an operator should know of the servers |
+//! | `server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.
 
@@ -35,7 +35,6 @@ mod builder;
 mod capabilities;
 mod cluster;
 mod directory;
-mod examine;
 #[cfg(any(test, fuzzing))]
 #[path = "../../../tests/white_box/store/redis/fuzz.rs"]
 pub(crate) mod fuzz;
@@ -46,10 +45,11 @@ mod plain;
 mod processor;
 mod script;
 mod sentinel;
+mod server;
 mod timing;
 mod transport;
 mod ways;
 
 pub use builder::RedisBuilder;
-pub use examine::{Finding, Severity, Subject};
 pub use processor::RedisLockProcessor;
+pub use server::Server;

@@ -83,11 +83,6 @@ impl RedisLockProcessor {
         self.topology.one().is_some_and(|one| one.node.servers().is_cluster())
     }
 
-    /// Returns how many replicas must acknowledge.
-    pub(super) fn wanted_acks(&self) -> u32 {
-        self.acks.map_or(0, |acks| acks.wanted)
-    }
-
     /// Returns what releases a locker by its script.
     fn taking_back(&self) -> TakingBack<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
         TakingBack {

@@ -61,9 +61,10 @@ impl Sentinel {
         Self { address, line: Mutex::default() }
     }
 
-    /// Returns `true` if it does not answer and was asked just now: then the next question can wait.
+    /// Returns `true` if it does not answer and was asked just now: then the next question can wait. Does not wait for a question that is under
+    /// way.
     pub(super) fn rests(&self, now: Instant) -> bool {
-        self.line.lock().cooldown.lasts(now)
+        self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
     /// Asks where the master of a service is.
@@ -206,6 +207,23 @@ mod tests {
         ("config-epoch", "3"),
         ("down-after-milliseconds", "5000"),
     ];
+
+    /// A caller whose limit is short looks whether a Sentinel rests that another thread asks.
+    /// Shows: G12.
+    #[test]
+    fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
+        let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
+        sentinel.line.lock().failed = Some((1, Instant::now()));
+        assert!(sentinel.rests(Instant::now()));
+        let asking = sentinel.line.lock();
+        let (say, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| say.send(sentinel.rests(Instant::now())));
+            let rests = told.recv_timeout(Duration::from_secs(20));
+            drop(asking);
+            assert_eq!(rests, Ok(false));
+        });
+    }
 
     #[test]
     fn an_answer_names_the_master_and_its_epoch() {
