@@ -158,26 +158,17 @@ impl Core {
         self.renewals.lock().schedule.next()
     }
 
-    /// Returns the number of the last server that is known to have answered.
-    pub(crate) fn server_seen(&self) -> u64 {
-        self.server.load(Ordering::SeqCst)
-    }
-
     /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
     pub(crate) fn is_of_earlier_server(&self, sent_at: Moment) -> bool {
         let rose_at = self.server_rose_at.load(Ordering::SeqCst);
         rose_at != 0 && sent_at.as_nanos() <= rose_at
     }
 
-    /// Checks, after a request, whether another server has answered than before. If so, makes every wait, every tenure
-    /// and every release that is to be repeated due now: the other server may not know of them, or know of them alone.
-    /// The listener does not wait any longer either: until it has subscribed, waiters may lose their places.
-    pub(crate) fn notice_server(&self) {
-        let server = self.processor.status().server;
-        if mutant!(IgnoresNewServers)
-            || self.server_seen() >= server
-            || self.server.fetch_max(server, Ordering::SeqCst) >= server
-        {
+    /// Notes that another server answers than before, as the store tells. Makes every wait, every tenure and every release that is to be
+    /// repeated due now: the other server may not know of them, or know of them alone. The listener does not wait any longer either:
+    /// until it has subscribed, waiters may lose their places.
+    pub(super) fn note_server(&self, server: u64) {
+        if mutant!(IgnoresNewServers) || self.server.fetch_max(server, Ordering::SeqCst) >= server {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");

@@ -53,7 +53,6 @@ impl Core {
             let limit = wait_limit.limit(sent_at, self.limits.command);
             let thread = thread::current();
             let result = self.run(&question.request(&key.name, self.id(), thread.name()), limit);
-            self.notice_server();
             let heard = if wait { key.state().heard() } else { None };
             match self.take_in(key, question, result, sent_at, heard) {
                 Answer::Acquired(tenure) => {

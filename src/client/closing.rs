@@ -6,6 +6,7 @@ use crate::client::cleanup::Leftover;
 use crate::client::retry;
 use crate::clock::Moment;
 use crate::log;
+use crate::store::processor::Operations;
 use crate::sync::thread;
 use crate::timing::{CLOSING_LOOK, CLOSING_TRIES};
 use std::time::Instant;
@@ -84,14 +85,14 @@ impl Core {
     /// answered.
     fn release_all(&self, leftovers: &[Leftover]) -> Vec<bool> {
         let client = self.id().as_str();
-        let Some(settling) = self.processor.settling() else {
+        if !self.limits.settles {
             let requests: Vec<_> = leftovers.iter().map(|leftover| leftover.request(client)).collect();
             return self.batch(&requests, self.limits.command).iter().map(Result::is_ok).collect();
-        };
+        }
         let until = Instant::now() + self.limits.command;
         let settle = |leftover: &Leftover| {
             let left = until.saturating_duration_since(Instant::now());
-            !left.is_zero() && settling.settle(&leftover.claim(client), left).is_ok()
+            !left.is_zero() && self.processor.settle(&leftover.claim(client), left).is_ok()
         };
         leftovers.iter().map(settle).collect()
     }

@@ -20,12 +20,12 @@ use super::worker::{Round, Worker};
 use crate::backoff::Cooldown;
 use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::log;
 use crate::state::key::{Key, Table};
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Claim, LockProcessor, Outcome, Request, StoreLimits};
+use crate::store::processor::{Claim, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::timer::Timer;
@@ -54,11 +54,12 @@ pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
     /// What the store can keep to.
     pub(crate) limits: StoreLimits,
-    /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
+    /// The number of the last server of which the store has told.
+    // ORDERING: SeqCst. Of two threads that are told at once, the one with the greater number counts.
     pub(super) server: AtomicU64,
-    /// When that number was last seen to rise, in nanoseconds; zero if it never was.
+    /// When that number last rose, in nanoseconds; zero if it never did.
     // ORDERING: SeqCst, as for `server`. Stored before the keys are looked at; `grant` loads it with the key's mutex held. So of a
-    // grant and a rise, either the grant sees the moment, or the thread that has seen the rise finds the tenure.
+    // grant and a rise, either the grant sees the moment, or the thread that is told of the rise finds the tenure.
     pub(super) server_rose_at: AtomicU64,
     pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
@@ -115,7 +116,7 @@ impl Core {
         let listen = listen && processor.queue().is_some();
         let core = Arc::new_cyclic(|this| Self {
             limits: processor.limits(),
-            server: AtomicU64::new(processor.status().server),
+            server: AtomicU64::new(0),
             server_rose_at: AtomicU64::new(0),
             processor,
             cleanup: Arc::new(Cleanup::new(clock.clone())),
@@ -144,10 +145,10 @@ impl Core {
             rounds,
         });
         let this = Arc::downgrade(&core);
-        // The lease thread asks about what is held, and wakes the retry thread.
-        let told = move || {
+        let told = move |number| {
             if let Some(core) = this.upgrade() {
-                core.lease_thread.wake_by(core.clock.now());
+                core.note_server(number);
+                core.drop_elsewhere();
             }
         };
         core.processor.on_new_server(Box::new(told));
@@ -196,10 +197,10 @@ impl Core {
 
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let send = || request.send(&*self.processor, limit);
+        let send = || self.processor.run_one(*request, Limit::Call(limit));
         match &self.observer {
             None => send(),
-            Some(observer) => self.observed(observer, (name_of(request), request.claim().key), limit, send),
+            Some(observer) => self.observed(observer, (name_of(request), request.key()), limit, send),
         }
     }
 
@@ -209,12 +210,10 @@ impl Core {
             return Vec::new();
         }
         let mut results = match &self.observer {
-            None => self.processor.batch(requests, limit),
+            None => self.processor.run(requests, Limit::Attempt(limit)),
             Some(observer) => self.observed_batch(observer, requests, limit),
         };
-        results.resize_with(requests.len(), || {
-            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
-        });
+        results.resize_with(requests.len(), || Err(unanswered()));
         results
     }
 }

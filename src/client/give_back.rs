@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Claim, NotOurs, ReleaseOutcome};
+use crate::store::processor::{NotOurs, Operations, ReleaseOutcome, Request};
 use crate::sync::{mutant, thread};
 use crate::timer::Timer;
 use crate::timing;
@@ -56,7 +56,7 @@ impl Posted {
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
                     core.wake_cleanup();
-                    drop_elsewhere(core);
+                    core.drop_elsewhere();
                 }
             }
         }
@@ -75,16 +75,16 @@ impl Posted {
     }
 }
 
-/// Drops a core where nothing may block. Clients can share a store and hear each other's answers. So the client may have ended meanwhile,
-/// and this be the last pointer to its store, whose end waits for the threads that tell of answers.
-fn drop_elsewhere(core: Arc<Core>) {
-    if let Some(last) = Arc::into_inner(core) {
-        // Without a thread it ends here.
-        let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
-    }
-}
-
 impl Core {
+    /// Drops a core where nothing may block. Clients can share a store and hear each other's answers. So the client may have ended meanwhile,
+    /// and this be the last pointer to its store, whose end waits for the threads that tell of answers.
+    pub(super) fn drop_elsewhere(self: Arc<Self>) {
+        if let Some(last) = Arc::into_inner(self) {
+            // Without a thread it ends here.
+            let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
+        }
+    }
+
     /// Releases a tenure. After three failed tries, leaves it to the clean-up list.
     ///
     /// # Errors
@@ -104,12 +104,12 @@ impl Core {
             // The caller is told of the loss.
             return Ok(());
         }
-        let claim = self.ending(key, tenure);
+        let release = Request::Release(self.ending(key, tenure));
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself, and there is nothing left to wait for.
             let left = tenure.deadline().since(self.clock.now());
-            match self.release_once(&claim, self.release_limit(left)) {
+            match self.run(&release, self.release_limit(left)).and_then(ReleaseOutcome::try_from) {
                 // After a try without a reply, "not ours" may be the effect of that try.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(key, tenure, other),
                 Ok(_) => return Ok(()),
@@ -127,15 +127,6 @@ impl Core {
                     }
                     thread::sleep(Backoff::capped(timing::longest_release_pause(tenure.lease())).after(failures));
                 }
-            }
-        }
-    }
-
-    fn release_once(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        match &self.observer {
-            None => self.processor.release(claim, limit),
-            Some(observer) => {
-                self.observed(observer, ("release", claim.key), limit, || self.processor.release(claim, limit))
             }
         }
     }

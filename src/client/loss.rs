@@ -10,6 +10,7 @@ use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::tenure::Tenure;
+use crate::store::processor::Operations;
 use crate::sync::{MutexGuard, catch_panic};
 use crate::timing;
 use crossbeam_channel::Sender;
@@ -100,8 +101,10 @@ impl Core {
 
     /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
     pub(super) fn broken(&self, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-        let breaking = self.processor.breaking().filter(|_| limit >= timing::SHORTEST_COMMAND)?;
-        match breaking.broken(&self.claim(key, &tenure.locker, tenure.kept()), limit) {
+        if !self.limits.breaks || limit < timing::SHORTEST_COMMAND {
+            return None;
+        }
+        match self.processor.broken(key, &tenure.locker, limit) {
             Ok(broken) => broken.map(LossCause::from),
             Err(error) => {
                 log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");

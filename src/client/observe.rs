@@ -10,7 +10,7 @@ use crate::error::{BackendFailure, Error};
 use crate::event::{Acquired, Event, HoldEnd, How, NewServer, Released, RenewedLate, SlowWait};
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Outcome, Request};
+use crate::store::processor::{Limit, Outcome, Request};
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,14 +168,14 @@ impl Core {
         limit: Duration,
     ) -> Vec<Result<Outcome, Error>> {
         let sent_at = observer.is_metered().then(|| self.clock.now());
-        let results = self.processor.batch(requests, limit);
+        let results = self.processor.run(requests, Limit::Attempt(limit));
         if let Some(sent_at) = sent_at {
             let took = self.clock.now().since(sent_at);
             let is_answered = results.iter().all(Result::is_ok);
             observer.record(Sample::Call { name: "batch", took, is_answered });
         }
         for (request, result) in requests.iter().zip(&results) {
-            observer.note_answer(request.claim().key, result.as_ref().err(), || self.clock.now());
+            observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
         }
         results
     }

@@ -106,13 +106,7 @@ impl Question {
                 let is_under_way = !self.about.answered;
                 Answer::Gone { abandoned: is_under_way.then_some(self.about) }
             }
-            (Ok(other), None) => {
-                let error = Error::backend(
-                    BackendFailure::Unknown,
-                    format!("the store answered {other:?} to an acquire or a poll"),
-                );
-                Answer::Failed { error, unsettled: Some(self.about) }
-            }
+            (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
                 let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                 let unsettled = (self.again || executed).then_some(self.about);

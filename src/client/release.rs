@@ -11,13 +11,13 @@ use crate::client::core::Core;
 use crate::client::question::Answer;
 use crate::client::turn::{Turn, is_unknown};
 use crate::clock::Moment;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Note, Outcome, ReleaseOutcome, Request};
+use crate::store::processor::{Note, ReleaseOutcome, Request};
 use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Core {
     /// million.
     fn needs_numbers(&self, key: &Key, state: &State) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if tenure.needs_numbers() && self.processor.numbers().is_some() => {
+            Phase::Held(tenure) if tenure.needs_numbers() && self.limits.numbers => {
                 !state.queue.is_empty() || tenure.may_linger(self.hears(key))
             }
             _ => false,
@@ -181,12 +181,7 @@ impl Core {
         let wanted = self.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
         let request = Request::HandOver(self.ending(&key.name, tenure), wanted);
         let sent_at = next.counts_from;
-        let outcome = self.run(&request, self.limits.command).and_then(|outcome| match outcome {
-            Outcome::Release(outcome) => Ok(outcome),
-            other => {
-                Err(Error::backend(BackendFailure::Unknown, format!("the store answered {other:?} to a hand-over")))
-            }
-        });
+        let outcome = self.run(&request, self.limits.command).and_then(ReleaseOutcome::try_from);
         let heard = key.state().heard();
         let (released, answer) = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) => (Ok(()), Answer::Acquired(next.granted(grant))),

@@ -42,8 +42,6 @@ impl Chore {
 
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    // It may have been woken because another server answers.
-    core.notice_server();
     let due = core.take_due_leases(now).into_iter().filter_map(|key| core.begin_chore(key, now));
     renew(core, due.filter(|chore| !core.renews_apart(&chore.key)).collect(), false);
     core.keep_record();
@@ -77,7 +75,6 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
     };
     // All are marked before anybody is told of one: that may take time.
     let lost: Vec<_> = chores.iter().zip(results).filter_map(end).collect();
-    core.notice_server();
     core.announce_losses(lost);
 }
 
@@ -110,7 +107,6 @@ impl Core {
         let result = self.run(&request, limit);
         let failure = result.as_ref().err().cloned();
         let lost = self.end_chore(key, locker, result, sent_at);
-        self.notice_server();
         self.announce_losses(lost);
         failure
     }
@@ -195,10 +191,7 @@ impl Core {
                 // Before the hold has begun, its thread gets the error.
                 let level = if self.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
                 drop(state);
-                let why = other.map_or_else(
-                    |error| error.to_string(),
-                    |outcome| format!("the store answered {outcome:?} to a renewal"),
-                );
+                let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
                 log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
             }
         }

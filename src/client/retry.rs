@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Outcome, Request};
+use crate::store::processor::{Operations, Outcome, Request};
 use crate::sync::mutant;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
             }
         }
     }
-    let unsettled = if core.processor.settling().is_some() { std::mem::take(&mut leftovers) } else { Vec::new() };
+    let unsettled = if core.limits.settles { std::mem::take(&mut leftovers) } else { Vec::new() };
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name, core.id(), None))
@@ -82,7 +82,6 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     } else {
         release(core, unwanted, core.limits.command);
     }
-    core.notice_server();
 }
 
 impl Core {
@@ -111,7 +110,6 @@ impl Core {
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     fn settle(&self, leftovers: Vec<Leftover>) {
-        let Some(settling) = self.processor.settling() else { return };
         let until = Instant::now() + self.limits.command;
         // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
@@ -121,7 +119,7 @@ impl Core {
                 None if left.is_zero() => {
                     Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
                 }
-                None => settling.settle(&leftover.claim(self.id().as_str()), left),
+                None => self.processor.settle(&leftover.claim(self.id().as_str()), left),
                 Some(error) => Err(Error::clone(error)),
             };
             failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();

@@ -222,9 +222,7 @@ impl Answer {
     /// every failure is one: a wrong address or password is then more likely than a server that is down.
     pub(super) fn is_refusal(&self, core: &Core) -> bool {
         match self {
-            Self::Failed { error, .. } => {
-                !matches!(error, Error::Backend { .. }) || !core.processor.status().has_answered
-            }
+            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
             _ => false,
         }
     }

@@ -7,6 +7,8 @@ use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
 use redis_dlock::processor::LockProcessor;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use redis_dlock::processor::Operations;
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
 use std::ops::RangeInclusive;
 use std::thread;
