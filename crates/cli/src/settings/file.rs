@@ -106,8 +106,7 @@ mod tests {
 
     #[test]
     fn the_place_is_that_of_the_specification() {
-        let place =
-            |config: Option<&str>, home: Option<&str>| super::place(config.map(Into::into), home.map(Into::into));
+        let place = |config: Option<&str>, home: Option<&str>| place(config.map(Into::into), home.map(Into::into));
         assert_eq!(place(Some("/c"), Some("/h")), Some("/c/dlock/config".into()));
         assert_eq!(place(Some("c"), Some("/h")), Some("/h/.config/dlock/config".into()));
         assert_eq!(place(None, Some("/h")), Some("/h/.config/dlock/config".into()));
