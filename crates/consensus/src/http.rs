@@ -7,17 +7,16 @@
 //! One limit is for all steps of a request, from the look-up of a name to the end of the body.
 
 use super::deadline::Deadline;
+use super::resolver::Addresses;
 use super::timing::{CONNECTING, PATIENCE};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
-use ureq::config::Config;
 #[cfg(feature = "tls")]
 use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Timeout, http};
 
 /// The servers of a store, and the connections to them.
@@ -193,29 +192,7 @@ fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
         Some(tls) => config.https_only(true).tls_config(tls.clone()),
         None => config,
     };
-    Agent::with_parts(config.build(), DefaultConnector::default(), Addresses::default())
-}
-
-/// Knows an address without looking it up. With a limit on the whole of a request `ureq` begins a thread for each look-up.
-#[derive(Debug, Default)]
-struct Addresses(DefaultResolver);
-
-impl Resolver for Addresses {
-    fn resolve(
-        &self,
-        uri: &http::Uri,
-        config: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        match uri.authority().and_then(|authority| authority.as_str().parse().ok()) {
-            Some(address) => {
-                let mut found = self.empty();
-                found.push(address);
-                Ok(found)
-            }
-            None => self.0.resolve(uri, config, timeout),
-        }
-    }
+    Agent::with_parts(config.build(), DefaultConnector::default(), <Addresses>::default())
 }
 
 pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {

@@ -44,7 +44,7 @@
 // | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
-// | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
+// | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
 // | `settings.rs`, `public.rs` | what the public types have in common |
 // | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
@@ -75,6 +75,7 @@ mod names;
 mod processor;
 mod public;
 mod release;
+mod resolver;
 mod sessions;
 mod settings;
 mod snapshot;
