@@ -69,6 +69,10 @@ impl Acquire<'_> {
         outcome
     }
 
+    /// One attempt. `None` if the key has changed between a look and a transaction, or if the session has ended.
+    ///
+    /// It has two rounds: Consul keeps the entry of a lock that another program has released. Such an entry is free, but it is there, so the
+    /// first check fails, and the second one names the index at which it was free.
     fn try_take(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let path = self.store.names.lock(self.claim.key);
         let mut check = Check::Free { path: path.clone() };
@@ -100,6 +104,9 @@ impl Acquire<'_> {
     }
 
     /// Takes the key if a check holds. Otherwise returns what is known of the key.
+    ///
+    /// etcd says with the refusal what is there. Consul does not, so the key is looked at; what has changed since shows as a free key, and the
+    /// attempt is repeated.
     fn hold_if(&self, check: Check, session: &Session) -> Result<Attempt, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let (path, prefix) = (store.names.lock(claim.key), store.names.waiters(claim.key));
@@ -168,7 +175,10 @@ impl Acquire<'_> {
         Ok(None)
     }
 
-    /// Takes a place at the queue's end.
+    /// Takes a place at the queue's end: an entry that is created now stands behind all that are there.
+    ///
+    /// The lock may have been freed since the refusal. Whoever freed it saw no waiter, so nobody would give it to us: the answer shows the key as
+    /// it is after our entry, and whoever finds it free there gives it to the first waiter, which may be ourselves.
     fn enter(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let (store, claim) = (self.store, self.claim);
         // A twin's place is left alone.
@@ -224,6 +234,8 @@ impl Acquire<'_> {
     }
 
     /// Returns what became of the locker, and renews its session.
+    ///
+    /// The renewal comes first. A locker that is told that it holds, or waits, has a session that certainly lives from then on.
     pub(super) fn poll(&self) -> Result<PollOutcome, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let doubt = store.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);

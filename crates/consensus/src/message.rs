@@ -28,6 +28,8 @@ pub(super) fn read(change: &Change) -> Vec<Message> {
     if change.is_merged && !mutant!(HearsTheLast) { vec![message, all] } else { vec![message] }
 }
 
+/// Reads a message of this crate's. Anybody with the right to write may have written something else, which says only that something has
+/// changed.
 fn parsed(change: &Change) -> Option<Message> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -23,6 +23,7 @@ pub(super) struct Addresses<R = DefaultResolver> {
 }
 
 impl<R: Resolver> Addresses<R> {
+    /// Returns where a server is, if that is known without asking anybody.
     fn known(&self, authority: &str) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = authority.parse() {
             return Some(vec![address]);

@@ -186,10 +186,12 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
 }
 
 impl ConsensusStore {
+    /// A store on these servers, which begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self { kv, names: Names::new(root), sessions: Arc::default(), clients: Mutex::default() }
     }
 
+    /// Reads the entries of a key, which an answer has.
     pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Snapshot, Error> {
         Snapshot::read(entries, key, &self.names)
     }

@@ -70,6 +70,7 @@ impl Kv for Arc<Client> {
         !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
     }
 
+    /// Its name says whose it is, so that a sweep finds the clients that live.
     fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
         self.open_lasting_session(life, client, deadline)
     }
@@ -98,6 +99,7 @@ impl Kv for Arc<Client> {
         Err(Error::backend(BackendFailure::Unknown, format!("Consul did not end the session {session}")))
     }
 
+    /// A session that has ended makes the whole transaction fail, also one whose end came in the same moment.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
         let body = encode::transaction(transaction);
         let Some(reply) = self.call(Method::PUT, "/v1/txn", &body, false, deadline)? else {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
 
+/// A chain of queries, each from the index that the last answer had.
 pub(super) struct Query {
     client: Arc<Client>,
     path: String,
@@ -30,6 +31,7 @@ pub(super) struct Query {
 }
 
 impl Query {
+    /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
         let mut query =
@@ -61,11 +63,13 @@ impl Query {
 }
 
 impl Listening for Query {
+    /// One query. Before it the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         self.sweep.go_if_due(&self.client, &self.path);
         self.ask(WAIT)
     }
 
+    /// The agent has no other connections than that of the query.
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
         let agent = self.agent.clone();
         Box::new(move || agent.clone().shutdown())

@@ -61,6 +61,7 @@ impl Kv for Arc<Client> {
         self.term.load(Ordering::SeqCst)
     }
 
+    /// The leader renews, and answers for itself alone: the protocol compares the term with that of a look, which a majority confirms.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
         let body = json!({ "ID": session });
         let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
