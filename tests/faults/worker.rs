@@ -12,7 +12,7 @@ use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
 use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
-use redis_dlock::processor::{LockProcessor, Operations};
+use redis_dlock::port::LockProcessor;
 use redis_dlock::{
     BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
     RedisLockProcessor, SystemClock,

@@ -10,11 +10,12 @@
 //! holds the key.
 
 use super::deadline::Deadline;
+use super::gift::{Gift, Given, take_up, waiting};
 use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Gift, Given, is_open, take_up, until_settled, waiting};
+use super::store::{ConsensusStore, is_open, until_settled};
 use super::timing::DELAYED;
 use crate::sync::mutant;
 use redis_dlock::Error;
@@ -49,6 +50,9 @@ pub(super) struct Acquire<'a> {
 
 impl Acquire<'_> {
     /// Takes a free key, or else a place in the queue.
+    ///
+    /// A locker that is told "busy" and does not wait, and one for which nothing was done, need their session no more: it serves the next tenure.
+    /// One whose outcome is unknown keeps it, and the client settles the locker later.
     pub(super) fn take(&self) -> Result<AcquireOutcome, Error> {
         let (claim, sessions) = (self.claim, &self.store.sessions);
         // Of a twin that uses this store, too. Its session goes on.
@@ -154,7 +158,8 @@ impl Acquire<'_> {
         read.inspect_err(|_| self.store.sessions.doubt(self.claim.locker, doubt))
     }
 
-    /// What comes of an attempt at a key that is not free, or for which others wait.
+    /// What comes of an attempt at a key that is not free, or for which others wait. An attempt that does not wait helps those who do: if nobody
+    /// holds the key, it is the first waiter's.
     fn behind_others(&self, session: &Session, snapshot: Snapshot) -> Result<Option<AcquireOutcome>, Error> {
         if self.waits {
             return self.enter(session);
@@ -168,7 +173,8 @@ impl Acquire<'_> {
         Ok(busy.map(AcquireOutcome::Busy))
     }
 
-    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile.
+    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile. The end of the session gives it back for
+    /// certain, and the next attempt begins with another session, behind whoever waits by then.
     fn taken_back(&self) -> Result<Option<AcquireOutcome>, Error> {
         let destroyed = self.store.destroy(self.claim, self.deadline);
         destroyed.map_err(|error| self.store.left_open(self.claim, Doubt::Loses, &error))?;
@@ -208,6 +214,10 @@ impl Acquire<'_> {
     }
 
     /// Returns what became of the locker, which has this session. Gives a free key to the first waiter.
+    ///
+    /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has
+    /// ended: somebody may have written the entry again by hand. The number is the index at which the entry was written, whoever wrote it: the
+    /// locker that gave it on, the locker itself, or another waiter that found the key free.
     fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<Place, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {

@@ -9,10 +9,11 @@
 
 use super::acquire::Acquire;
 use super::deadline::Deadline;
+use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
 use super::sessions::{Doubt, Tenure};
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Gift, Given, Rewritten, is_open, until_settled};
+use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use crate::sync::mutant;
 use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};

@@ -8,6 +8,10 @@
 //!
 //! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions anew when it
 //! begins to lead. So a dead holder keeps others out for long, and a living one never loses its session early.
+//!
+//! A transaction that fails was not executed, whatever its reason: `409` is an answer, not an error. Its words tell three reasons apart. A session
+//! has ended: the tenure begins again with another one. The key is in its lock-delay: nobody can have it, and those who wait keep their places.
+//! Anything else is a check that does not hold: the key has changed since it was looked at.
 
 use super::client::{Client, odd};
 use super::encode;

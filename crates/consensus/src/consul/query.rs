@@ -3,6 +3,10 @@
 //! A query names an index, and is answered when the entry has changed since, or after a while. Between two answers the entry may change more
 //! than once, and only the last change is seen. Each message locks the entry once, and Consul counts that (`LockIndex`), so the reader knows
 //! whether it has missed one.
+//!
+//! The first query asks from index 0 and is answered at once, perhaps with "not found". Its index is that of the newest change of all entries, so
+//! a message that comes between two queries has a higher one, and is told by the second. An entry that is deleted and written again counts its
+//! locks from one: the reader takes that for a message that it has missed, which costs a question and loses nothing.
 
 use super::client::{Client, odd};
 use super::encode;

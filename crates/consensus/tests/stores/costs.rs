@@ -3,6 +3,7 @@
 use crate::consensus::{ConsensusStore, Counter, counted_url};
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use redis_dlock::port::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::time::Duration;
 

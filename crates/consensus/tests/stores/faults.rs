@@ -3,6 +3,7 @@
 use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::process::signal;
+use redis_dlock::port::Operations;
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
 use rustix::process::Signal;
 use std::env;

@@ -2,7 +2,7 @@
 
 use crate::consensus::{ConsensusStore, Consul, Quorum};
 use crate::support::crew::{eventually, spawn};
-use redis_dlock::port::{Claim, PollOutcome};
+use redis_dlock::port::{Claim, Operations, PollOutcome};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
 use rustix::process::Signal;
 use std::thread;

@@ -2,7 +2,7 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd, LOCAL, Look, Quorum};
 use crate::support::crew::eventually;
-use redis_dlock::port::{Claim, LockProcessor, Note, Operations};
+use redis_dlock::port::{Claim, Note, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

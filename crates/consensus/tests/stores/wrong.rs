@@ -3,6 +3,7 @@
 use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{eventually, spawn};
 use parking_lot::Mutex;
+use redis_dlock::port::Operations;
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
