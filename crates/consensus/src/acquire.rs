@@ -17,7 +17,6 @@ use super::sessions::{Doubt, Session};
 use super::snapshot::Snapshot;
 use super::store::{ConsensusStore, is_open, until_settled};
 use super::timing::DELAYED;
-use crate::sync::mutant;
 use redis_dlock::Error;
 use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
 
@@ -249,7 +248,7 @@ impl Acquire<'_> {
     pub(super) fn poll(&self) -> Result<PollOutcome, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let doubt = store.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);
-        if doubt == Doubt::Loses && !mutant!(HoldsWhatIsDoomed) {
+        if doubt == Doubt::Loses {
             store.destroy(claim, deadline)?;
             return Ok(PollOutcome::Gone);
         }

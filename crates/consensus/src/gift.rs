@@ -8,7 +8,6 @@ use super::message;
 use super::names::{self, Names};
 use super::sessions::{Mark, Session};
 use super::snapshot::{Snapshot, Waiter};
-use crate::sync::mutant;
 use redis_dlock::port::Claim;
 
 /// How a key is given to the first waiter.
@@ -63,13 +62,12 @@ impl<'a> Gift<'a> {
         let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
         if let Some(client) = &to.party.client
             && self.asker != Some(to.party.locker.as_str())
-            && !mutant!(GivesUnsaid)
         {
             let value = message::granted(key, &to.party.locker, others);
             writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
         }
         let still_waits = Check::HeldBy { path: to.path.clone(), session };
-        let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
+        let checks = vec![check, still_waits];
         let mut transaction = Transaction { checks, writes, look: names.of(key) };
         if let Some((claim, session)) = self.next {
             transaction.writes.push(waiting(names, claim, session));

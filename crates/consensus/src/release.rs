@@ -14,7 +14,6 @@ use super::kv::{Check, Committed, Transaction, Write};
 use super::sessions::{Doubt, Tenure};
 use super::snapshot::Snapshot;
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
-use crate::sync::mutant;
 use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 
@@ -103,9 +102,7 @@ impl<'a> Release<'a> {
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: store.names.of(claim.key) };
             // Since the look it may have been given the key.
             snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
-                Committed::Done { entries, .. } if !mutant!(LeavesTheQueueUnlooked) => {
-                    store.read(claim.key, entries)?
-                }
+                Committed::Done { entries, .. } => store.read(claim.key, entries)?,
                 _ => snapshot,
             };
             snapshot.waiters.retain(|waiter| waiter.party.locker != claim.locker);
@@ -130,8 +127,7 @@ impl<'a> Release<'a> {
             return Ok(None);
         };
         let waiting = store.read(claim.key, entries)?.waiting();
-        let is_given = waiting > 0 && !mutant!(FreesUnlooked);
-        let given = is_given.then(|| store.given_on(claim.key, self.deadline).ok()).flatten();
+        let given = (waiting > 0).then(|| store.given_on(claim.key, self.deadline).ok()).flatten();
         Ok(Some(released(given.map_or(waiting, |snapshot| snapshot.waiting()))))
     }
 

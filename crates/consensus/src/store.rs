@@ -27,7 +27,7 @@ use super::names::{self, Names};
 use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
 use super::snapshot::Snapshot;
 use super::timing::{TELLING, TRIES};
-use crate::sync::{Mutex, mutant};
+use crate::sync::Mutex;
 use redis_dlock::port::Claim;
 use redis_dlock::{BackendFailure, Clock, Error, SystemClock};
 use std::collections::BTreeSet;
@@ -101,7 +101,7 @@ impl ConsensusStore {
         deadline: Deadline,
     ) -> Result<Committed, Error> {
         let committed = self.kv.commit(transaction, deadline);
-        if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
+        if committed.as_ref().is_err_and(is_open) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
         }
         if let Ok(Committed::Done { index, .. }) = &committed {
@@ -180,7 +180,7 @@ impl ConsensusStore {
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             };
             let (sent_at, term) = (SystemClock.now(), self.kv.term());
-            if !mutant!(RenewsNothing) && !self.lives(claim, &tenure.session.id, deadline)? {
+            if !self.lives(claim, &tenure.session.id, deadline)? {
                 self.sessions.forget(claim.locker);
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             }
@@ -203,9 +203,6 @@ impl ConsensusStore {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
                 return Ok(true);
-            }
-            if mutant!(BelievesRenewals) {
-                return Ok(false);
             }
             if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
                 self.sessions.doubt(claim.locker, Doubt::Gains);
@@ -325,10 +322,8 @@ impl ConsensusStore {
     /// If the end has no answer, the tenure stays known, and whoever asks for its end again ends the same session again.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Snapshot, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
-            if !mutant!(LeavesSessions) {
-                self.let_go(claim.key, &tenure.session, deadline);
-                self.kv.end_session(&tenure.session.id, deadline)?;
-            }
+            self.let_go(claim.key, &tenure.session, deadline);
+            self.kv.end_session(&tenure.session.id, deadline)?;
             self.sessions.forget(claim.locker);
         }
         self.given_on(claim.key, deadline)
