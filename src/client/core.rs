@@ -16,6 +16,7 @@ use super::record::Record;
 use super::renewals::Renewals;
 use super::schedule::Schedule;
 use super::ticket::Unanswered;
+use super::twin::Greetings;
 use super::worker::{Round, Worker};
 use crate::backoff::Cooldown;
 use crate::clock::{Clock, Moment};
@@ -84,6 +85,8 @@ pub(crate) struct Core {
     pub(super) record: Record,
     /// What clients say to one another about keys.
     pub(super) inquiries: Inquiries,
+    /// What a client says to another one of its identity.
+    pub(super) greetings: Greetings,
     /// Who is told what happens, if anybody is.
     pub(super) observer: Option<Arc<Observer>>,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
@@ -135,6 +138,7 @@ impl Core {
             clock,
             record: Record::new(record),
             inquiries: Inquiries::default(),
+            greetings: Greetings::default(),
             observer: hooks.into_observer(),
             is_checked: AtomicBool::new(false),
             check_rests: Mutex::default(),

@@ -140,6 +140,7 @@ impl Core {
                 }
             }
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
+            Some(Words::Greeting { nonce, client }) => self.on_greeting(nonce, &client),
             None => {}
         }
     }

@@ -100,8 +100,8 @@ impl Core {
     ///
     /// As [`give_back`](Self::give_back).
     pub(crate) fn release(&self, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
-        if tenure.is_cloned() {
-            // The caller is told of the loss.
+        if !self.is_ours(&tenure.locker) {
+            // It is of an identity that a twin has, too: see `twin.rs`.
             return Ok(());
         }
         let release = Request::Release(self.ending(key, tenure));
@@ -165,6 +165,9 @@ impl Core {
     /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
     /// nobody renews after the hold, has run out by now.
     pub(crate) fn not_ours(&self, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if let Some(holder) = other.holder.as_deref().filter(|holder| self.id().is_of_twin(holder)) {
+            self.meet_twin(key, holder);
+        }
         if self.clock.now() >= tenure.deadline() {
             return Ok(());
         }
@@ -175,7 +178,7 @@ impl Core {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
-        if tenure.is_cloned() {
+        if !self.is_ours(&tenure.locker) {
             return;
         }
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
@@ -186,7 +189,7 @@ impl Core {
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if mutant!(ForgetsGivenUp) {
+            if !self.is_ours(&locker) || mutant!(ForgetsGivenUp) {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
@@ -197,6 +200,9 @@ impl Core {
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
+        if !self.is_ours(locker) {
+            return;
+        }
         self.cleanup.add(key, locker, self.limits.shortest_lease, Ending::GivenUp);
         self.wake_cleanup();
     }

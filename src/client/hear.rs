@@ -26,7 +26,12 @@ impl Core {
         match message {
             Message::Granted { key, locker, grant } => {
                 let known = self.keys.known(key);
-                if !known.is_some_and(|key| self.on_granted(&key, locker, *grant)) && self.is_ours(locker) {
+                if known.is_some_and(|key| self.on_granted(&key, locker, *grant)) || !self.is_ours(locker) {
+                    return;
+                }
+                if self.id().is_of_twin(locker) {
+                    self.meet_twin(key, locker);
+                } else {
                     // The locker was given up while the grant was on its way, or the grant is long outdated.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }
@@ -159,6 +164,7 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 // Ask for what was granted or freed while nobody listened.
                 strong.retry_all_now();
                 strong.hear_questions();
+                strong.greet();
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);

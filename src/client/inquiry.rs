@@ -40,7 +40,15 @@ struct Asked {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     Inquiry(Inquiry),
-    Answer { nonce: u64, text: String },
+    Answer {
+        nonce: u64,
+        text: String,
+    },
+    /// A client says that it hears its inbox.
+    Greeting {
+        nonce: u64,
+        client: String,
+    },
 }
 
 /// Reads the words of another client. `None` if they are no words of this version.
@@ -55,6 +63,7 @@ pub(crate) fn read(text: &str) -> Option<Words> {
             is_named.then(|| Words::Inquiry(Inquiry { nonce, asker: asker.to_owned(), key: key.to_owned() }))
         }
         "described" => Some(Words::Answer { nonce, text: rest.to_owned() }),
+        "here" => Some(Words::Greeting { nonce, client: rest.to_owned() }),
         _ => None,
     }
 }
@@ -67,6 +76,11 @@ pub(crate) fn inquiry(nonce: u64, asker: &str, key: &str) -> String {
 /// Writes an answer.
 pub(crate) fn answer(nonce: u64, line: &str) -> String {
     format!("described {nonce} {line}")
+}
+
+/// Writes a greeting.
+pub(crate) fn greeting(nonce: u64, client: &str) -> String {
+    format!("here {nonce} {client}")
 }
 
 impl Inquiries {
@@ -141,6 +155,7 @@ mod tests {
         let words = Words::Inquiry(Inquiry { nonce: 7, asker: asker.clone(), key: key.clone() });
         assert_eq!(read(&inquiry(7, &asker, &key)), Some(words));
         assert_eq!(read(&answer(7, "")), Some(Words::Answer { nonce: 7, text: String::new() }));
+        assert_eq!(read(&greeting(7, &asker)), Some(Words::Greeting { nonce: 7, client: asker.clone() }));
         for other in
             ["", "describe", "describe 1", "describe 1 k", "describe x a k", "describe 1  k", "described 7", "x 7 y"]
         {

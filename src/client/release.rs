@@ -192,6 +192,9 @@ impl Core {
             }
             // The store knows the next locker only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                if other.holder.as_deref() == Some(&*next.locker) {
+                    self.meet_twin(&key.name, &next.locker);
+                }
                 return (self.not_ours(&key.name, tenure, other), Some(turn));
             }
             (Ok(ReleaseOutcome::Released { .. }), _) => {

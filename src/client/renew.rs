@@ -173,6 +173,11 @@ impl Core {
                 self.schedule_look(key, tenure, tenure.due(self.trip()));
             }
             Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
+                if let Some(holder) = other.holder.as_deref().filter(|holder| self.id().is_of_twin(holder)) {
+                    drop(state);
+                    self.meet_twin(&key.name, holder);
+                    return None;
+                }
                 return self.mark_lost(key, state, LossCause::from(other), now);
             }
             Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {

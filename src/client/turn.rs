@@ -105,12 +105,9 @@ impl Core {
         sent_at: Moment,
         heard: Option<Grant>,
     ) -> Answer {
-        let is_first = question.is_first();
-        let locker = Arc::clone(question.locker());
-        let mut answer = question.answer(result, sent_at, heard, &self.clock);
-        if is_first {
-            answer = self.as_twin(key, &locker, answer);
-        }
+        let fresh = question.is_first().then(|| Arc::clone(question.locker()));
+        let answer = question.answer(result, sent_at, heard, &self.clock);
+        let mut answer = self.as_twin(&key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {
             self.abandon(&key.name, abandoned.take());
         }
