@@ -47,19 +47,15 @@ few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 # Parts -------------------------------------------------------------------------------------------------------------------------------
 
 # One set of packages and features for all test builds, so that nothing is built twice.
-crate=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
+crates=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
 libraries=(-p redis-dlock -p dlock-consensus --all-features)
-it=("${crate[@]}" --test it --example ending)
+it=("${crates[@]}" --test it --example ending)
 
-<<<<<<< HEAD
-part_unit() { tests --but white_box:: --threads 2 "${crate[@]}" --lib --bins; }
-=======
 part_unit() {
-    tests --but white_box:: --threads 2 "${crates[@]}" --lib
+    tests --but white_box:: --threads 2 "${crates[@]}" --lib --bins
     # Every mistake can still be built in.
     cargo test --locked -p dlock-mutants
 }
->>>>>>> main
 part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
@@ -73,7 +69,7 @@ part_checks() {
     cargo fmt --all --check
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
     # What `--all-targets` leaves out: tests with `test = false`.
-    cargo clippy --locked "${crate[@]}" --test command --test faults --test stores -- -D warnings
+    cargo clippy --locked "${crates[@]}" --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${libraries[@]}"
@@ -104,7 +100,7 @@ part_schedules() { DLOCK_MODEL_ITERATIONS=200 part_every-schedule; }
 part_every-schedule() {
     in_the_copy_with_mutants
     tests --only '.*model::' -p dlock-schedules --lib
-    tests --only white_box:: "${crate[@]}" --lib
+    tests --only white_box:: "${crates[@]}" --lib
 }
 # etcd and Consul: the conformance suite, and what they add to it.
 part_consensus() { consensus_stores --but 'all::'; }
@@ -115,15 +111,15 @@ part_lock-elsewhere() {
     consensus_stores --only 'all::'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering' --threads 4 "${it[@]}"
 }
-part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crate[@]}" --test faults; }
-part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crate[@]}" --test faults; }
+part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
+part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 # The mistakes built into the library that the tests of faults must find.
 part_mutants() {
     in_the_copy_with_mutants
-    tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
+    tests --only mutants:: --but "$missing_stores" --threads 3 "${crates[@]}" --test faults
 }
 # The command waits for processes and terminals.
-part_command() { tests --but "$missing_stores" --threads 4 "${crate[@]}" --test command; }
+part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
 part_documents() { cargo test --locked "${libraries[@]}" --doc; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.
@@ -132,8 +128,8 @@ part_benches() { cargo test --locked -p dlock-benches --all-features --benches; 
 part_long() {
     DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::|manual_clock::waking::' --threads 6 "${it[@]}"
     tests --only 'cluster::many::|lock::low_priority::' --ignored "${it[@]}"
-    tests --only lost:: --ignored "${crate[@]}" --test command
-    DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crate[@]}" --test faults
+    tests --only lost:: --ignored "${crates[@]}" --test command
+    DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crates[@]}" --test faults
 }
 
 # How they run -------------------------------------------------------------------------------------------------------------------------
@@ -182,7 +178,7 @@ consensus_stores() {
     if [[ $1 == --but ]]; then
         but+="|$2" && shift 2
     fi
-    tests "$@" --but "$but" --threads 12 "${crate[@]}" --test stores
+    tests "$@" --but "$but" --threads 12 "${crates[@]}" --test stores
 }
 
 # libtest tells how long each test took only if the program may use what is unstable.
