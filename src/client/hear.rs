@@ -29,9 +29,8 @@ impl Core {
                 if known.is_some_and(|key| self.on_granted(&key, locker, *grant)) || !self.is_ours(locker) {
                     return;
                 }
-                if self.id().is_of_twin(locker) {
-                    self.meet_twin(key, locker);
-                } else {
+                // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
+                if !self.id().is_of_twin(locker) {
                     // The locker was given up while the grant was on its way, or the grant is long outdated.
                     self.give_up_grant(key, &Arc::from(locker.as_str()));
                 }

@@ -4,12 +4,13 @@
 //! executed. So a client has met such a twin
 //!
 //! * if an acquire is told that its own locker holds the key,
-//! * if the store names a locker of its identity that it has not made yet: as a holder, or as one that was granted a key,
+//! * if the store names a holder of its identity whose locker it has not made yet,
 //! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it anew, because no connection has two ends
 //!   on one side, and says so then (`here`), with random bytes drawn at that moment.
 //!
 //! The client then draws a new identity, and keeps nothing that the twin could have, too. It releases nothing of that either, because it
-//! may be the twin's. Whoever may send messages can make it do so, as they can make it believe in a grant.
+//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made. Whoever may send messages can
+//! make a client take itself for a copy, as they can make one that waits believe in a grant.
 
 use super::core::Core;
 use super::inquiry;
