@@ -1,14 +1,14 @@
 //! The leader dies, or stands still.
 
 use super::{Stage, assert_safe, bounds, few, held, many};
+use crate::consensus::ConsensusStore;
 use crate::scene::Scene;
-use crate::voters::Voters;
 use rustix::process::Signal;
 
 on_each_store!(a_leader_that_dies_costs_no_lock, a_leader_that_stands_still_costs_no_lock);
 
 /// Shows: G1, G3, G7, L1, S1.
-fn a_leader_that_dies_costs_no_lock<V: Voters>() {
+fn a_leader_that_dies_costs_no_lock<V: ConsensusStore>() {
     let mut stage = Stage::<V>::open();
     let die = |scene: &mut Scene| {
         let leader = scene.leader();
@@ -32,7 +32,7 @@ fn a_leader_that_dies_costs_no_lock<V: Voters>() {
 
 /// It takes itself for the leader when it goes on, until another server tells it.
 /// Shows: G1, G3, G7, L1, S1.
-fn a_leader_that_stands_still_costs_no_lock<V: Voters>() {
+fn a_leader_that_stands_still_costs_no_lock<V: ConsensusStore>() {
     let mut stage = Stage::<V>::open();
     let stop = |scene: &mut Scene| {
         let leader = scene.leader();

@@ -1,4 +1,4 @@
-//! Stores that vote, etcd and Consul, on three servers. Whatever becomes of the servers, M, F, X, O and Q are judged as on one server that never
+//! Consensus stores, etcd and Consul, on three servers. Whatever becomes of the servers, M, F, X, O and Q are judged as on one server that never
 //! fails, and no holder needs a store that checks tokens: there is no time in which two may have the lock. Only an operator who takes the lock
 //! from its holder makes one.
 //!
@@ -10,14 +10,14 @@ mod network;
 mod operator;
 mod restarts;
 
+use crate::consensus::{ConsensusStore, Server};
+use crate::consensus_servers::ConsensusServers;
 use crate::peers::Peers;
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::servers::Servers;
 use crate::setup::{Setup, leases};
 use crate::support::crew::eventually;
-use crate::voters::{Server, Voters};
-use crate::voting::Voting;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct Stage<V> {
     kind: PhantomData<V>,
 }
 
-impl<V: Voters> Stage<V> {
+impl<V: ConsensusStore> Stage<V> {
     pub(crate) fn open() -> Self {
         Self::on(V::start(3), None)
     }
@@ -41,16 +41,16 @@ impl<V: Voters> Stage<V> {
     }
 
     fn on(quorum: V, peers: Option<Peers>) -> Self {
-        let voting = Voting { quorum: Box::new(quorum), peers, root: String::new() };
-        Self { servers: Some(Servers::Voting(Box::new(voting))), scenes: 0, kind: PhantomData }
+        let consensus = ConsensusServers { quorum: Box::new(quorum), peers, root: String::new() };
+        Self { servers: Some(Servers::Consensus(Box::new(consensus))), scenes: 0, kind: PhantomData }
     }
 
     /// Plays a scene. All servers run before it, and after it.
     pub(crate) fn play(&mut self, mut setup: Setup, bounds: Bounds, fault: impl FnOnce(&mut Scene)) -> Report {
         let mut servers = self.servers.take().expect("no scene is being played");
-        if let Servers::Voting(voting) = &mut servers {
-            voting.root = format!("scene{}", self.scenes);
-            voting.quorum.servers().iter().for_each(Server::wait);
+        if let Servers::Consensus(consensus) = &mut servers {
+            consensus.root = format!("scene{}", self.scenes);
+            consensus.quorum.servers().iter().for_each(Server::wait);
         }
         self.scenes += 1;
         setup.name = format!("{}: {}", V::NAME, setup.name).leak();
@@ -68,12 +68,12 @@ fn bounds() -> Bounds {
 
 /// Three processes that hold the lock for some hundredths of a second each, with a lease that may end while the servers elect a leader.
 fn many(name: &'static str) -> Setup {
-    Setup::of(name).on_voters(Duration::from_secs(5))
+    Setup::of(name).on_consensus(Duration::from_secs(5))
 }
 
 /// Three processes with a thread each that do nothing but wait for the lock and hold it, with a lease that outlives an election.
-fn few<V: Voters>(name: &'static str) -> Setup {
-    Setup::of(name).on_voters(V::LONG_LEASE).work(|work| (work.threads, work.tries, work.reentries) = (1, 0, 0))
+fn few<V: ConsensusStore>(name: &'static str) -> Setup {
+    Setup::of(name).on_consensus(V::LONG_LEASE).work(|work| (work.threads, work.tries, work.reentries) = (1, 0, 0))
 }
 
 /// The first process holds the lock while something is done, and all others wait. The hold outlives that.

@@ -1,11 +1,11 @@
 //! Consul.
 
-use super::{DOORS, LOCAL, Look, Network, Quorum, Server, Voters, asking, directory, ports, program};
+use super::{ConsensusStore, DOORS, LOCAL, Look, Network, Quorum, Server, asking, directory, ports, program};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::ConsulLockProcessor;
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::port::LockProcessor;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -68,9 +68,9 @@ fn do_all_vote(address: &str) -> bool {
     };
     let alive = ask("agent/members")
         .and_then(|all| count(&all, &|member| member["Tags"]["role"] == "consul" && member["Status"] == 1));
-    let voting =
+    let consensus =
         ask("operator/raft/configuration").and_then(|found| count(&found["Servers"], &|one| one["Voter"] == true));
-    alive.zip(voting).is_some_and(|(alive, voting)| alive <= voting)
+    alive.zip(consensus).is_some_and(|(alive, consensus)| alive <= consensus)
 }
 
 /// The command of an agent with these settings, written to a file of this name.
@@ -149,7 +149,7 @@ impl Consul {
     }
 }
 
-impl Voters for Consul {
+impl ConsensusStore for Consul {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "Consul";

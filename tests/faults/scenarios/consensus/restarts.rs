@@ -1,8 +1,8 @@
 //! Servers that are slow, or go down and come back.
 
 use super::{Stage, assert_safe, bounds, few, held, many};
+use crate::consensus::{ConsensusStore, Server};
 use crate::scene::Scene;
-use crate::voters::{Server, Voters};
 use rustix::process::Signal;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 on_each_store!(slow_servers_and_restarts_cost_no_lock);
 
 /// Shows: G1, G2, G3, G7, L1, S1.
-fn slow_servers_and_restarts_cost_no_lock<V: Voters>() {
+fn slow_servers_and_restarts_cost_no_lock<V: ConsensusStore>() {
     let mut stage = Stage::<V>::open();
     let report = stage.play(many("a follower that stands still again and again"), bounds(), |scene| {
         let follower = scene.follower();
@@ -48,7 +48,7 @@ fn slow_servers_and_restarts_cost_no_lock<V: Voters>() {
 }
 
 fn all_at_once(scene: &mut Scene) {
-    let servers = scene.voting().quorum.servers();
+    let servers = scene.consensus().quorum.servers();
     servers.iter_mut().for_each(Server::kill);
     servers.iter_mut().for_each(Server::begin);
     servers.iter().for_each(Server::wait);

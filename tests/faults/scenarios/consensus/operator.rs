@@ -2,25 +2,25 @@
 
 use super::{Stage, bounds};
 use crate::checker::waits::Kept;
+use crate::consensus::{ConsensusStore, Look};
 use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::setup::Setup;
 use crate::support::crew::eventually;
-use crate::voters::{Look, Voters};
 use crate::worker::now;
 use std::time::Duration;
 
 on_each_store!(a_holder_learns_soon_that_an_operator_took_its_lock);
 
 /// A sixth of the lease, and what a busy machine needs.
-fn soon<V: Voters>() -> Duration {
+fn soon<V: ConsensusStore>() -> Duration {
     V::LEASE / 6 + Duration::from_millis(500)
 }
 
 /// Does something to the lock in a hold of the first process, which would last longer.
-fn meddle<V: Voters>(stage: &mut Stage<V>, name: &'static str, what: impl FnOnce(&mut Scene)) -> Report {
+fn meddle<V: ConsensusStore>(stage: &mut Stage<V>, name: &'static str, what: impl FnOnce(&mut Scene)) -> Report {
     let bounds = Bounds { lossy: true, told: soon::<V>(), ..bounds() };
-    let report = stage.play(Setup::of(name).on_voters(V::LEASE), bounds, |scene| {
+    let report = stage.play(Setup::of(name).on_consensus(V::LEASE), bounds, |scene| {
         scene.ask_to_hold_on(0);
         scene.wait_until_it_holds_on(0);
         scene.fault();
@@ -34,24 +34,24 @@ fn meddle<V: Voters>(stage: &mut Stage<V>, name: &'static str, what: impl FnOnce
 }
 
 /// Shows: G5, G7, S3.
-fn a_holder_learns_soon_that_an_operator_took_its_lock<V: Voters>() {
+fn a_holder_learns_soon_that_an_operator_took_its_lock<V: ConsensusStore>() {
     let mut stage = Stage::<V>::open();
     meddle(&mut stage, "session ended by an operator", |scene| {
-        let Look::Held { session, .. } = scene.voting().look() else { panic!("it is held") };
-        scene.voting().quorum.end_session(&session);
+        let Look::Held { session, .. } = scene.consensus().look() else { panic!("it is held") };
+        scene.consensus().quorum.end_session(&session);
     });
     meddle(&mut stage, "key deleted by an operator", |scene| {
-        let path = scene.voting().lock_path();
-        assert!(scene.voting().quorum.delete(&path));
+        let path = scene.consensus().lock_path();
+        assert!(scene.consensus().quorum.delete(&path));
     });
     meddle(&mut stage, "key overwritten by an operator", |scene| {
-        let (path, at) = (scene.voting().lock_path(), now());
-        scene.voting().quorum.hold(&path, "operator-1", Some(V::LEASE));
-        let mine = scene.voting().look();
+        let (path, at) = (scene.consensus().lock_path(), now());
+        scene.consensus().quorum.hold(&path, "operator-1", Some(V::LEASE));
+        let mine = scene.consensus().look();
         assert!(matches!(&mine, Look::Held { value, .. } if value == "operator-1"), "{mine:?}");
         scene.sleep(0.5);
-        assert_eq!(scene.voting().look(), mine, "nobody touches it");
-        eventually("it ends with its session", || scene.voting().look() != mine);
+        assert_eq!(scene.consensus().look(), mine, "nobody touches it");
+        eventually("it ends with its session", || scene.consensus().look() != mine);
         scene.kept.push(Kept { at, until: now() });
     });
 }

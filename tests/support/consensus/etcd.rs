@@ -1,11 +1,11 @@
 //! etcd.
 
-use super::{DOORS, LOCAL, Look, Network, Quorum, Server, Voters, asking, directory, ports, program};
+use super::{ConsensusStore, DOORS, LOCAL, Look, Network, Quorum, Server, asking, directory, ports, program};
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::EtcdLockProcessor;
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::port::LockProcessor;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Etcd {
     }
 }
 
-impl Voters for Etcd {
+impl ConsensusStore for Etcd {
     const LEASE: Duration = Duration::from_secs(2);
     const LONG_LEASE: Duration = Duration::from_secs(15);
     const NAME: &'static str = "etcd";

@@ -1,8 +1,8 @@
 //! A network that separates a minority of the servers from the majority. Clients reach all of them.
 
 use super::{Stage, assert_safe, bounds, few, held, many};
+use crate::consensus::ConsensusStore;
 use crate::scene::Scene;
-use crate::voters::Voters;
 use std::thread;
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ const ELECTION: Duration = Duration::from_secs(3);
 
 /// A leader in the minority takes itself for the leader, for a while.
 /// Shows: G1, G3, G7, L1, S1.
-fn a_minority_gives_the_lock_to_nobody<V: Voters>() {
+fn a_minority_gives_the_lock_to_nobody<V: ConsensusStore>() {
     let mut stage = Stage::<V>::open_networked();
     let cut = |scene: &mut Scene, server| {
         scene.without_service(|scene| {
             scene.cut_off_server(server);
             thread::sleep(ELECTION);
-            assert!(!scene.voting().quorum.servers()[server].answers(), "it knows that it is alone");
+            assert!(!scene.consensus().quorum.servers()[server].answers(), "it knows that it is alone");
         });
     };
     let report = stage.play(few::<V>("leader cut off from the others, lock held and waited for"), bounds(), |scene| {

@@ -1,4 +1,4 @@
-//! Real servers of stores that vote, and what an administrator does to them. `tests/stores` and `tests/faults` include this module by its path.
+//! Real servers of consensus stores, and what an administrator does to them. `tests/stores` and `tests/faults` include this module by its path.
 
 mod consul;
 mod counter;
@@ -62,7 +62,7 @@ pub(crate) trait Quorum: Send + Sync + 'static {
 }
 
 /// The servers of one kind of store.
-pub(crate) trait Voters: Quorum + Sized {
+pub(crate) trait ConsensusStore: Quorum + Sized {
     /// The shortest lease of these tests.
     const LEASE: Duration;
     /// A lease that outlives the loss of a leader.
@@ -88,13 +88,13 @@ pub(crate) trait Voters: Quorum + Sized {
 }
 
 /// The program that a store's servers run.
-pub(crate) fn program<V: Voters>() -> String {
+pub(crate) fn program<V: ConsensusStore>() -> String {
     let [program, variable] = V::PROGRAM;
     std::env::var(variable).unwrap_or_else(|_| program.into())
 }
 
 /// The URL of a store for those who are to come by a counter. It has one server.
-pub(crate) fn counted_url<V: Voters>(servers: &V, counter: &Counter, prefix: &str) -> String {
+pub(crate) fn counted_url<V: ConsensusStore>(servers: &V, counter: &Counter, prefix: &str) -> String {
     servers.url(prefix).replace(servers.address(), counter.address())
 }
 

@@ -1,20 +1,20 @@
-//! Servers that vote, in a scene: what is done to them, and what is in their store.
+//! The servers of a consensus store, in a scene: what is done to them, and what is in their store.
 
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
+use crate::consensus::{Look, Quorum};
 use crate::observer::locker;
 use crate::peers::Peers;
 use crate::scene::Scene;
 use crate::servers::Servers;
 use crate::support::crew::eventually;
-use crate::voters::{Look, Quorum};
 use crate::work::KEY;
 use crate::worker::now;
 use rustix::process::Signal;
 use std::sync::atomic::Ordering;
 
 /// The servers of one store.
-pub(crate) struct Voting {
+pub(crate) struct ConsensusServers {
     pub(crate) quorum: Box<dyn Quorum>,
     /// The network between them, in a scene that wants one.
     pub(crate) peers: Option<Peers>,
@@ -22,7 +22,7 @@ pub(crate) struct Voting {
     pub(crate) root: String,
 }
 
-impl Voting {
+impl ConsensusServers {
     pub(crate) fn url_by(&self, ports: &[u16]) -> String {
         self.quorum.url_by(ports, &self.root)
     }
@@ -64,16 +64,16 @@ impl Voting {
 
 /// What is done to the servers.
 impl Scene {
-    /// The servers, in a scene with a store that votes.
-    pub(crate) fn voting(&mut self) -> &mut Voting {
+    /// The servers, in a scene with a consensus store.
+    pub(crate) fn consensus(&mut self) -> &mut ConsensusServers {
         match &mut self.server {
-            Servers::Voting(voting) => voting,
-            _ => panic!("a scene without servers that vote"),
+            Servers::Consensus(consensus) => consensus,
+            _ => panic!("a scene without a consensus store"),
         }
     }
 
     pub(crate) fn leader(&mut self) -> usize {
-        self.voting().quorum.leader()
+        self.consensus().quorum.leader()
     }
 
     /// A server that follows the leader.
@@ -83,36 +83,36 @@ impl Scene {
     }
 
     pub(crate) fn servers_count(&mut self) -> usize {
-        self.voting().quorum.servers().len()
+        self.consensus().quorum.servers().len()
     }
 
     pub(crate) fn kill_server(&mut self, server: usize) {
-        self.voting().quorum.servers()[server].kill();
+        self.consensus().quorum.servers()[server].kill();
     }
 
     pub(crate) fn restart_server(&mut self, server: usize) {
-        self.voting().quorum.servers()[server].restart();
+        self.consensus().quorum.servers()[server].restart();
     }
 
     /// Sends one server a signal.
     pub(crate) fn signal_server(&mut self, server: usize, signal: Signal) {
-        self.voting().quorum.servers()[server].signal(signal);
+        self.consensus().quorum.servers()[server].signal(signal);
     }
 
     /// Cuts one server off from the others. Clients reach it.
     pub(crate) fn cut_off_server(&mut self, server: usize) {
-        self.voting().peers.as_ref().expect("a scene with a network between the servers").cut_off(server);
+        self.consensus().peers.as_ref().expect("a scene with a network between the servers").cut_off(server);
     }
 
     pub(crate) fn heal_server(&mut self, server: usize) {
-        self.voting().peers.as_ref().expect("a scene with a network between the servers").heal(server);
+        self.consensus().peers.as_ref().expect("a scene with a network between the servers").heal(server);
     }
 
     /// Does something during which nobody may get or give back the lock, and waits until the store answers again.
     pub(crate) fn without_service(&mut self, what: impl FnOnce(&mut Self)) {
         let at = now();
         what(self);
-        self.voting().look();
+        self.consensus().look();
         self.kept.push(Kept { at, until: now() });
     }
 
