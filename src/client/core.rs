@@ -4,6 +4,7 @@
 //! A core is shared by the handles of the client and by its threads, which hold weak references. It does not know the
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
+use super::acquire::right::RightToSend;
 use super::activity::Activity;
 use super::apart::Apart;
 use super::cleanup::Cleanup;
@@ -26,7 +27,7 @@ use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
 use crate::store::processor::{Claim, LockProcessor, Outcome, Request, StoreLimits};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::AtomicU64;
 use crate::timer::Timer;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -84,13 +85,7 @@ pub(crate) struct Core {
     pub(super) inquiries: Inquiries,
     /// Who is told what happens, if anybody is.
     pub(super) observer: Option<Arc<Observer>>,
-    /// Whether the right to send messages has been checked, or a thread is about to check it.
-    // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
-    // nothing that the other has done. Relaxed would do.
-    pub(super) is_checked: AtomicBool,
-    /// When that may be checked again, in nanoseconds, after a check without an answer.
-    // ORDERING: the value alone matters, as for `is_checked`.
-    pub(super) check_at: AtomicU64,
+    pub(super) right_to_send: RightToSend,
     /// The slowest recent round trip, in nanoseconds.
     // ORDERING: Relaxed: a statistic.
     pub(super) trip: AtomicU64,
@@ -135,8 +130,7 @@ impl Core {
             record: Record::new(record),
             inquiries: Inquiries::default(),
             observer: hooks.into_observer(),
-            is_checked: AtomicBool::new(false),
-            check_at: AtomicU64::new(0),
+            right_to_send: RightToSend::new(),
             trip: AtomicU64::new(0),
             activity: Activity::default(),
             long_waits: LongWaits::default(),

@@ -51,6 +51,11 @@ impl Core {
         key.hold.begin(to.thread, to.settings.reentry(), token, deadline);
     }
 
+    /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
+    pub(super) fn counts(&self, tenure: &Tenure) -> bool {
+        tenure.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
+    }
+
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
     /// there is no hold.
     pub(crate) fn end_hold(&self, key: &Key, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {

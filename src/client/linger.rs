@@ -3,26 +3,14 @@
 use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
-use crate::config::DLockConfig;
 use crate::error::LossCause;
 use crate::event::HoldEnd;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
-use crate::state::owner::current_thread;
 use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, mutant};
 use std::sync::Arc;
-
-/// What an arriving thread gets from a lingering tenure.
-pub(crate) enum Lingering {
-    /// No tenure lingers, or others want it.
-    No,
-    /// The calling thread has the next hold.
-    Taken,
-    /// Its deadline has passed. The caller must release it, and has the turn to ask.
-    Over(Box<Tenure>),
-}
 
 impl Core {
     /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
@@ -50,31 +38,6 @@ impl Core {
         drop(ended);
         queued.finish();
         true
-    }
-
-    /// Takes up a lingering tenure for the calling thread.
-    pub(crate) fn take_up(&self, key: &Arc<Key>, state: &mut State, settings: &DLockConfig) -> Lingering {
-        let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
-        let now = self.clock.now();
-        let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() && !mutant!(TakesUpRecalled) || !tenure.tokens().advance()) {
-            return Lingering::No;
-        }
-        let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
-        let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
-        if is_over {
-            self.forget_renewal(key);
-            return Lingering::Over(Box::new(tenure));
-        }
-        tenure.kept_on = true;
-        tenure.hold_begins(now);
-        if tenure.settings.max_hold().is_some() {
-            // The hold may reach its limit before the lease thread would check.
-            self.schedule_renewal(key, &tenure);
-        }
-        key.hold.begin(current_thread(), settings.reentry(), tenure.token(), tenure.valid_until());
-        state.phase = Phase::Held(tenure);
-        Lingering::Taken
     }
 
     /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must

@@ -24,12 +24,11 @@
 //! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
 
-mod acquire;
+pub(crate) mod acquire;
 pub(crate) mod activity;
 mod agenda;
 mod announce;
 mod apart;
-mod ask;
 mod at_exit;
 mod backoff;
 mod circle;
@@ -49,9 +48,7 @@ mod loss;
 mod metrics;
 mod observe;
 mod observer;
-mod patience;
 mod question;
-mod recall;
 mod record;
 mod refresh;
 mod release;

@@ -8,8 +8,8 @@
 
 use crate::client::announce::{tell, tell_watchers};
 use crate::client::core::Core;
-use crate::client::question::Answer;
-use crate::client::turn::{Turn, is_unknown};
+use crate::client::question::{Answer, is_unknown};
+use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::event::HoldEnd;

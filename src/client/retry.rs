@@ -47,7 +47,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
                 // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when
                 // it hears of it.
                 core.gets_ready_to_hear(&key, || Duration::ZERO);
-                turns.extend(core.begin_retry(&key));
+                turns.extend(Turn::of_waiters(core, &key));
             }
         }
     }
@@ -63,8 +63,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let heard = turn.key().state().heard();
-        let answer = core.take_in(turn.key(), question, result, sent_at, heard);
+        let answer = turn.take_in(question, result, sent_at);
         unwanted.extend(turn.end_retry(answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {

@@ -2,6 +2,7 @@
 //! unguarded lock are made of this, so none of them needs to know the others.
 
 use crate::client::Client;
+use crate::client::acquire::Acquire;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -38,7 +39,7 @@ impl Handle {
 
     /// Acquires the hold. Returns its token, or `None` when the limit ended first.
     pub(crate) fn acquire(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        self.client.lock(&self.key, &self.settings, wait_limit)
+        Acquire::new(&self.client, &self.key, &self.settings, wait_limit).lock()
     }
 
     /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to
