@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::Posting;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 use crate::timing;
@@ -45,48 +44,7 @@ impl Core {
     }
 
     pub(crate) fn next_retry(&self) -> Moment {
-        // ORDERING: the value alone matters: see `Core::collect_at`.
-        let collect_at = match self.collect_at.load(Ordering::Acquire) {
-            0 => Moment::NEVER,
-            at => Moment::from_nanos(at),
-        };
-        self.waiting.lock().next().min(self.cleanup.next()).min(collect_at)
-    }
-
-    /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
-    pub(super) fn collect_soon(&self) {
-        // ORDERING: the value alone matters: see `Core::collect_at`. The store's mutex orders this after the post.
-        if self.collect_at.load(Ordering::Acquire) != 0 {
-            return;
-        }
-        if let Err(error) = self.start_retry_thread() {
-            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
-            return;
-        }
-        let at = self.clock.now() + timing::COLLECT_PAUSE;
-        // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
-        if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.retry_thread.wake_by(at);
-        }
-    }
-
-    /// Collects the replies to posted releases, if that is due.
-    pub(crate) fn collect(&self, now: Moment) {
-        // ORDERING: the value alone matters, here and below: see `Core::collect_at`.
-        let at = self.collect_at.load(Ordering::Acquire);
-        if at == 0 || now.as_nanos() < at {
-            return;
-        }
-        // Reset first: a release that is posted after this may be missed by the call below.
-        self.collect_at.store(0, Ordering::Release);
-        if self.collect_replies() {
-            self.collect_soon();
-        }
-    }
-
-    /// Processes the replies to posted releases that have arrived. Returns `true` if some are still outstanding.
-    pub(super) fn collect_replies(&self) -> bool {
-        self.processor.posting().is_some_and(Posting::collect)
+        self.waiting.lock().next().min(self.cleanup.next()).min(self.releases.next_collection())
     }
 
     /// Makes sure that the retry thread wakes when something is due.

@@ -4,6 +4,7 @@
 use super::core::Core;
 use crate::client::cleanup::Leftover;
 use crate::client::retry;
+use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::log;
 use crate::sync::thread;
@@ -39,7 +40,7 @@ impl Core {
 
     /// Gives back the tenures that linger. After the closing no tenure begins to linger.
     fn end_lingering(&self) {
-        let over: Vec<_> = self.keys.all().iter().filter_map(|key| self.end_linger(key, true)).collect();
+        let over: Vec<_> = self.keys.all().iter().filter_map(|key| Turn::of_lingering(self, key, true)).collect();
         retry::release(self, over, self.limits.command);
         // The retry thread handles what could not be released.
         self.retry_thread.wake_by(self.cleanup.next());
@@ -74,7 +75,7 @@ impl Core {
     fn await_answers(&self) {
         let most = self.limits.command.as_nanos() / CLOSING_LOOK.as_nanos();
         let mut looks = 0;
-        while self.collect_replies() && looks < most {
+        while self.releases.collect_replies(self) && looks < most {
             looks += 1;
             thread::sleep(CLOSING_LOOK);
         }

@@ -14,9 +14,9 @@ use super::long_waits::LongWaits;
 use super::metrics::name_of;
 use super::observer::{Hooks, Observer};
 use super::record::Record;
+use super::releases::Releases;
 use super::renewals::Renewals;
 use super::schedule::Schedule;
-use super::ticket::Unanswered;
 use super::worker::{Round, Worker};
 use crate::clock::Clock;
 use crate::config::DLockConfig;
@@ -62,7 +62,7 @@ pub(crate) struct Core {
     pub(super) server_rose_at: AtomicU64,
     pub(crate) clock: Timer,
     pub(crate) cleanup: Arc<Cleanup>,
-    pub(super) unanswered: Arc<Unanswered>,
+    pub(super) releases: Releases,
     id: ClientId,
     /// The process that has the threads and the connections.
     pid: u32,
@@ -70,11 +70,6 @@ pub(crate) struct Core {
     pub(crate) keys: Arc<Table>,
     pub(super) waiting: Mutex<Schedule<Arc<Key>>>,
     pub(super) retry_thread: Worker,
-    /// When to collect the replies to posted releases; zero if none is known to be outstanding.
-    // ORDERING: the value alone matters. `collect_soon` loads it after a release was posted; `collect` stores zero and
-    // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
-    // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
-    pub(super) collect_at: AtomicU64,
     pub(super) renewals: Mutex<Renewals>,
     pub(super) lease_thread: Worker,
     pub(super) apart: Apart,
@@ -114,14 +109,13 @@ impl Core {
             server_rose_at: AtomicU64::new(0),
             processor,
             cleanup: Arc::new(Cleanup::new(clock.clone())),
-            unanswered: Arc::default(),
+            releases: Releases::default(),
             id,
             pid: std::process::id(),
             this: Weak::clone(this),
             keys: Arc::new(Table::new()),
             waiting: Mutex::new(Schedule::new()),
             retry_thread: Worker::new("dlock-retry", clock.clone()),
-            collect_at: AtomicU64::new(0),
             renewals: Mutex::new(Renewals::new()),
             lease_thread: Worker::new("dlock-lease", clock.clone()),
             apart: Apart::new(&clock),

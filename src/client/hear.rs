@@ -28,7 +28,7 @@ impl Core {
                 let known = self.keys.known(key);
                 if !known.is_some_and(|key| self.on_granted(&key, locker, *grant)) && self.is_ours(locker) {
                     // The locker was given up while the grant was on its way, or the grant is long outdated.
-                    self.give_up_grant(key, &Arc::from(locker.as_str()));
+                    self.releases.give_up_grant(self, key, &Arc::from(locker.as_str()));
                 }
             }
             Message::Contended { key, locker } => {

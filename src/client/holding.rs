@@ -46,9 +46,8 @@ impl Core {
             tenure.doubt(now);
         }
         self.schedule_renewal(key, &tenure);
-        let (token, deadline) = (tenure.token(), tenure.valid_until());
+        key.hold.begin(to.thread, to.settings, &tenure);
         state.phase = Phase::Held(tenure);
-        key.hold.begin(to.thread, to.settings.reentry(), token, deadline);
     }
 
     /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.

@@ -54,7 +54,7 @@ impl Core {
         at: Moment,
     ) -> Option<Lost> {
         if matches!(state.phase, Phase::Lingering { .. }) {
-            self.lose_lingering(key, state, &cause);
+            Turn::lose_lingering(self, key, state, &cause);
             return None;
         }
         let Phase::Held(tenure) = &mut state.phase else { return None };

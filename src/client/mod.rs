@@ -36,12 +36,10 @@ mod cleanup;
 mod closing;
 pub(crate) mod core;
 mod describe;
-mod give_back;
 mod hear;
 mod holding;
 mod hook;
 mod inquiry;
-mod linger;
 mod listener;
 mod long_waits;
 mod loss;
@@ -51,14 +49,14 @@ mod observer;
 mod question;
 mod record;
 mod refresh;
-mod release;
+mod releases;
 mod renew;
 mod renewals;
 mod retry;
 mod schedule;
-mod ticket;
 mod turn;
 mod twin;
+pub(crate) mod unlock;
 pub(crate) mod wait_limit;
 mod worker;
 
@@ -97,7 +95,7 @@ impl Client {
         record: bool,
     ) -> Result<Arc<Self>, Error> {
         let core = Core::new(processor, clock, listen, hooks, record, ROUNDS)?;
-        core.note_use();
+        at_exit::note_use(&core);
         Ok(Arc::new(Self { core }))
     }
 }

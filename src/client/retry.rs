@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    core.collect(now);
+    core.releases.collect(core, now);
     let (mut keys, mut leftovers) = (core.take_due_retries(now), core.cleanup.take_due(now));
     core.retry_apart(&mut keys, &mut leftovers);
     ask(core, keys, leftovers);
@@ -41,7 +41,7 @@ pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
 fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
-        match core.end_linger(&key, false) {
+        match Turn::of_lingering(core, &key, false) {
             Some(lingered) => over.push(lingered),
             None => {
                 // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when

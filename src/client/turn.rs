@@ -4,7 +4,7 @@ use crate::client::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::question::{Answer, Question};
 use crate::clock::Moment;
-use crate::error::{BackendFailure, Error};
+use crate::error::{BackendFailure, Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
@@ -43,6 +43,61 @@ impl<'c> Turn<'c> {
         Some((Self::of(core, key), question))
     }
 
+    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must
+    /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
+    /// thread's schedule.
+    pub(crate) fn of_lingering(core: &'c Core, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
+        let mut state = key.state();
+        let is_wanted = !state.queue.is_empty();
+        match &mut state.phase {
+            Phase::Lingering { tenure, until } => {
+                if !at_once && !is_wanted && core.clock.now() < *until && !tenure.is_contended() {
+                    core.retry_at(key, *until);
+                    return None;
+                }
+            }
+            Phase::Held(tenure) => {
+                tenure.watched = false;
+                return None;
+            }
+            _ => return None,
+        }
+        let (turn, mut tenure) =
+            Self::leave_lingering(core, key, &mut state, Phase::Releasing { ended: None, about: None })?;
+        if !at_once {
+            state.tenure_ends(&mut tenure, core.clock.now());
+        }
+        Some((turn, tenure))
+    }
+
+    /// Ends a lingering tenure that was lost. There is no holder to tell, and the first waiter asks the store.
+    pub(crate) fn lose_lingering(core: &'c Core, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: &LossCause) {
+        let left = Self::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+        drop(state);
+        if let Some((turn, tenure)) = left {
+            log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", key.name);
+            core.releases.release_later(core, &key.name, &tenure);
+            drop(turn);
+        }
+    }
+
+    /// Takes the turn, and the tenure, of a key whose tenure lingers. Drop the turn without the key's mutex.
+    pub(super) fn leave_lingering(
+        core: &'c Core,
+        key: &Arc<Key>,
+        state: &mut State,
+        next: Phase,
+    ) -> Option<(Self, Tenure)> {
+        if !matches!(state.phase, Phase::Lingering { .. }) {
+            return None;
+        }
+        core.forget_renewal(key);
+        match std::mem::replace(&mut state.phase, next) {
+            Phase::Lingering { tenure, .. } => Some((Self::of(core, key), tenure)),
+            _ => None,
+        }
+    }
+
     /// Consumes the turn without passing it on: the phase has changed, or another `Turn` takes its place.
     pub(crate) fn end(mut self) {
         self.mine = false;
@@ -59,7 +114,7 @@ impl Drop for Turn<'_> {
             let next = state.pass_turn();
             drop(state);
             for locker in orphan.into_iter().chain(again) {
-                self.core.give_up_grant(&self.key.name, &locker);
+                self.core.releases.give_up_grant(self.core, &self.key.name, &locker);
             }
             if let Some(waiter) = next {
                 waiter.parked.notify_one();
@@ -93,7 +148,7 @@ impl Turn<'_> {
             // A refusal is for the first waiter, which asks again itself and gets the error as its own.
             answer if state.queue.is_empty() || answer.is_refusal(core) => {
                 drop(state);
-                core.abandon(&key.name, answer.into_unsettled());
+                core.releases.abandon(core, &key.name, answer.into_unsettled());
             }
             answer => self.wait_more(state, answer, sent_at, true),
         }
@@ -111,7 +166,7 @@ impl Turn<'_> {
             answer = core.as_twin(key, &locker, answer);
         }
         if let Answer::Gone { abandoned } = &mut answer {
-            core.abandon(&key.name, abandoned.take());
+            core.releases.abandon(core, &key.name, abandoned.take());
         }
         answer
     }

@@ -51,11 +51,9 @@ impl Core {
         match &mut state.phase {
             Phase::Held(_) => self.notice_loss(key, state, LossCause::Cloned, now),
             Phase::Lingering { .. } => {
-                let left = self.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
+                let left = Turn::leave_lingering(self, key, &mut state, Phase::Asking { turn: None, about: None });
                 drop(state);
-                if left.is_some() {
-                    drop(Turn::of(self, key));
-                }
+                drop(left);
             }
             Phase::Waiting { unsettled } => {
                 *unsettled = None;

@@ -40,7 +40,7 @@ impl<'c> Acquire<'c> {
                     self.question_again(unsettled)
                 }
                 Step::End { abandoned, failure } => {
-                    core.abandon(&self.key.name, abandoned);
+                    core.releases.abandon(core, &self.key.name, abandoned);
                     return self.limit.outcome(failure).map(|()| Progress::Ended);
                 }
                 Step::Refuse(answer) => return self.refuse(answer),
@@ -153,7 +153,7 @@ impl<'c> Acquire<'c> {
         let (core, key) = (self.core, self.key);
         core.listen();
         if let Err(error) = core.start_retry_thread() {
-            core.abandon(&key.name, answer.into_unsettled());
+            core.releases.abandon(core, &key.name, answer.into_unsettled());
             return Err(error);
         }
         let waiter = Waiter::new(current_thread(), Arc::clone(self.settings), core.clock.now());
@@ -178,7 +178,8 @@ impl<'c> Acquire<'c> {
             }
             _ => Ok(Progress::Ended),
         };
-        self.core.abandon(&self.key.name, answer.into_unsettled());
-        if self.core.is_closed() { Err(Error::ShutDown) } else { outcome }
+        let core = self.core;
+        core.releases.abandon(core, &self.key.name, answer.into_unsettled());
+        if core.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 }

@@ -18,6 +18,7 @@ mod recall;
 pub(crate) mod right;
 mod steps;
 
+use crate::client::at_exit;
 use crate::client::core::Core;
 use crate::client::observe::Call;
 use crate::client::observer::Queued;
@@ -158,7 +159,7 @@ impl<'c> Acquire<'c> {
     /// is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
-        core.note_use();
+        at_exit::note_use(core);
         core.start_lease_thread()?;
         core.right_to_send.check(core, &key.name, || self.command_limit())?;
         if self.settings.reason().is_some() && core.record.is_on() && !core.listens_with_record() {
@@ -186,7 +187,7 @@ impl<'c> Acquire<'c> {
             Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
             Lingering::Over(tenure) => {
                 drop(state);
-                core.release_later(&key.name, &tenure);
+                core.releases.release_later(core, &key.name, &tenure);
                 drop(Turn::of(core, key));
                 state = key.state();
             }
@@ -229,7 +230,7 @@ impl<'c> Acquire<'c> {
             // The hold may reach its limit before the lease thread would check.
             core.schedule_renewal(key, &tenure);
         }
-        key.hold.begin(current_thread(), self.settings.reentry(), tenure.token(), tenure.valid_until());
+        key.hold.begin(current_thread(), self.settings, &tenure);
         let queued = core.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)
@@ -290,7 +291,7 @@ impl<'c> Acquire<'c> {
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.
     fn discard(&self) -> Turn<'c> {
         if let Some((tenure, _)) = self.core.end_hold(self.key, Phase::Asking { turn: None, about: None }) {
-            self.core.release_later(&self.key.name, &tenure);
+            self.core.releases.release_later(self.core, &self.key.name, &tenure);
         }
         Turn::of(self.core, self.key)
     }

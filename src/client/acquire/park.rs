@@ -91,7 +91,7 @@ impl Acquire<'_> {
         if was_last && mutant!(ForgetsRetryLate) {
             core.forget_retry(key);
         }
-        core.abandon(&key.name, unsettled);
+        core.releases.abandon(core, &key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)
     }
 }
