@@ -49,7 +49,7 @@
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools),
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   [stores](manual::stores) and [operations](manual::operations).
-//! * The README has the guarantees by number, and the table for porting, method by method.
+//! * The README has the guarantees by number.
 //! * [`processor`] is for those who write a store.
 //!
 //! # Features and MSRV
@@ -75,6 +75,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+mod backoff;
 #[cfg(any(test, fuzzing))]
 mod check;
 mod client;

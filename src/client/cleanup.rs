@@ -9,7 +9,7 @@
 //! | [`Ending::GivenUp`] | it was given up while it stood in the store's queue, or its grant had no taker | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
-use crate::client::backoff::Backoff;
+use crate::backoff::{Backoff, Cooldown};
 use crate::client::releases::Ticket;
 use crate::client::schedule::Schedule;
 use crate::clock::Moment;
@@ -51,7 +51,7 @@ pub(crate) struct Leftover {
     ending: Ending,
     /// So long after the first answered release.
     until: Option<Moment>,
-    failures: u32,
+    failed: Cooldown<Moment>,
     /// The number of answered releases.
     answers: u32,
     /// [`List::hastened`] as it was when this was taken from the list.
@@ -112,8 +112,18 @@ impl Cleanup {
         list.last_id += 1;
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let leftover =
-            Leftover { id, key, locker, kept, ending, until: None, failures: 0, answers: 0, seen: 0, _ticket: ticket };
+        let leftover = Leftover {
+            id,
+            key,
+            locker,
+            kept,
+            ending,
+            until: None,
+            failed: Cooldown::default(),
+            answers: 0,
+            seen: 0,
+            _ticket: ticket,
+        };
         list.schedule.put(id, self.clock.now(), leftover);
     }
 
@@ -154,7 +164,7 @@ impl Cleanup {
         let now = self.clock.pause_begins(sent_at);
         let due = match result {
             Ok(_) => {
-                leftover.failures = 0;
+                leftover.failed.end();
                 let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.kept));
                 if settled || leftover.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
@@ -165,7 +175,6 @@ impl Cleanup {
                 (now + pause).min(until)
             }
             Err(error) => {
-                leftover.failures = leftover.failures.saturating_add(1);
                 log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
                 if let Ending::ReleaseUnanswered(deadline) = leftover.ending
                     && now > deadline + timing::unanswered_release(leftover.kept)
@@ -178,7 +187,7 @@ impl Cleanup {
                     );
                     return;
                 }
-                now + Backoff::capped(timing::longest_cleanup_pause(leftover.kept)).after(leftover.failures)
+                leftover.failed.fail(now, Backoff::capped(timing::longest_cleanup_pause(leftover.kept)))
             }
         };
         let mut list = self.list.lock();

@@ -7,7 +7,7 @@
 //! the tenure began. A repetition that arrived first would then take the key away before the release, whose reply
 //! would report a loss.
 
-use crate::client::backoff::Backoff;
+use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::listener::{InboxControl, Subscribed};
 use crate::error::Error;

@@ -22,7 +22,7 @@
 //! | `observe.rs`, `circle.rs` | what the program is told, and when; threads that wait for one another |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
 //! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
-//! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs`, `backoff.rs` | threads and times; these do not know locks |
+//! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs` | threads and times; these do not know locks |
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
@@ -30,7 +30,6 @@ mod agenda;
 mod announce;
 mod apart;
 mod at_exit;
-mod backoff;
 mod circle;
 mod cleanup;
 mod closing;

@@ -4,8 +4,8 @@
 //! them. Those that fail go on the clean-up list. The end of the main thread waits for the outcome of all that were posted before.
 
 use super::core::Core;
+use crate::backoff::Backoff;
 use crate::client::announce::tell;
-use crate::client::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
 use crate::client::metrics::Sample;
 use crate::client::observer::Observer;

@@ -1,6 +1,6 @@
 //! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it.
 
-use crate::client::backoff::Backoff;
+use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::question::{Answer, Question};
 use crate::clock::Moment;

@@ -1,8 +1,11 @@
 //! Whether this client may send messages to other clients.
 
+use crate::backoff::{Backoff, Cooldown};
 use crate::client::core::Core;
+use crate::clock::Moment;
 use crate::error::Error;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::timing;
 use std::time::Duration;
 
@@ -13,14 +16,13 @@ pub(crate) struct RightToSend {
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
     // nothing that the other has done. Relaxed would do.
     is_checked: AtomicBool,
-    /// When that may be checked again, in nanoseconds, after a check without an answer.
-    // ORDERING: the value alone matters, as for `is_checked`.
-    check_at: AtomicU64,
+    /// Until when that is not checked again, after a check without an answer.
+    rests: Mutex<Cooldown<Moment>>,
 }
 
 impl RightToSend {
     pub(crate) fn new() -> Self {
-        Self { is_checked: AtomicBool::new(false), check_at: AtomicU64::new(0) }
+        Self { is_checked: AtomicBool::new(false), rests: Mutex::default() }
     }
 
     /// Checks the right, unless that was done. Later calls are cheap. A check without an answer is repeated after a pause, so that a
@@ -36,17 +38,14 @@ impl RightToSend {
         }
         let Some(queue) = core.processor.queue() else { return Ok(()) };
         core.check_process()?;
-        // ORDERING: as above; of two threads that see an outdated moment one checks.
-        if core.clock.now().as_nanos() < self.check_at.load(Ordering::Acquire)
-            || self.is_checked.swap(true, Ordering::AcqRel)
-        {
+        // ORDERING: as above; of two threads that see that the cool-down is over one checks.
+        if self.rests.lock().lasts(core.clock.now()) || self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let checked = queue.check_inbox(core.id().as_str(), key, limit());
         if let Err(error) = &checked {
             if !matches!(error, Error::Denied { .. }) {
-                let at = core.clock.now() + timing::CHECK_PAUSE;
-                self.check_at.store(at.as_nanos(), Ordering::Release); // ORDERING: as above.
+                self.rests.lock().fail(core.clock.now(), Backoff::constant(timing::CHECK_PAUSE));
             }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);

@@ -6,6 +6,25 @@
 //! An error raised by a script stopped it between its calls, and the server adds a position to the words. Nobody knows what the script
 //! had written before, so the outcome is unknown, whatever the code is. A script returns an error that left nothing behind as its
 //! reply, which carries no position.
+//!
+//! What the classes mean to those who asked:
+//!
+//! | answer | becomes | an acquirer | a renewal or release |
+//! |---|---|---|---|
+//! | refused connection, LOADING, BUSY, READONLY, MASTERDOWN, NOREPLICAS, too many clients, … | `Backend`, not executed | `lock()` waits it out (unless the store never answered), with backoff and jitter | repeats; says nothing about loss |
+//! | OOM, MISCONF | `Backend`, refused | waits and warns; `try_lock` and timed calls fail by name | is not hit (`allow-oom`), or repeats |
+//! | time-out, closed connection, unknown replies, any error that a script raised in its middle | `Backend`, unknown | polls what became of it, then waits; if given up, it is cleaned up | repeats; "not ours" after it is no loss |
+//! | NOAUTH, WRONGPASS, NOPERM, and what 7.0 says in scripts instead, unless it was raised | `Denied`, nothing done | gets it at once | a renewal repeats until the deadline; a release goes on the clean-up list |
+//! | too few replicas have acknowledged what the command did | `Backend`, unacknowledged; an attempt to lock is undone first | `lock()` waits it out, with backoff and jitter, and warns; `try_lock` and timed calls fail by name | a renewal repeats, and the deadline does not move |
+//! | a key of another type | `Conflict` | gets it at once | loss (extend, probe), error (release) |
+//! | HELLO of a replica | `Backend`, not executed | `lock()` waits it out (unless the store never answered) | repeats; says nothing about loss |
+//! | in a Cluster: MOVED, ASK, TRYAGAIN | none: the call is sent where it belongs; what is left at its limit is `Backend`, not executed | `lock()` waits it out | repeats; a posted release goes on the clean-up list |
+//! | CROSSSLOT; outside a Cluster MOVED and ASK; HELLO of a Sentinel, a server before 7.0, a Cluster node where one server is wanted or the reverse | `Unsupported` | gets it at once | as `Denied` |
+//!
+//! From 7.2 on, denials name the user. This file hides what stands between "User " and " has no permissions". Because other servers use
+//! other words, `Address::hide` then hides the login's own user wherever it stands as a word.
+//!
+//! An *outcome* is not an error: busy, gone and lost are values of the outcome types.
 
 use crate::error::{BackendFailure, Error};
 use ::redis::{ServerError, Value};
