@@ -133,7 +133,7 @@ impl Core {
         let mut state = key.state();
         let now = self.clock.now();
         if let Some(tenure) = state.live_tenure(locker) {
-            tenure.told_broken(now);
+            tenure.lease.told_broken(now);
             self.schedule_renewal(key, tenure);
         } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
             &mut state.phase

@@ -137,7 +137,7 @@ impl Core {
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
         let kept = tenure.kept();
-        let extend = now >= tenure.extend_at(self.trip());
+        let extend = now >= tenure.lease.extend_at(self.trip());
         // Whatever happens in this round, the passing of the deadline is noticed.
         self.schedule_look(&key, tenure, deadline);
         drop(state);
@@ -159,7 +159,7 @@ impl Core {
         match result {
             Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
                 let queued = self.queue_renewed(tenure, now);
-                tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
+                tenure.lease.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
                 tenure.note_waiting_as_of(waiting, sent_at, now);
                 if let Some(numbers) = numbers {
                     tenure.tokens().refill(numbers);
@@ -173,7 +173,7 @@ impl Core {
                 queued.finish();
             }
             Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
-                tenure.checked(sent_at);
+                tenure.lease.checked(sent_at);
                 self.schedule_look(key, tenure, tenure.due(self.trip()));
             }
             Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
@@ -189,7 +189,7 @@ impl Core {
                 let from = self.clock.pause_begins(sent_at);
                 let left = tenure.deadline().since(from);
                 // What was under way to the earlier server has failed with it, which says nothing about this one.
-                let is_at_once = tenure.is_doubted_since(sent_at);
+                let is_at_once = tenure.lease.is_doubted_since(sent_at);
                 let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
                 self.schedule_look(key, tenure, (from + pause).min(tenure.deadline()));
                 // Before the hold has begun, its thread gets the error.
