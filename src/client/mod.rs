@@ -8,20 +8,18 @@
 //! |---|---|
 //! | `mod.rs` | the client: owns the core and gives the threads their work |
 //! | `closing.rs` | closing a client |
-//! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
-//! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
-//! | `patience.rs` | how a timed wait for a store that does not answer ends if the clock is moved by hand |
+//! | `acquire`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
+//! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
+//! | `turn.rs`, `question.rs` | the turn to ask; one request and what its reply means |
+//! | `releases.rs`, `at_exit.rs` | what is given back, also without waiting for the reply; what the end of the main thread waits for |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `refresh.rs` | who holds and who waits, for people; what the client says of itself |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
-//! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
-//! | `holding.rs` | how a hold begins and ends |
-//! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
 //! | `observe.rs`, `circle.rs` | what the program is told, and when; threads that wait for one another |
 //! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
+//! | `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs` | the parts that do not know the core |
 //! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs` | threads and times; these do not know locks |
 
 pub(crate) mod acquire;
@@ -36,7 +34,6 @@ mod closing;
 pub(crate) mod core;
 mod describe;
 mod hear;
-mod holding;
 mod hook;
 mod inquiry;
 mod listener;

@@ -2,7 +2,7 @@
 
 use super::steps::{Asking, Place, Seen, Step};
 use super::{Acquire, Progress};
-use crate::client::holding::Taker;
+use crate::client::core::Taker;
 use crate::client::question::{Answer, Question};
 use crate::client::turn::Turn;
 use crate::clock::Moment;
