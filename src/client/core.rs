@@ -166,7 +166,8 @@ impl Core {
 
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        self.id().next_locker(settings.lock_delay(), self.hands_over() && !settings.linger().is_zero()).into()
+        let linger = if self.hands_over() { settings.linger() } else { Duration::ZERO };
+        self.id().next_locker(settings.lock_delay(), linger).into()
     }
 
     /// Returns whether this process is a forked child of the one that made the client, with a copy of its memory.
@@ -287,19 +288,20 @@ impl Core {
     pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>) {
         let now = self.clock.now();
         tenure.begin(now);
-        tenure.hold_begins(now);
         if mutant!(CountsFromHearing) && self.counts(&tenure) {
             tenure.lease.renewed(now);
         }
-        if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
-            tenure.note_waiting(1, now);
+        if let Some(about) = state.about().filter(|about| about.locker == tenure.locker) {
+            if about.contended {
+                tenure.note_waiting(1, now);
+            }
+            if about.broken {
+                tenure.lease.told_broken(now);
+            }
         }
         state.asked = 0;
         state.failures = 0;
         state.failure = None;
-        if state.about().is_some_and(|about| about.broken && about.locker == tenure.locker) {
-            tenure.lease.told_broken(now);
-        }
         // The earlier server may have granted it, and the reply was on its way.
         if self.is_of_earlier_server(tenure.lease.renewed_at()) {
             tenure.lease.doubt(now);

@@ -103,9 +103,10 @@ impl Tenure {
         self.settings.kept()
     }
 
-    /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
+    /// Begins the tenure, and its first hold, once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.note_waiting(self.waiting, now);
+        self.hold_begins(now);
     }
 
     /// Notes that a hold begins.
