@@ -4,13 +4,14 @@
 //! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
 //! thread is told: if the grant came late, the lease is extended first.
 
-use crate::backoff::Backoff;
 use crate::client::ask::Asked;
+use crate::client::at_exit;
 use crate::client::core::Core;
+use crate::client::events::{Call, Events, Queued};
 use crate::client::linger::Lingering;
-use crate::client::observe::Call;
-use crate::client::observer::Queued;
+use crate::client::loss;
 use crate::client::patience::Patience;
+use crate::client::renew;
 use crate::client::turn::Turn;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -24,7 +25,6 @@ use crate::state::machine::Phase;
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
-use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 use crate::timer::{AT_WORK, Sleeper};
 use crate::timing;
@@ -84,7 +84,7 @@ impl Core {
             return if wait_limit.is_cancelled() { Ok(None) } else { self.reenter(key).map(Some) };
         }
         // Also before a lingering tenure is taken up: it is the parent's.
-        self.check_process()?;
+        self.process.check()?;
         let inside = self.enter()?;
         let token = self.lock_first(key, settings, wait_limit)?;
         if let Some(token) = token {
@@ -104,30 +104,36 @@ impl Core {
         if wait_limit.is_cancelled() {
             return Ok(None);
         }
-        let called_at = self.observed_now();
+        let called_at = self.events.now();
         self.prepare(&key.name, || wait_limit.limit(self.clock.now(), self.limits.command))?;
         let lingers = !settings.linger().is_zero();
-        if settings.reason().is_some() && self.record.is_on() && !self.listens_with_record() {
+        if settings.reason().is_some()
+            && self.record.is_on()
+            && (self.subscription.is_started() || !self.record.listens_with_it())
+        {
             // A client that says what its locks are for can be asked.
-            self.listen_for(key);
+            self.subscription.listen_for(key);
         }
         if lingers {
             // A client whose tenures may linger must hear when others wait.
-            self.listen();
+            self.subscription.listen();
             // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
             // may take a little of the caller's time.
-            if self.is_listening() && !self.hears(key) && !matches!(key.state().phase, Phase::Lingering { .. }) {
+            if self.subscription.is_open()
+                && !self.subscription.hears(key)
+                && !matches!(key.state().phase, Phase::Lingering { .. })
+            {
                 let most = || wait_limit.limit(self.clock.now(), self.limits.command) / 4;
-                self.gets_ready_to_hear(key, || most().min(timing::LISTEN_FIRST));
+                self.subscription.gets_ready_to_hear(key, || most().min(timing::LISTEN_FIRST));
             }
         }
-        let mut slow_at = self.slow_at();
+        let mut slow_at = self.events.slow_at();
         let mut state = key.state();
         match self.take_up(key, &mut state, settings) {
             Lingering::No => {}
             Lingering::Taken => {
                 let call = Call { settings, called_at, how: How::TakenUp };
-                let queued = state.kept().map_or(Queued::nothing(), |tenure| self.queue_acquired(tenure, call));
+                let queued = state.kept().map_or(Queued::nothing(), |tenure| self.events.queue_acquired(tenure, call));
                 drop(state);
                 queued.finish();
                 return Ok(Some(key.hold.token()));
@@ -151,7 +157,7 @@ impl Core {
             state.queue.push(Arc::clone(&waiter));
             drop(state);
             // The holder in this process must hear when others wait.
-            self.listen_for(key);
+            self.subscription.listen_for(key);
             Asked::Queued(waiter)
         };
         loop {
@@ -195,44 +201,22 @@ impl Core {
     }
 
     /// Prepares for the first lock: starts the lease thread, and checks the right to send messages to other
-    /// processes. Each happens once; later calls are cheap. A check without an answer is repeated after a pause, so that a
-    /// server that does not answer delays no other lock each time.
+    /// processes. Each happens once; later calls are cheap.
     ///
     /// # Errors
     ///
     /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
     /// is not an error here that the store cannot be reached.
     pub(crate) fn prepare(&self, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
-        self.note_use();
-        self.start_lease_thread()?;
-        let Some(queue) = self.processor.queue() else { return Ok(()) };
-        // ORDERING: the flag alone matters, here and below: see `Core::is_checked`.
-        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.check_process()?;
-        // ORDERING: as above; of two threads that see that the cool-down is over one checks.
-        if self.check_rests.lock().lasts(self.clock.now()) || self.is_checked.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let checked = queue.check_inbox(self.id().as_str(), key, limit());
-        if let Err(error) = &checked {
-            if !matches!(error, Error::Denied { .. }) {
-                self.check_rests.lock().fail(self.clock.now(), Backoff::constant(timing::CHECK_PAUSE));
-            }
-            // ORDERING: as above.
-            self.is_checked.store(false, Ordering::Release);
-        }
-        match checked {
-            Err(error @ Error::Denied { .. }) => Err(error),
-            _ => Ok(()),
-        }
+        at_exit::note_use(self);
+        self.start_renewing()?;
+        self.subscription.check(key, limit)
     }
 
     fn reenter(&self, key: &Key) -> Result<u64, Error> {
         match key.hold.reenter() {
             Reentry::Entered => Ok(key.hold.token()),
-            Reentry::Lost => Err(self.loss_error(key)),
+            Reentry::Lost => Err(loss::error(self, key)),
             Reentry::Refused => Err(Error::AlreadyHeld { key: key.name.to_string() }),
             Reentry::TooMany => Err(Error::TooManyHolds { key: key.name.to_string() }),
         }
@@ -247,12 +231,12 @@ impl Core {
         wait_limit: &WaitLimit<'_>,
         slow_at: &mut Option<Moment>,
     ) -> Result<Woken, Error> {
-        let _counted = self.count_waiter(&waiter.settings);
+        let _counted = self.events.count_waiter(&waiter.settings);
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
         let mut patience = self.patience(wait_limit);
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (wait_limit.register(sleeper), self.clock.register(sleeper));
-        let (mut circle_at, mut long_wait) = (Self::circle_at(waiter), None);
+        let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
         let mut state = key.state();
         loop {
             if key.hold.is_owned_by(waiter.thread)
@@ -270,28 +254,28 @@ impl Core {
                 let (was_last, unsettled) = state.give_up(waiter.thread);
                 if was_last && !mutant!(ForgetsRetryLate) {
                     // Do this before the mutex is released: the next thread that waits adds an entry of its own.
-                    self.forget_retry(key);
+                    self.retries.forget(key);
                 }
                 if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
                     // There may have been no time to ask for a place in the store's queue. The threads that still wait have that time.
-                    self.retry_at(key, now);
+                    self.retries.ask_at(key, now);
                 }
                 drop(state);
                 if was_last && mutant!(ForgetsRetryLate) {
-                    self.forget_retry(key);
+                    self.retries.forget(key);
                 }
                 self.abandon(&key.name, unsettled);
                 return wait_limit.outcome(failure).map(|()| Woken::GaveUp);
             }
             if let Some(at) = slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                self.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
+                self.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
                 state = key.state();
                 continue;
             }
             if circle_at.take_if(|at| *at <= now).is_some() {
                 drop(state);
-                long_wait = Some(self.waits_long(key, waiter));
+                long_wait = Some(self.events.waits_long(key, waiter));
                 state = key.state();
                 continue;
             }
@@ -312,7 +296,7 @@ impl Core {
                 let is_fresh = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
                 tenure.told = is_fresh && self.counts(tenure);
                 if tenure.told {
-                    return Confirmed::Yes(self.queue_acquired(tenure, call));
+                    return Confirmed::Yes(self.events.queue_acquired(tenure, call));
                 }
                 Arc::clone(&tenure.locker)
             }
@@ -320,14 +304,14 @@ impl Core {
         };
         let unconfirmed = Unconfirmed { key, core: self };
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure = self.extend_now(key, &worn, false, wait_limit.limit(now, self.limits.command));
+        let failure = renew::extend_now(self, key, &worn, false, wait_limit.limit(now, self.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && self.clock.now() < tenure.deadline() => {
                 tenure.told = self.counts(tenure);
                 match failure {
-                    _ if tenure.told => Confirmed::Yes(self.queue_acquired(tenure, call)),
+                    _ if tenure.told => Confirmed::Yes(self.events.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),
                     None => Confirmed::Lost,
                 }

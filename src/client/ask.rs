@@ -57,7 +57,7 @@ impl Core {
             let heard = if wait { key.state().heard() } else { None };
             match self.take_in(key, question, result, sent_at, heard) {
                 Answer::Acquired(tenure) => {
-                    self.note_trip(self.clock.now().since(sent_at));
+                    self.renewals.note_trip(self.clock.now().since(sent_at));
                     let to = Taker { thread: current_thread(), settings };
                     self.grant(key, &mut key.state(), tenure, to);
                     turn.end();
@@ -183,8 +183,8 @@ impl Core {
         sent_at: Moment,
     ) -> Result<Asked, Error> {
         let key = Arc::clone(turn.key());
-        self.listen();
-        if let Err(error) = self.start_retry_thread() {
+        self.subscription.listen();
+        if let Err(error) = self.retries.start() {
             self.abandon(&key.name, answer.into_unsettled());
             return Err(error);
         }
@@ -204,20 +204,20 @@ impl Core {
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn first_question(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
-        self.new_question(key, settings, !wait_limit.is_one_attempt() && self.hears(key))
+        self.new_question(key, settings, !wait_limit.is_one_attempt() && self.subscription.hears(key))
     }
 
     /// Does as [`first_question`](Self::first_question) for a key that is busy: the inbox gets ready to hear of it.
     fn question_for_place(&self, key: &Key, settings: &Arc<DLockConfig>, wait_limit: &WaitLimit<'_>) -> Question {
         // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
         let limit = || wait_limit.limit(self.clock.now(), self.limits.command) / 4;
-        let wait = !wait_limit.is_one_attempt() && self.gets_ready_to_hear(key, limit);
+        let wait = !wait_limit.is_one_attempt() && self.subscription.gets_ready_to_hear(key, limit);
         self.new_question(key, settings, wait)
     }
 
     /// Returns whether a caller that waits could stand in the store's queue if the inbox covered this key.
     fn may_get_ready(&self, key: &Key, wait_limit: &WaitLimit<'_>) -> bool {
-        !wait_limit.is_one_attempt() && self.is_listening() && !self.hears(key)
+        !wait_limit.is_one_attempt() && self.subscription.is_open() && !self.subscription.hears(key)
     }
 
     /// Returns whether the holder may give the lock up when it hears that somebody wants it.

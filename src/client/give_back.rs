@@ -1,12 +1,12 @@
 //! Giving back what a client has in the store: immediately, or through the clean-up list.
 
+use super::at_exit;
 use super::core::Core;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
-use crate::client::announce::tell;
 use crate::client::cleanup::{Cleanup, Ending};
-use crate::client::metrics::Sample;
-use crate::client::observer::Observer;
+use crate::client::events::Events;
+use crate::client::loss;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
@@ -25,7 +25,7 @@ struct Posted {
     // These outlive the client, whose last replies arrive in its last moments.
     clock: Timer,
     cleanup: Arc<Cleanup>,
-    observer: Option<Arc<Observer>>,
+    events: Arc<Events>,
     /// When it was posted, if metrics are recorded.
     posted_at: Option<Moment>,
     key: String,
@@ -36,12 +36,12 @@ struct Posted {
 impl Posted {
     /// Handles the reply. Runs on whichever thread receives it, and must not block.
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
-        self.observe(&answer);
+        self.events.note_posted(&self.key, self.posted_at, &answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
                 let now = self.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
-                    tell(self.observer.as_deref(), &self.key, &tenure, watchers);
+                    self.events.tell_lost(&self.key, &tenure, watchers);
                 }
             }
             Ok(_) => {}
@@ -55,23 +55,11 @@ impl Posted {
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
-                    core.wake_cleanup();
+                    core.retries.wake_for_cleanup();
                     drop_elsewhere(core);
                 }
             }
         }
-    }
-}
-
-impl Posted {
-    /// Notes how the release ended.
-    fn observe(&self, answer: &Result<ReleaseOutcome, Error>) {
-        let Some(observer) = &self.observer else { return };
-        if let Some(posted_at) = self.posted_at {
-            let took = self.clock.now().since(posted_at);
-            observer.record(Sample::Call { name: "release", took, is_answered: answer.is_ok() });
-        }
-        observer.note_answer(&self.key, answer.as_ref().err(), || self.clock.now());
     }
 }
 
@@ -132,12 +120,7 @@ impl Core {
     }
 
     fn release_once(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        match &self.observer {
-            None => self.processor.release(claim, limit),
-            Some(observer) => {
-                self.observed(observer, ("release", claim.key), limit, || self.processor.release(claim, limit))
-            }
-        }
+        self.events.observe(("release", claim.key), limit, || self.processor.release(claim, limit))
     }
 
     /// Returns how long one try of a release may take if `left` of the lease remains.
@@ -147,24 +130,24 @@ impl Core {
 
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post_release(&self, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
-        self.note_use();
+        at_exit::note_use(self);
         let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
         let claim = self.claim(key, &locker, kept).with_poller_gap(gap);
         let limit = self.release_limit(tenure.deadline().since(self.clock.now()));
         let posted = Posted {
             core: Weak::clone(&self.this),
             clock: self.clock.clone(),
-            cleanup: Arc::clone(&self.cleanup),
-            observer: self.observer.clone(),
-            posted_at: self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now()),
+            cleanup: Arc::clone(&self.retries.cleanup),
+            events: Arc::clone(&self.events),
+            posted_at: self.events.metered_now(),
             key: key.to_owned(),
-            ticket: self.unanswered.ticket(),
+            ticket: self.retries.unanswered.ticket(),
         };
         match self.processor.posting() {
             Some(posting) => {
                 let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
                 if posting.post_release(&claim, limit, done) {
-                    self.collect_soon();
+                    self.retries.collect_soon();
                 }
             }
             None => posted.answered(tenure, watchers, self.processor.release(&claim, limit)),
@@ -177,7 +160,7 @@ impl Core {
         if self.clock.now() >= tenure.deadline() {
             return Ok(());
         }
-        let cause = self.broken(key, tenure, self.limits.command).unwrap_or_else(|| LossCause::from(other));
+        let cause = loss::broken(self, key, tenure, self.limits.command).unwrap_or_else(|| LossCause::from(other));
         let locker = tenure.locker.to_string();
         Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
     }
@@ -187,9 +170,9 @@ impl Core {
         if tenure.is_cloned() {
             return;
         }
-        let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.unanswered.ticket());
-        self.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
-        self.wake_cleanup();
+        let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.retries.unanswered.ticket());
+        self.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
+        self.retries.wake_for_cleanup();
     }
 
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
@@ -199,14 +182,14 @@ impl Core {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            self.cleanup.add(key, &locker, settings.kept(), ending);
-            self.wake_cleanup();
+            self.retries.cleanup.add(key, &locker, settings.kept(), ending);
+            self.retries.wake_for_cleanup();
         }
     }
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
-        self.cleanup.add(key, locker, self.limits.shortest_lease, Ending::GivenUp);
-        self.wake_cleanup();
+        self.retries.cleanup.add(key, locker, self.limits.shortest_lease, Ending::GivenUp);
+        self.retries.wake_for_cleanup();
     }
 }

@@ -45,7 +45,7 @@ impl Core {
         if self.is_of_earlier_server(tenure.renewed_at()) {
             tenure.doubt(now);
         }
-        self.schedule_renewal(key, &tenure);
+        self.renewals.put(key, &tenure);
         let (token, deadline) = (tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
         key.hold.begin(to.thread, to.settings.reentry(), token, deadline);
@@ -66,7 +66,7 @@ impl Core {
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
                 state.tenure_ends(&mut tenure, self.clock.now());
-                self.forget_renewal(key);
+                self.renewals.forget(key);
                 key.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }

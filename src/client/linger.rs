@@ -28,20 +28,20 @@ impl Core {
     /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
     pub(super) fn linger(&self, key: &Arc<Key>, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if tenure.may_linger(self.hears(key)) && !tenure.needs_numbers() => {}
+            Phase::Held(tenure) if tenure.may_linger(self.subscription.hears(key)) && !tenure.needs_numbers() => {}
             _ => return false,
         }
-        if self.start_retry_thread().is_err() {
+        if self.retries.start().is_err() {
             return false;
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
-        let queued = self.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
+        let queued = self.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
-            self.retry_at(key, until);
+            self.retries.ask_at(key, until);
         }
         state.phase = Phase::Lingering { tenure, until };
         key.hold.end();
@@ -63,14 +63,14 @@ impl Core {
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
-            self.forget_renewal(key);
+            self.renewals.forget(key);
             return Lingering::Over(Box::new(tenure));
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
             // The hold may reach its limit before the lease thread would check.
-            self.schedule_renewal(key, &tenure);
+            self.renewals.put(key, &tenure);
         }
         key.hold.begin(current_thread(), settings.reentry(), tenure.token(), tenure.valid_until());
         state.phase = Phase::Held(tenure);
@@ -86,7 +86,7 @@ impl Core {
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
                 if !at_once && !is_wanted && self.clock.now() < *until && !tenure.is_contended() {
-                    self.retry_at(key, *until);
+                    self.retries.ask_at(key, *until);
                     return None;
                 }
             }
@@ -118,7 +118,7 @@ impl Core {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }
-        self.forget_renewal(key);
+        self.renewals.forget(key);
         match std::mem::replace(&mut state.phase, next) {
             Phase::Lingering { tenure, .. } => Some(tenure),
             _ => None,

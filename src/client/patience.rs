@@ -45,7 +45,7 @@ impl Core {
             return false;
         }
         if state.failure.is_none() && matches!(state.phase, Phase::Waiting { .. }) {
-            self.retry_at(key, self.clock.now());
+            self.retries.ask_at(key, self.clock.now());
         }
         patience.ends = Instant::now() + patience.pause;
         state.failure.is_some()

@@ -6,9 +6,11 @@
 //! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
 //! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
 
-use crate::client::announce::{tell, tell_watchers};
 use crate::client::core::Core;
+use crate::client::events::tell_watchers;
+use crate::client::loss;
 use crate::client::question::Answer;
+use crate::client::renew;
 use crate::client::turn::{Turn, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -30,10 +32,10 @@ impl Core {
             return Err(not_held());
         }
         if key.hold.leave_inner() {
-            return if key.hold.is_lost() { Err(self.loss_error(key)) } else { Ok(()) };
+            return if key.hold.is_lost() { Err(loss::error(self, key)) } else { Ok(()) };
         }
         owner::hold_ends();
-        if !self.hands_over() || !self.keep_tenure(key) {
+        if !self.subscription.hands_over() || !self.keep_tenure(key) {
             return self.end_tenure(key, waits).unwrap_or_else(|| Err(not_held()));
         }
         drop(self.leaving());
@@ -44,11 +46,11 @@ impl Core {
     /// for the next one to arrive. Returns `false` if the tenure must be given back.
     pub(crate) fn keep_tenure(&self, key: &Arc<Key>) -> bool {
         let mut state = key.state();
-        if self.needs_numbers(key, &state) && !self.is_forked() {
+        if self.needs_numbers(key, &state) && !self.process.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
-                self.extend_now(key, &locker, true, self.limits.command);
+                renew::extend_now(self, key, &locker, true, self.limits.command);
             }
             state = key.state();
         }
@@ -69,7 +71,7 @@ impl Core {
     fn needs_numbers(&self, key: &Key, state: &State) -> bool {
         match &state.phase {
             Phase::Held(tenure) if tenure.needs_numbers() && self.processor.numbers().is_some() => {
-                !state.queue.is_empty() || tenure.may_linger(self.hears(key))
+                !state.queue.is_empty() || tenure.may_linger(self.subscription.hears(key))
             }
             _ => false,
         }
@@ -78,11 +80,11 @@ impl Core {
     /// Passes the hold on to the first waiting thread, unless other clients must be let in.
     fn pass_on(&self, key: &Key, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
-        if !tenure.may_pass(now, self.hears(key)) || !tenure.tokens().advance() {
+        if !tenure.may_pass(now, self.subscription.hears(key)) || !tenure.tokens().advance() {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
-        let queued = self.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
+        let queued = self.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
         let ended = std::mem::take(watchers);
@@ -99,7 +101,7 @@ impl Core {
     /// wait, the client goes to the end of the store's queue. The call waits for the store's reply if `waits` is set
     /// or threads of this client wait for it; otherwise the reply is handled later.
     pub(crate) fn end_tenure(&self, key: &Arc<Key>, waits: bool) -> Option<Result<(), Error>> {
-        if let Err(forked) = self.check_process() {
+        if let Err(forked) = self.process.check() {
             // The parent's hold continues. Only this process's copy of it ends.
             self.end_hold(key, Phase::Idle)?;
             return Some(Err(forked));
@@ -111,7 +113,7 @@ impl Core {
         let known = tenure.is_lost();
         if waits
             && tenure.may_be_broken()
-            && let Some(cause) = self.broken(&key.name, &tenure, self.side_limit())
+            && let Some(cause) = loss::broken(self, &key.name, &tenure, self.renewals.side_limit())
         {
             // The thread that has noticed the loss is still asking.
             tenure.lost_by(&cause);
@@ -121,7 +123,7 @@ impl Core {
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line(key) };
         if next.is_none() && !waits && !tenure.is_lost() {
-            self.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
+            self.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
             self.post_release(&key.name, tenure, watchers);
             drop(turn);
             return Some(Ok(()));
@@ -139,13 +141,13 @@ impl Core {
             released = Err(loss);
         }
         if !known {
-            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
+            self.events.tell_lost(&key.name, &tenure, watchers);
         } else if !mutant!(UnlocksUntold) {
             // The thread that has noticed the loss may not have told yet, and this one returns the loss.
             tell_watchers(watchers);
         }
         if rest.is_some() {
-            self.tell_released(&tenure, now, &released);
+            self.events.tell_released(&tenure, now, &released);
         }
         drop(rest);
         Some(released)
@@ -154,7 +156,7 @@ impl Core {
     /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
     /// would hear of a grant.
     pub(crate) fn next_in_line(&self, key: &Key) -> Option<Unsettled> {
-        if !self.hears(key) || self.is_closed() || self.start_retry_thread().is_err() {
+        if !self.subscription.hears(key) || self.is_closed() || self.retries.start().is_err() {
             return None;
         }
         let mut state = key.state();
@@ -208,7 +210,7 @@ impl Core {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                self.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
+                self.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
                 self.end_hand_over(key, turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return (self.release(&key.name, tenure, true), None);
@@ -218,7 +220,7 @@ impl Core {
                 return (self.give_back(&key.name, tenure), Some(turn));
             }
         };
-        self.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
+        self.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(key, turn, answer, sent_at);
         (released, None)
     }

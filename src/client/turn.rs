@@ -3,6 +3,7 @@
 use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::question::{Answer, Question};
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::config::DEFAULT_LEASE;
 use crate::error::{BackendFailure, Error};
@@ -109,7 +110,7 @@ impl Core {
         let locker = Arc::clone(question.locker());
         let mut answer = question.answer(result, sent_at, heard, &self.clock);
         if is_first {
-            answer = self.as_twin(key, &locker, answer);
+            answer = twin::checked(self, key, &locker, answer);
         }
         if let Answer::Gone { abandoned } = &mut answer {
             self.abandon(&key.name, abandoned.take());
@@ -124,7 +125,7 @@ impl Core {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(self.next_locker(&settings), settings, self.hears(key)),
+            None => Question::fresh(self.next_locker(&settings), settings, self.subscription.hears(key)),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
@@ -157,7 +158,7 @@ impl Core {
                 state.failure = None;
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.
-                let late = unsettled.is_none() && self.hears(key) && may_ask;
+                let late = unsettled.is_none() && self.subscription.hears(key) && may_ask;
                 let changed = state.about().is_some_and(|about| about.changed);
                 let due = match late || changed {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,
@@ -189,7 +190,7 @@ impl Core {
             }
         }
         state.phase = Phase::Waiting { unsettled };
-        self.retry_at(key, due);
+        self.retries.ask_at(key, due);
         AfterUnlock { warning, granted: None }
     }
 }
