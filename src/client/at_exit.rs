@@ -51,14 +51,14 @@ mod imp {
     fn await_answers(clients: &[Arc<Core>]) {
         let limit = clients.iter().map(|core| core.limits.command).max().unwrap_or_default();
         let until = Instant::now() + exit_wait(limit);
-        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.retries.unanswered.turn_over())).collect();
+        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.releases.turn_over())).collect();
         loop {
             waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
             if waits.is_empty() || Instant::now() >= until {
                 return;
             }
             for (core, _) in &waits {
-                let _ = catch_panic(|| core.retries.collect_replies());
+                let _ = catch_panic(|| core.releases.collect_replies(core));
             }
             thread::sleep(EXIT_LOOK);
         }

@@ -10,8 +10,8 @@
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
 use crate::backoff::{Backoff, Cooldown};
+use crate::client::releases::Ticket;
 use crate::client::schedule::Schedule;
-use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;

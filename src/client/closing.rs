@@ -3,6 +3,7 @@
 
 use super::core::Core;
 use crate::client::retry;
+use crate::client::turn::Turn;
 
 /// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
 /// runs the shutdown.
@@ -32,7 +33,7 @@ pub(super) fn end(core: &Core) {
 
 /// Gives back the tenures that linger. After the closing no tenure begins to linger.
 fn end_lingering(core: &Core) {
-    let over: Vec<_> = core.keys.all().iter().filter_map(|key| core.end_linger(key, true)).collect();
+    let over: Vec<_> = core.keys.all().iter().filter_map(|key| Turn::of_lingering(core, key, true)).collect();
     retry::release(core, over, core.limits.command);
     // The retry thread handles what could not be released.
     core.retries.wake_by(core.retries.cleanup.next());
@@ -50,7 +51,7 @@ pub(super) fn shut_down(core: &Core) {
     core.apart.stop_retrying().into_iter().for_each(|leftover| core.retries.cleanup.return_untried(leftover, now));
     // Before the leftovers are released: a grant that arrives at the last moment becomes one of them.
     core.subscription.stop();
-    core.retries.await_replies();
+    core.releases.await_replies(core);
     core.retries.release_leftovers();
     core.renewals.stop();
     core.apart.stop_renewing();

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::describe::Describe;
 use super::listener::{Listen, Listener};
 use super::record::Record;
+use super::releases::Releases;
 use super::renewals::Renewals;
 use super::retries::Retries;
 use super::subscription::Subscription;
@@ -44,7 +45,8 @@ pub(crate) struct Rounds {
 pub(crate) struct Core {
     context: Arc<Context>,
     pub(super) renewals: Renewals,
-    pub(super) retries: Retries,
+    pub(crate) retries: Retries,
+    pub(super) releases: Releases,
     pub(super) apart: Apart,
     pub(super) subscription: Subscription,
     /// What the client says of itself in the store.
@@ -83,6 +85,7 @@ impl Core {
             Self {
                 renewals: Renewals::new(&context, worker("dlock-lease", rounds.renew)),
                 retries: Retries::new(&context, worker("dlock-retry", rounds.retry)),
+                releases: Releases::default(),
                 apart: Apart::new(
                     worker("dlock-lease-2", rounds.renew_apart),
                     worker("dlock-retry-2", rounds.retry_apart),

@@ -27,7 +27,7 @@ fn on_message(core: &Core, message: &Message) {
             let known = core.keys.known(key);
             if !known.is_some_and(|key| on_granted(core, &key, locker, *grant)) && core.is_ours(locker) {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
-                core.give_up_grant(key, &Arc::from(locker.as_str()));
+                core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
             }
         }
         Message::Contended { key, locker } => {

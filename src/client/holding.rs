@@ -46,9 +46,13 @@ impl Core {
             tenure.doubt(now);
         }
         self.renewals.put(key, &tenure);
-        let (token, deadline) = (tenure.token(), tenure.valid_until());
+        key.hold.begin(to.thread, to.settings, &tenure);
         state.phase = Phase::Held(tenure);
-        key.hold.begin(to.thread, to.settings.reentry(), token, deadline);
+    }
+
+    /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
+    pub(super) fn counts(&self, tenure: &Tenure) -> bool {
+        tenure.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

@@ -38,7 +38,7 @@ impl Lost {
         at: Moment,
     ) -> Option<Self> {
         if matches!(state.phase, Phase::Lingering { .. }) {
-            core.lose_lingering(key, state, &cause);
+            Turn::lose_lingering(core, key, state, &cause);
             return None;
         }
         let Phase::Held(tenure) = &mut state.phase else { return None };

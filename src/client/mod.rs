@@ -25,10 +25,9 @@
 //! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `activity.rs`, `ticket.rs` | what does not know the core |
 //! | `listener.rs`, `worker.rs`, `schedule.rs` | threads and times; these do not know locks |
 
-mod acquire;
+pub(crate) mod acquire;
 pub(crate) mod activity;
 mod apart;
-mod ask;
 mod at_exit;
 mod cleanup;
 mod closing;
@@ -36,26 +35,22 @@ mod context;
 pub(crate) mod core;
 mod describe;
 mod events;
-mod give_back;
 mod hear;
 mod holding;
-mod linger;
 mod listener;
 mod loss;
-mod patience;
 mod question;
-mod recall;
 mod record;
-mod release;
+mod releases;
 mod renew;
 mod renewals;
 mod retries;
 mod retry;
 mod schedule;
 mod subscription;
-mod ticket;
 mod turn;
 mod twin;
+pub(crate) mod unlock;
 pub(crate) mod wait_limit;
 mod worker;
 

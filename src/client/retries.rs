@@ -1,19 +1,16 @@
-//! What the thread `dlock-retry` has to do: the keys that threads of this client wait for, by when the store must be asked, the clean-up
-//! list, and the replies to releases that nobody waits for.
+//! What the thread `dlock-retry` has to do: the keys that threads of this client wait for, by when the store must be asked, and the clean-up
+//! list.
 
 use super::cleanup::{Cleanup, Leftover};
 use super::context::Context;
 use super::schedule::Schedule;
-use super::ticket::Unanswered;
 use super::worker::Worker;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::state::key::Key;
-use crate::store::processor::Posting;
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, thread};
-use crate::timing::{self, CLOSING_LOOK, CLOSING_TRIES};
+use crate::sync::Mutex;
+use crate::timing::CLOSING_TRIES;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,12 +20,6 @@ pub(crate) struct Retries {
     context: Arc<Context>,
     waiting: Mutex<Schedule<Arc<Key>>>,
     pub(crate) cleanup: Arc<Cleanup>,
-    pub(super) unanswered: Arc<Unanswered>,
-    /// When to collect the replies to posted releases; zero if none is known to be outstanding.
-    // ORDERING: the value alone matters. `collect_soon` loads it after a release was posted; `collect` stores zero and
-    // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
-    // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
-    collect_at: AtomicU64,
     thread: Worker,
 }
 
@@ -37,8 +28,6 @@ impl Retries {
         Self {
             waiting: Mutex::new(Schedule::new()),
             cleanup: Arc::new(Cleanup::new(context.clock.clone())),
-            unanswered: Arc::default(),
-            collect_at: AtomicU64::new(0),
             context: Arc::clone(context),
             thread,
         }
@@ -70,12 +59,7 @@ impl Retries {
 
     /// Returns when something is due next.
     pub(super) fn next(&self) -> Moment {
-        // ORDERING: the value alone matters: see `collect_at`.
-        let collect_at = match self.collect_at.load(Ordering::Acquire) {
-            0 => Moment::NEVER,
-            at => Moment::from_nanos(at),
-        };
-        self.waiting.lock().next().min(self.cleanup.next()).min(collect_at)
+        self.waiting.lock().next().min(self.cleanup.next())
     }
 }
 
@@ -110,55 +94,6 @@ impl Retries {
 
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<Key>> {
         self.waiting.lock().take_due(now, usize::MAX)
-    }
-}
-
-/// The replies to posted releases.
-impl Retries {
-    /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
-    pub(super) fn collect_soon(&self) {
-        // ORDERING: the value alone matters: see `collect_at`. The store's mutex orders this after the post.
-        if self.collect_at.load(Ordering::Acquire) != 0 {
-            return;
-        }
-        if let Err(error) = self.start() {
-            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
-            return;
-        }
-        let at = self.context.clock.now() + timing::COLLECT_PAUSE;
-        // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
-        if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.thread.wake_by(at);
-        }
-    }
-
-    /// Collects the replies to posted releases, if that is due.
-    pub(super) fn collect(&self, now: Moment) {
-        // ORDERING: the value alone matters, here and below: see `collect_at`.
-        let at = self.collect_at.load(Ordering::Acquire);
-        if at == 0 || now.as_nanos() < at {
-            return;
-        }
-        // Reset first: a release that is posted after this may be missed by the call below.
-        self.collect_at.store(0, Ordering::Release);
-        if self.collect_replies() {
-            self.collect_soon();
-        }
-    }
-
-    /// Processes the replies to posted releases that have arrived. Returns `true` if some are still outstanding.
-    pub(super) fn collect_replies(&self) -> bool {
-        self.context.processor.posting().is_some_and(Posting::collect)
-    }
-
-    /// Waits for the replies to posted releases, for at most the limit of one command.
-    pub(super) fn await_replies(&self) {
-        let most = self.context.limits.command.as_nanos() / CLOSING_LOOK.as_nanos();
-        let mut looks = 0;
-        while self.collect_replies() && looks < most {
-            looks += 1;
-            thread::sleep(CLOSING_LOOK);
-        }
     }
 }
 

@@ -19,12 +19,12 @@ use std::time::Duration;
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    core.retries.collect(now);
+    core.releases.collect(core, now);
     let (mut keys, mut leftovers) = (core.retries.take_due(now), core.retries.cleanup.take_due(now));
     retry_apart(core, &mut keys, &mut leftovers);
     ask(core, keys, leftovers);
     core.describe.answer_questions();
-    core.retries.next()
+    core.retries.next().min(core.releases.next_collection())
 }
 
 /// The same for keys whose servers keep others waiting.
@@ -41,13 +41,13 @@ pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
 fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
-        match core.end_linger(&key, false) {
+        match Turn::of_lingering(core, &key, false) {
             Some(lingered) => over.push(lingered),
             None => {
                 // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when
                 // it hears of it.
                 core.subscription.gets_ready_to_hear(&key, || Duration::ZERO);
-                turns.extend(core.begin_retry(&key));
+                turns.extend(Turn::of_waiters(core, &key));
             }
         }
     }
@@ -63,8 +63,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let heard = turn.key().state().heard();
-        let answer = core.take_in(turn.key(), question, result, sent_at, heard);
+        let answer = turn.take_in(question, result, sent_at);
         unwanted.extend(turn.end_retry(answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {

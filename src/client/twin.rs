@@ -51,11 +51,9 @@ fn lose(core: &Core, key: &Arc<Key>) {
     match &mut state.phase {
         Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),
         Phase::Lingering { .. } => {
-            let left = core.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
+            let left = Turn::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
             drop(state);
-            if left.is_some() {
-                drop(Turn::of(core, key));
-            }
+            drop(left);
         }
         Phase::Waiting { unsettled } => {
             *unsettled = None;

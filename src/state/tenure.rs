@@ -186,18 +186,13 @@ impl Tenure {
         self.contended.is_some()
     }
 
-    /// Returns whether the tenure is kept when nobody in this process wants it. Without an inbox, nobody would tell
-    /// this client that others do.
-    pub(crate) fn may_linger(&self, listening: bool) -> bool {
-        !self.settings.linger().is_zero() && listening && !self.is_contended()
+    /// Returns whether the tenure is kept when nobody in this process wants it.
+    pub(crate) fn may_linger(&self) -> bool {
+        !self.settings.linger().is_zero() && !self.is_contended()
     }
 
-    /// Returns whether the hold may be passed on to a thread of this process, and counts the pass. Without an inbox
-    /// nobody would tell this client that others wait, so it assumes that they do.
-    pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
-        if !listening {
-            self.note_waiting(1, now);
-        }
+    /// Returns whether the hold may be passed on to a thread of this process, and counts the pass.
+    pub(crate) fn may_pass(&mut self, now: Moment) -> bool {
         match &mut self.contended {
             _ if mutant!(PassesWithoutEnd) => true,
             None => true,
