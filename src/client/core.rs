@@ -3,6 +3,7 @@
 //! A core is shared by the handles of the client and by its threads, which hold weak references. It does not know the
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
+use super::Options;
 use super::activity::Activity;
 use super::apart::Apart;
 use super::context::Context;
@@ -14,10 +15,11 @@ use super::renewals::Renewals;
 use super::retries::Retries;
 use super::subscription::Subscription;
 use super::worker::{Round, Worker};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
+use crate::store::processor::LockProcessor;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mutant;
@@ -75,10 +77,16 @@ impl Deref for Core {
 }
 
 impl Core {
-    pub(super) fn new(context: Context, listens: bool, says_what_it_is: bool, rounds: Rounds) -> Arc<Self> {
+    pub(super) fn new(
+        processor: Box<dyn LockProcessor>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        rounds: Rounds,
+    ) -> Result<Arc<Self>, Error> {
+        let Options { hooks, listens, has_record } = options;
+        let context = Arc::new(Context::new(processor, clock, hooks)?);
         // Without a queue in the store there is nothing to listen to.
         let listens = listens && context.processor.queue().is_some();
-        let context = Arc::new(context);
         let core = Arc::new_cyclic(|this| {
             let worker = |name, round| Worker::new(name, &context.clock, context.process, this, round);
             let listener = Listener::new(listens, context.clock.clone(), this, rounds.listen);
@@ -91,7 +99,7 @@ impl Core {
                     worker("dlock-retry-2", rounds.retry_apart),
                 ),
                 subscription: Subscription::new(&context, listener),
-                record: Record::new(&context, says_what_it_is),
+                record: Record::new(&context, has_record),
                 describe: Describe::new(&context),
                 activity: Activity::default(),
                 server: AtomicU64::new(context.processor.status().server),
@@ -110,7 +118,7 @@ impl Core {
             }
         };
         core.processor.on_new_server(Box::new(told));
-        core
+        Ok(core)
     }
 
     /// Returns a fresh locker for a tenure with these settings.

@@ -8,21 +8,18 @@
 //! |---|---|
 //! | `mod.rs` | the client: owns the core and gives the threads their work |
 //! | `closing.rs` | closing a client |
-//! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
-//! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
-//! | `patience.rs` | how a timed wait for a store that does not answer ends if the clock is moved by hand |
+//! | `acquire/`, `unlock.rs` | `lock()` and `unlock()`: a value for each thread that is in one of them |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
-//! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
-//! | `holding.rs` | how a hold begins and ends |
-//! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
+//! | `turn.rs`, `holding.rs` | the turn to ask, which each way out of `Asking` and `Releasing` ends; how a hold begins and ends |
 //! | `core.rs` | the parts of a client, together |
 //! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
+//! | `releases.rs`, `at_exit.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
 //! | `apart.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `context.rs`, `events/` | what every part is given: store, clock, identity, keys, and who is told what happens |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `activity.rs`, `ticket.rs` | what does not know the core |
+//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
 //! | `listener.rs`, `worker.rs`, `schedule.rs` | threads and times; these do not know locks |
 
 pub(crate) mod acquire;
@@ -54,10 +51,10 @@ pub(crate) mod unlock;
 pub(crate) mod wait_limit;
 mod worker;
 
-pub(crate) use self::events::{Function, Hooks};
+pub(crate) use self::events::Function;
 
-use self::context::Context;
 use self::core::{Core, Rounds};
+use self::events::Hooks;
 use crate::clock::Clock;
 use crate::description::Description;
 use crate::error::Error;
@@ -76,6 +73,22 @@ const ROUNDS: Rounds = Rounds {
     shut_down: closing::shut_down,
 };
 
+/// What a builder says of a client.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) hooks: Hooks,
+    /// Whether the client receives messages.
+    pub(crate) listens: bool,
+    /// Whether it says in the store what it is.
+    pub(crate) has_record: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { hooks: Hooks::default(), listens: true, has_record: true }
+    }
+}
+
 /// The owner of a core, shared by the handles. When the last handle is dropped, so is this, and the client ends.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -86,11 +99,9 @@ impl Client {
     pub(crate) fn new(
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
-        listen: bool,
-        hooks: Hooks,
-        record: bool,
+        options: Options,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(Context::new(processor, clock, hooks)?, listen, record, ROUNDS);
+        let core = Core::new(processor, clock, options, ROUNDS)?;
         at_exit::note_use(&core);
         Ok(Arc::new(Self { core }))
     }

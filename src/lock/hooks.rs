@@ -33,7 +33,7 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_event(mut self, told: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hooks.on_event = Some(Function::Events(Box::new(told)));
+        self.client.hooks.on_event = Some(Function::Events(Box::new(told)));
         self
     }
 
@@ -51,7 +51,7 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
-        self.hooks.on_lost = Some(Function::Losses(Box::new(told)));
+        self.client.hooks.on_lost = Some(Function::Losses(Box::new(told)));
         self
     }
 
@@ -74,15 +74,15 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_slow_wait(mut self, after: Duration, told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Self {
-        self.hooks.on_slow_wait = Some(Function::SlowWaits(Box::new(told)));
-        self.hooks.slow_after = Some(after);
+        self.client.hooks.on_slow_wait = Some(Function::SlowWaits(Box::new(told)));
+        self.client.hooks.slow_after = Some(after);
         self
     }
 
     /// Sets how long a thread must wait for a lock until [`Event::SlowWait`] tells of it. Defaults to 10 s. The time is that of
     /// [`on_slow_wait`](Self::on_slow_wait), too.
     pub fn slow_wait_after(mut self, after: Duration) -> Self {
-        self.hooks.slow_after = Some(after);
+        self.client.hooks.slow_after = Some(after);
         self
     }
 
@@ -96,7 +96,7 @@ impl GeneratorBuilder {
     /// Needs the feature `metrics`.
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, on: bool) -> Self {
-        self.hooks.metrics = on;
+        self.client.hooks.metrics = on;
         self
     }
 }
