@@ -149,7 +149,7 @@ impl Core {
         self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
         for key in self.keys.all() {
             if let Some(tenure) = key.state().kept() {
-                tenure.doubt(now);
+                tenure.lease.doubt(now);
             }
         }
         self.retries.cleanup.hasten(now);

@@ -116,7 +116,7 @@ fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
     let mut state = key.state();
     let now = core.clock.now();
     if let Some(tenure) = state.live_tenure(locker) {
-        tenure.told_broken(now);
+        tenure.lease.told_broken(now);
         core.renewals.put(key, tenure);
     } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
         &mut state.phase

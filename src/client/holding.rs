@@ -30,7 +30,7 @@ impl Core {
         tenure.begin(now);
         tenure.hold_begins(now);
         if mutant!(CountsFromHearing) && self.counts(&tenure) {
-            tenure.renewed(now);
+            tenure.lease.renewed(now);
         }
         if state.about().is_some_and(|about| about.contended && about.locker == tenure.locker) {
             tenure.note_waiting(1, now);
@@ -39,11 +39,11 @@ impl Core {
         state.failures = 0;
         state.failure = None;
         if state.about().is_some_and(|about| about.broken && about.locker == tenure.locker) {
-            tenure.told_broken(now);
+            tenure.lease.told_broken(now);
         }
         // The earlier server may have granted it, and the reply was on its way.
-        if self.is_of_earlier_server(tenure.renewed_at()) {
-            tenure.doubt(now);
+        if self.is_of_earlier_server(tenure.lease.renewed_at()) {
+            tenure.lease.doubt(now);
         }
         self.renewals.put(key, &tenure);
         key.hold.begin(to.thread, to.settings, &tenure);
@@ -52,7 +52,7 @@ impl Core {
 
     /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
     pub(super) fn counts(&self, tenure: &Tenure) -> bool {
-        tenure.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
+        tenure.lease.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

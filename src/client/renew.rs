@@ -149,7 +149,7 @@ impl Chore {
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
         let kept = tenure.kept();
-        let extend = now >= tenure.extend_at(trip);
+        let extend = now >= tenure.lease.extend_at(trip);
         // Whatever happens in this round, the passing of the deadline is noticed.
         core.renewals.look_at(&key, tenure, deadline);
         drop(state);
@@ -177,7 +177,7 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
             let queued = core.events.queue_renewed(tenure, now);
-            tenure.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
+            tenure.lease.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
             tenure.note_waiting_as_of(waiting, sent_at, now);
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);
@@ -191,7 +191,7 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
             queued.finish();
         }
         Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
-            tenure.checked(sent_at);
+            tenure.lease.checked(sent_at);
             core.renewals.put(key, tenure);
         }
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
@@ -207,7 +207,7 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
             let from = core.clock.pause_begins(sent_at);
             let left = tenure.deadline().since(from);
             // What was under way to the earlier server has failed with it, which says nothing about this one.
-            let is_at_once = tenure.is_doubted_since(sent_at);
+            let is_at_once = tenure.lease.is_doubted_since(sent_at);
             let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
             core.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
             // Before the hold has begun, its thread gets the error.

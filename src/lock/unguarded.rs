@@ -30,24 +30,11 @@ pub struct UnguardedLock {
     lock: DistributedReentrantLock,
 }
 
-impl DistributedReentrantLock {
-    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// let ported = lock.unguarded();
-    /// ported.lock()?;
-    /// assert_eq!(lock.hold_count(), 1);
-    /// ported.unlock()?;
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    #[must_use]
-    pub fn unguarded(&self) -> UnguardedLock {
-        UnguardedLock { lock: self.clone() }
-    }
-}
-
 impl UnguardedLock {
+    pub(super) fn of(lock: &DistributedReentrantLock) -> Self {
+        Self { lock: lock.clone() }
+    }
+
     /// Acquires the lock. Blocks as [`DistributedReentrantLock::lock`] does, without a limit. JVM: `lock()`.
     ///
     /// # Errors

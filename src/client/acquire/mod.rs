@@ -267,7 +267,7 @@ impl<'c> Acquire<'c> {
             Phase::Held(tenure) if tenure.is_lost() => return Confirmed::Lost,
             Phase::Held(tenure) => {
                 // The lease thread already renews a tenure that is passed on. It only must not be over.
-                let is_fresh = !tenure.is_worn(now) || (tenure.told && now < tenure.deadline());
+                let is_fresh = !tenure.lease.is_worn(now) || (tenure.told && now < tenure.deadline());
                 tenure.told = is_fresh && core.counts(tenure);
                 if tenure.told {
                     return Confirmed::Yes(core.events.queue_acquired(tenure, call));

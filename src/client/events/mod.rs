@@ -133,7 +133,7 @@ impl Events {
             return Queued::nothing();
         }
         let lock = holder(tenure);
-        if tenure.is_late(now) {
+        if tenure.lease.is_late(now) {
             let sample = Sample::Renewal { lock: Arc::clone(&lock), result: Renewal::Late };
             let left = tenure.deadline().since(now);
             return observer.queue(&Event::RenewedLate(RenewedLate { lock, left }), Some(sample));

@@ -39,9 +39,9 @@ fn every_method_of_the_lock_has_an_example_and_lock_comes_first() {
 fn every_main_type_has_an_example() {
     for (file, name) in [
         ("config.rs", "DLockConfig"),
-        ("lock/generator.rs", "DLockGenerator"),
-        ("lock/generator.rs", "GeneratorBuilder"),
-        ("lock/reentrant.rs", "DistributedReentrantLock"),
+        ("lock/generator/mod.rs", "DLockGenerator"),
+        ("lock/generator/mod.rs", "GeneratorBuilder"),
+        ("lock/reentrant/mod.rs", "DistributedReentrantLock"),
         ("lock/guard.rs", "DLockGuard"),
         ("lock/owned_guard.rs", "OwnedDLockGuard"),
         ("lock/unguarded.rs", "UnguardedLock"),

@@ -1,5 +1,11 @@
 //! The generator, which makes locks, and its builder.
 
+mod breaking;
+mod describe;
+mod hooks;
+
+pub use describe::ListedLocks;
+
 use crate::client::{Client, Options};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
