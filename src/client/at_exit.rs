@@ -9,9 +9,6 @@
 use super::core::Core;
 
 #[cfg(all(unix, not(all(test, dlock_shuttle))))]
-pub(crate) use imp::note_use;
-
-#[cfg(all(unix, not(all(test, dlock_shuttle))))]
 mod imp {
     use super::Core;
     use crate::sync::catch_panic;
@@ -40,7 +37,7 @@ mod imp {
     impl Drop for Used {
         fn drop(&mut self) {
             let clients = self.clients.get_mut().drain(..).filter_map(|core| core.upgrade());
-            let clients: Vec<_> = clients.filter(|core| !core.is_forked()).collect();
+            let clients: Vec<_> = clients.filter(|core| !core.process.is_forked()).collect();
             // A panic here would abort the program.
             let _ = catch_panic(|| await_answers(&clients));
             for core in clients {
@@ -68,20 +65,21 @@ mod imp {
     }
 
     /// Records that the calling thread has used this client.
-    pub(crate) fn note_use(core: &Core) {
+    pub(in crate::client) fn note_use(core: &Core) {
         // At the very end of a thread this fails: it is too late.
         let _ = USED.try_with(|used| {
             if used.is_main && used.last.replace(core) != std::ptr::from_ref(core) {
                 let mut clients = used.clients.borrow_mut();
-                clients.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), core));
+                clients.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), core));
                 clients.push(Weak::clone(&core.this));
             }
         });
     }
 }
 
-#[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+pub(super) use self::imp::note_use;
+
 /// Does nothing: on this platform nobody waits for replies. See the module.
-pub(crate) fn note_use(core: &Core) {
-    let _ = core;
-}
+#[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
+pub(super) fn note_use(_core: &Core) {}

@@ -1,39 +1,34 @@
-//! What every operation of a client is given: its store, its clock, its identity, its keys, and the schedules of its
-//! threads.
+//! A client at work: what its parts are given, and the parts.
 //!
 //! A core is shared by the handles of the client and by its threads, which hold weak references. It does not know the
 //! operations: the work of its threads is passed in from above as [`Rounds`].
 
-use super::acquire::right::RightToSend;
+use super::Options;
 use super::activity::Activity;
 use super::apart::Apart;
-use super::cleanup::Cleanup;
-use super::inquiry::Inquiries;
+use super::context::Context;
+use super::describe::Describe;
 use super::listener::{Listen, Listener};
-use super::long_waits::LongWaits;
-use super::metrics::name_of;
-use super::observer::{Hooks, Observer};
 use super::record::Record;
 use super::releases::Releases;
 use super::renewals::Renewals;
-use super::schedule::Schedule;
+use super::retries::Retries;
+use super::subscription::Subscription;
 use super::worker::{Round, Worker};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::log;
-use crate::state::key::{Key, Table};
-use crate::state::locker::ClientId;
+use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Claim, LockProcessor, Outcome, Request, StoreLimits};
-use crate::sync::atomic::AtomicU64;
+use crate::store::processor::LockProcessor;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, mutant};
-use crate::timer::Timer;
 use crossbeam_channel::Sender;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// The work of a client's threads, and what happens at the end of its last hold.
 #[derive(Clone, Copy, Debug)]
@@ -54,215 +49,131 @@ pub(crate) struct Rounds {
 /// The core of a client. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) processor: Box<dyn LockProcessor>,
-    /// What the store can keep to.
-    pub(crate) limits: StoreLimits,
-    /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
-    pub(super) server: AtomicU64,
-    /// When that number was last seen to rise, in nanoseconds; zero if it never was.
-    // ORDERING: SeqCst, as for `server`. Stored before the keys are looked at; `grant` loads it with the key's mutex held. So of a
-    // grant and a rise, either the grant sees the moment, or the thread that has seen the rise finds the tenure.
-    pub(super) server_rose_at: AtomicU64,
-    pub(crate) clock: Timer,
-    pub(crate) cleanup: Arc<Cleanup>,
+    context: Arc<Context>,
+    pub(super) renewals: Renewals,
+    pub(crate) retries: Retries,
     pub(super) releases: Releases,
-    id: ClientId,
-    /// The process that has the threads and the connections.
-    pid: u32,
-    pub(super) this: Weak<Self>,
-    pub(crate) keys: Arc<Table>,
-    pub(super) waiting: Mutex<Schedule<Arc<Key>>>,
-    pub(super) retry_thread: Worker,
-    pub(super) renewals: Mutex<Renewals>,
-    pub(super) lease_thread: Worker,
     pub(super) apart: Apart,
-    pub(super) listener: Listener,
+    pub(super) subscription: Subscription,
     /// What the client says of itself in the store.
     pub(super) record: Record,
     /// What clients say to one another about keys.
-    pub(super) inquiries: Inquiries,
-    /// Who is told what happens, if anybody is.
-    pub(super) observer: Option<Arc<Observer>>,
-    pub(super) right_to_send: RightToSend,
-    /// The slowest recent round trip, in nanoseconds.
-    // ORDERING: Relaxed: a statistic.
-    pub(super) trip: AtomicU64,
+    pub(super) describe: Describe,
     pub(super) activity: Activity,
-    pub(super) long_waits: LongWaits,
+    /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
+    server: AtomicU64,
+    /// When that number was last seen to rise, in nanoseconds; zero if it never was.
+    // ORDERING: SeqCst, as for `server`. Stored before the keys are looked at; `grant` loads it with the key's mutex held. So of a
+    // grant and a rise, either the grant sees the moment, or the thread that has seen the rise finds the tenure.
+    server_rose_at: AtomicU64,
+    pub(super) this: Weak<Self>,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
-    pub(super) rounds: Rounds,
+    shut_down: fn(&Self),
+}
+
+impl Deref for Core {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
 }
 
 impl Core {
     pub(super) fn new(
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
-        listen: bool,
-        hooks: Hooks,
-        record: bool,
+        options: Options,
         rounds: Rounds,
     ) -> Result<Arc<Self>, Error> {
-        let (id, clock) = (ClientId::draw()?, Timer::new(clock));
+        let Options { hooks, listens, has_record } = options;
+        let context = Arc::new(Context::new(processor, clock, hooks)?);
         // Without a queue in the store there is nothing to listen to.
-        let listen = listen && processor.queue().is_some();
-        let core = Arc::new_cyclic(|this| Self {
-            limits: processor.limits(),
-            server: AtomicU64::new(processor.status().server),
-            server_rose_at: AtomicU64::new(0),
-            processor,
-            cleanup: Arc::new(Cleanup::new(clock.clone())),
-            releases: Releases::default(),
-            id,
-            pid: std::process::id(),
-            this: Weak::clone(this),
-            keys: Arc::new(Table::new()),
-            waiting: Mutex::new(Schedule::new()),
-            retry_thread: Worker::new("dlock-retry", clock.clone()),
-            renewals: Mutex::new(Renewals::new()),
-            lease_thread: Worker::new("dlock-lease", clock.clone()),
-            apart: Apart::new(&clock),
-            listener: Listener::new(listen, clock.clone()),
-            clock,
-            record: Record::new(record),
-            inquiries: Inquiries::default(),
-            observer: hooks.into_observer(),
-            right_to_send: RightToSend::new(),
-            trip: AtomicU64::new(0),
-            activity: Activity::default(),
-            long_waits: LongWaits::default(),
-            is_down: Mutex::new(false),
-            rounds,
+        let listens = listens && context.processor.queue().is_some();
+        let core = Arc::new_cyclic(|this| {
+            let worker = |name, round| Worker::new(name, &context.clock, context.process, this, round);
+            let listener = Listener::new(listens, context.clock.clone(), this, rounds.listen);
+            Self {
+                renewals: Renewals::new(&context, worker("dlock-lease", rounds.renew)),
+                retries: Retries::new(&context, worker("dlock-retry", rounds.retry)),
+                releases: Releases::default(),
+                apart: Apart::new(
+                    worker("dlock-lease-2", rounds.renew_apart),
+                    worker("dlock-retry-2", rounds.retry_apart),
+                ),
+                subscription: Subscription::new(&context, listener),
+                record: Record::new(&context, has_record),
+                describe: Describe::new(&context),
+                activity: Activity::default(),
+                server: AtomicU64::new(context.processor.status().server),
+                server_rose_at: AtomicU64::new(0),
+                this: Weak::clone(this),
+                is_down: Mutex::new(false),
+                shut_down: rounds.shut_down,
+                context: Arc::clone(&context),
+            }
         });
         let this = Arc::downgrade(&core);
         // The lease thread asks about what is held, and wakes the retry thread.
         let told = move || {
             if let Some(core) = this.upgrade() {
-                core.lease_thread.wake_by(core.clock.now());
+                core.renewals.wake_by(core.clock.now());
             }
         };
         core.processor.on_new_server(Box::new(told));
         Ok(core)
     }
 
-    pub(crate) fn id(&self) -> &ClientId {
-        self.id.current()
-    }
-
-    /// Describes a tenure of this client to the store, which keeps the key for it for the time `kept`.
-    pub(crate) fn claim<'a>(&'a self, key: &'a str, locker: &'a str, kept: Duration) -> Claim<'a> {
-        Claim::new(key, self.id().as_str(), locker, kept)
-    }
-
-    /// Describes a tenure of this client that ends.
-    pub(crate) fn ending<'a>(&'a self, key: &'a str, tenure: &'a Tenure) -> Claim<'a> {
-        self.claim(key, &tenure.locker, tenure.kept()).with_poller_gap(tenure.gap)
-    }
-
-    /// Returns whether a locker belongs to this client.
-    pub(crate) fn is_ours(&self, locker: &str) -> bool {
-        locker.strip_prefix(self.id().as_str()).is_some_and(|rest| rest.starts_with('-'))
-    }
-
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        let linger = if self.hands_over() { settings.linger() } else { Duration::ZERO };
-        self.id().next_locker(settings.lock_delay(), linger).into()
+        self.context.next_locker(settings, self.subscription.hands_over())
     }
 
-    /// Returns whether this process is a forked child of the one that made the client, with a copy of its memory.
-    /// Costs a system call.
-    pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+    /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
+    pub(crate) fn is_of_earlier_server(&self, sent_at: Moment) -> bool {
+        let rose_at = self.server_rose_at.load(Ordering::SeqCst);
+        rose_at != 0 && sent_at.as_nanos() <= rose_at
     }
 
-    /// Checks that this process may use the client. A forked child would use its parent's connection, and wait for
-    /// threads that it does not have.
+    /// Checks, after a request, whether another server has answered than before. If so, makes every wait, every tenure
+    /// and every release that is to be repeated due now: the other server may not know of them, or know of them alone.
+    /// The listener does not wait any longer either: until it has subscribed, waiters may lose their places.
+    pub(crate) fn notice_server(&self) {
+        let server = self.processor.status().server;
+        if mutant!(IgnoresNewServers)
+            || self.server.load(Ordering::SeqCst) >= server
+            || self.server.fetch_max(server, Ordering::SeqCst) >= server
+        {
+            return;
+        }
+        log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
+        self.events.tell_new_server(server);
+        let now = self.clock.now();
+        self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
+        for key in self.keys.all() {
+            if let Some(tenure) = key.state().kept() {
+                tenure.lease.doubt(now);
+            }
+        }
+        self.retries.cleanup.hasten(now);
+        self.retries.hasten(now);
+        self.renewals.hasten(now);
+        self.subscription.hasten();
+    }
+
+    /// Starts the lease thread unless it was started before.
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`].
-    pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
-    }
-
-    /// Sends one request.
-    pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let send = || request.send(&*self.processor, limit);
-        match &self.observer {
-            None => send(),
-            Some(observer) => self.observed(observer, (name_of(request), request.claim().key), limit, send),
+    /// Those of [`Worker::start`].
+    pub(crate) fn start_renewing(&self) -> Result<(), Error> {
+        if self.renewals.start()? {
+            self.renewals.wake_by(self.record.begin());
         }
+        Ok(())
     }
 
-    /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.
-    pub(crate) fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        if requests.is_empty() {
-            return Vec::new();
-        }
-        let mut results = match &self.observer {
-            None => self.processor.batch(requests, limit),
-            Some(observer) => self.observed_batch(observer, requests, limit),
-        };
-        results.resize_with(requests.len(), || {
-            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
-        });
-        results
-    }
-}
-
-/// The inbox.
-impl Core {
-    /// Returns whether waiters are handed the lock: by messages between processes, and by one another within this
-    /// process.
-    pub(crate) fn hands_over(&self) -> bool {
-        self.listener.is_enabled()
-    }
-
-    /// Returns whether the client receives messages of grants.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.listener.is_subscribed()
-    }
-
-    /// Returns whether the client would hear of a grant of this key now. Only then may its threads wait in the store's
-    /// queue.
-    pub(crate) fn hears(&self, key: &Key) -> bool {
-        self.is_listening() && self.processor.queue().is_some_and(|queue| queue.hears(self.id().as_str(), &key.name))
-    }
-
-    /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.
-    pub(crate) fn gets_ready_to_hear(&self, key: &Key, limit: impl FnOnce() -> Duration) -> bool {
-        if self.hears(key) || !self.is_listening() {
-            return self.is_listening();
-        }
-        let ready = self.processor.queue().map(|queue| queue.get_ready_to_hear(self.id().as_str(), &key.name, limit()));
-        if let Some(Err(error)) = ready {
-            log::debug!(HAND_OVER, "lock {:?}: not ready to hear grants, polling: {error}", key.name);
-        }
-        self.hears(key)
-    }
-
-    /// Starts the listener thread if necessary, and gets ready to hear of this key, without waiting for that.
-    pub(crate) fn listen_for(&self, key: &Key) {
-        self.listen();
-        if self.is_listening() && !self.hears(key) {
-            self.gets_ready_to_hear(key, || Duration::ZERO);
-        }
-    }
-
-    /// Starts the listener thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.
-    pub(crate) fn listen(&self) {
-        if self.listener.is_started() || self.is_forked() {
-            return;
-        }
-        if let Err(error) = self.listener.start(&self.this, self.rounds.listen) {
-            log::error!(HAND_OVER, "cannot start the listener, falling back to polling: {error}");
-        }
-    }
-}
-
-/// Which threads are inside `lock`, and which hold.
-impl Core {
     pub(crate) fn is_closed(&self) -> bool {
         self.activity.is_closed()
     }
@@ -306,7 +217,7 @@ impl Core {
         if self.is_of_earlier_server(tenure.lease.renewed_at()) {
             tenure.lease.doubt(now);
         }
-        self.schedule_renewal(key, &tenure);
+        self.renewals.put(key, &tenure);
         key.hold.begin(to.thread, to.settings, &tenure);
         state.phase = Phase::Held(tenure);
     }
@@ -331,7 +242,7 @@ impl Core {
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
                 state.tenure_ends(&mut tenure, self.clock.now());
-                self.forget_renewal(key);
+                self.renewals.forget(key);
                 key.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
             }
@@ -380,7 +291,7 @@ pub(crate) struct Leaving<'a>(&'a Core);
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if self.0.activity.end_hold() {
-            (self.0.rounds.shut_down)(self.0);
+            (self.0.shut_down)(self.0);
         }
     }
 }

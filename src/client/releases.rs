@@ -5,10 +5,9 @@
 
 use super::core::Core;
 use crate::backoff::Backoff;
-use crate::client::announce::tell;
 use crate::client::cleanup::{Cleanup, Ending};
-use crate::client::metrics::Sample;
-use crate::client::observer::Observer;
+use crate::client::events::Events;
+use crate::client::loss;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
@@ -94,9 +93,9 @@ impl Releases {
         let posted = Posted {
             core: Weak::clone(&core.this),
             clock: core.clock.clone(),
-            cleanup: Arc::clone(&core.cleanup),
-            observer: core.observer.clone(),
-            posted_at: core.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| core.clock.now()),
+            cleanup: Arc::clone(&core.retries.cleanup),
+            events: Arc::clone(&core.events),
+            posted_at: core.events.metered_now(),
             key: key.to_owned(),
             ticket: self.ticket(),
         };
@@ -117,7 +116,7 @@ impl Releases {
         if core.clock.now() >= tenure.deadline() {
             return Ok(());
         }
-        let cause = core.broken(key, tenure, core.limits.command).unwrap_or_else(|| LossCause::from(other));
+        let cause = loss::broken(core, key, tenure, core.limits.command).unwrap_or_else(|| LossCause::from(other));
         let locker = tenure.locker.to_string();
         Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
     }
@@ -128,8 +127,8 @@ impl Releases {
             return;
         }
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.ticket());
-        core.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
-        core.wake_cleanup();
+        core.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
+        core.retries.wake_for_cleanup();
     }
 
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
@@ -139,15 +138,15 @@ impl Releases {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            core.cleanup.add(key, &locker, settings.kept(), ending);
-            core.wake_cleanup();
+            core.retries.cleanup.add(key, &locker, settings.kept(), ending);
+            core.retries.wake_for_cleanup();
         }
     }
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
-        core.cleanup.add(key, locker, core.limits.shortest_lease, Ending::GivenUp);
-        core.wake_cleanup();
+        core.retries.cleanup.add(key, locker, core.limits.shortest_lease, Ending::GivenUp);
+        core.retries.wake_for_cleanup();
     }
 
     /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
@@ -156,14 +155,14 @@ impl Releases {
         if self.collect_at.load(Ordering::Acquire) != 0 {
             return;
         }
-        if let Err(error) = core.start_retry_thread() {
+        if let Err(error) = core.retries.start() {
             log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
             return;
         }
         let at = core.clock.now() + timing::COLLECT_PAUSE;
         // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
         if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            core.retry_thread.wake_by(at);
+            core.retries.wake_by(at);
         }
     }
 
@@ -193,6 +192,16 @@ impl Releases {
         core.processor.posting().is_some_and(Posting::collect)
     }
 
+    /// Waits for the replies to posted releases, for at most the limit of one command.
+    pub(super) fn await_replies(&self, core: &Core) {
+        let most = core.limits.command.as_nanos() / timing::CLOSING_LOOK.as_nanos();
+        let mut looks = 0;
+        while self.collect_replies(core) && looks < most {
+            looks += 1;
+            thread::sleep(timing::CLOSING_LOOK);
+        }
+    }
+
     fn ticket(&self) -> Ticket {
         let of = Arc::clone(&self.unanswered);
         let half = of.half.load(Ordering::SeqCst) % 2;
@@ -208,12 +217,7 @@ impl Releases {
 }
 
 fn release_once(core: &Core, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-    match &core.observer {
-        None => core.processor.release(claim, limit),
-        Some(observer) => {
-            core.observed(observer, ("release", claim.key), limit, || core.processor.release(claim, limit))
-        }
-    }
+    core.events.observe(("release", claim.key), limit, || core.processor.release(claim, limit))
 }
 
 /// Returns how long one try of a release may take if `left` of the lease remains.
@@ -248,7 +252,7 @@ struct Posted {
     // These outlive the client, whose last replies arrive in its last moments.
     clock: Timer,
     cleanup: Arc<Cleanup>,
-    observer: Option<Arc<Observer>>,
+    events: Arc<Events>,
     /// When it was posted, if metrics are recorded.
     posted_at: Option<Moment>,
     key: String,
@@ -259,12 +263,12 @@ struct Posted {
 impl Posted {
     /// Handles the reply. Runs on whichever thread receives it, and must not block.
     fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
-        self.observe(&answer);
+        self.events.note_posted(&self.key, self.posted_at, &answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
                 let now = self.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
-                    tell(self.observer.as_deref(), &self.key, &tenure, watchers);
+                    self.events.tell_lost(&self.key, &tenure, watchers);
                 }
             }
             Ok(_) => {}
@@ -278,23 +282,11 @@ impl Posted {
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
-                    core.wake_cleanup();
+                    core.retries.wake_for_cleanup();
                     drop_elsewhere(core);
                 }
             }
         }
-    }
-}
-
-impl Posted {
-    /// Notes how the release ended.
-    fn observe(&self, answer: &Result<ReleaseOutcome, Error>) {
-        let Some(observer) = &self.observer else { return };
-        if let Some(posted_at) = self.posted_at {
-            let took = self.clock.now().since(posted_at);
-            observer.record(Sample::Call { name: "release", took, is_answered: answer.is_ok() });
-        }
-        observer.note_answer(&self.key, answer.as_ref().err(), || self.clock.now());
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::question::{Answer, Question};
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LossCause};
 use crate::log;
@@ -36,7 +37,7 @@ impl<'c> Turn<'c> {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(core.next_locker(&settings), settings, core.hears(key)),
+            None => Question::fresh(core.next_locker(&settings), settings, core.subscription.hears(key)),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
@@ -52,7 +53,7 @@ impl<'c> Turn<'c> {
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
                 if !at_once && !is_wanted && core.clock.now() < *until && !tenure.is_contended() {
-                    core.retry_at(key, *until);
+                    core.retries.ask_at(key, *until);
                     return None;
                 }
             }
@@ -91,7 +92,7 @@ impl<'c> Turn<'c> {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }
-        core.forget_renewal(key);
+        core.renewals.forget(key);
         match std::mem::replace(&mut state.phase, next) {
             Phase::Lingering { tenure, .. } => Some((Self::of(core, key), tenure)),
             _ => None,
@@ -163,7 +164,7 @@ impl Turn<'_> {
         let heard = if question.wait { key.state().heard() } else { None };
         let mut answer = question.answer(result, sent_at, heard, &core.clock);
         if is_first {
-            answer = core.as_twin(key, &locker, answer);
+            answer = twin::checked(core, key, &locker, answer);
         }
         if let Answer::Gone { abandoned } = &mut answer {
             core.releases.abandon(core, &key.name, abandoned.take());
@@ -181,7 +182,7 @@ impl Turn<'_> {
             Answer::Busy { busy, unsettled } => {
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.
-                let late = unsettled.is_none() && core.hears(&self.key) && may_ask;
+                let late = unsettled.is_none() && core.subscription.hears(&self.key) && may_ask;
                 let left = busy.remaining.map(|left| left.saturating_add(core.limits.tick));
                 let pause = state.busy_pause(left, unsettled.as_ref());
                 let due = match late || state.about().is_some_and(|about| about.changed) {
@@ -208,7 +209,7 @@ impl Turn<'_> {
             }
             None => {
                 state.phase = Phase::Waiting { unsettled };
-                core.retry_at(&self.key, due);
+                core.retries.ask_at(&self.key, due);
                 None
             }
         };

@@ -5,6 +5,7 @@
 //! keeps nothing that the twin could have, too. It releases nothing of that either, because it may be the twin's.
 
 use super::core::Core;
+use super::loss;
 use super::question::Answer;
 use super::turn::Turn;
 use crate::error::{Error, LossCause};
@@ -13,53 +14,51 @@ use crate::state::key::Key;
 use crate::state::machine::Phase;
 use std::sync::Arc;
 
-impl Core {
-    /// Returns the answer to the first question for this locker, or the error if it says that this locker holds the key already.
-    pub(super) fn as_twin(&self, key: &Key, locker: &str, answer: Answer) -> Answer {
-        match &answer {
-            Answer::Busy { busy, .. } if busy.holder.as_deref() == Some(locker) => {
-                let error = self.meet_twin(key, locker);
-                Answer::Failed { error, unsettled: None }
-            }
-            _ => answer,
+/// Returns the answer to the first question for this locker, or the error if it says that this locker holds the key already.
+pub(super) fn checked(core: &Core, key: &Key, locker: &str, answer: Answer) -> Answer {
+    match &answer {
+        Answer::Busy { busy, .. } if busy.holder.as_deref() == Some(locker) => {
+            let error = meet(core, key, locker);
+            Answer::Failed { error, unsettled: None }
         }
+        _ => answer,
     }
+}
 
-    /// Draws a new identity, and loses everything that this client has under the present one.
-    fn meet_twin(&self, key: &Key, locker: &str) -> Error {
-        let (name, locker) = (key.name.to_string(), locker.to_owned());
-        // Another thread may have met it before.
-        if self.is_ours(&locker) {
-            log::error!(
-                CLIENT,
-                "lock {name:?} is held with this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a new \
-                 identity, all holds are lost"
-            );
-            if let Err(error) = self.id().replace() {
-                return error;
-            }
-            self.cleanup.forget_all();
-            self.keys.all().iter().for_each(|key| self.lose_to_twin(key));
-            self.listener.reopen();
+/// Draws a new identity, and loses everything that this client has under the present one.
+fn meet(core: &Core, key: &Key, locker: &str) -> Error {
+    let (name, locker) = (key.name.to_string(), locker.to_owned());
+    // Another thread may have met it before.
+    if core.is_ours(&locker) {
+        log::error!(
+            CLIENT,
+            "lock {name:?} is held with this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a new \
+             identity, all holds are lost"
+        );
+        if let Err(error) = core.id().replace() {
+            return error;
         }
-        Error::Cloned { key: name, locker }
+        core.retries.cleanup.forget_all();
+        core.keys.all().iter().for_each(|key| lose(core, key));
+        core.subscription.reopen();
     }
+    Error::Cloned { key: name, locker }
+}
 
-    fn lose_to_twin(&self, key: &Arc<Key>) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        match &mut state.phase {
-            Phase::Held(_) => self.notice_loss(key, state, LossCause::Cloned, now),
-            Phase::Lingering { .. } => {
-                let left = Turn::leave_lingering(self, key, &mut state, Phase::Asking { turn: None, about: None });
-                drop(state);
-                drop(left);
-            }
-            Phase::Waiting { unsettled } => {
-                *unsettled = None;
-                self.retry_at(key, now);
-            }
-            _ => {}
+fn lose(core: &Core, key: &Arc<Key>) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    match &mut state.phase {
+        Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),
+        Phase::Lingering { .. } => {
+            let left = Turn::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+            drop(state);
+            drop(left);
         }
+        Phase::Waiting { unsettled } => {
+            *unsettled = None;
+            core.retries.ask_at(key, now);
+        }
+        _ => {}
     }
 }

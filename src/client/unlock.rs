@@ -6,9 +6,11 @@
 //! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
 //! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
 
-use crate::client::announce::{tell, tell_watchers};
 use crate::client::core::Core;
+use crate::client::events::tell_watchers;
+use crate::client::loss;
 use crate::client::question::{Answer, is_unknown};
+use crate::client::renew;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -52,10 +54,10 @@ impl<'c> Unlock<'c> {
             return Err(not_held());
         }
         if key.hold.leave_inner() {
-            return if key.hold.is_lost() { Err(core.loss_error(key)) } else { Ok(()) };
+            return if key.hold.is_lost() { Err(loss::error(core, key)) } else { Ok(()) };
         }
         owner::hold_ends();
-        if !core.hands_over() || !self.keep_tenure() {
+        if !core.subscription.hands_over() || !self.keep_tenure() {
             return self.end_tenure().unwrap_or_else(|| Err(not_held()));
         }
         drop(core.leaving());
@@ -67,11 +69,11 @@ impl<'c> Unlock<'c> {
     fn keep_tenure(self) -> bool {
         let (core, key) = (self.core, self.key);
         let mut state = key.state();
-        if self.needs_numbers(&state) && !core.is_forked() {
+        if self.needs_numbers(&state) && !core.process.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
-                core.extend_now(key, &locker, true, core.limits.command);
+                renew::extend_now(core, key, &locker, true, core.limits.command);
             }
             state = key.state();
         }
@@ -92,7 +94,7 @@ impl<'c> Unlock<'c> {
     fn needs_numbers(self, state: &State) -> bool {
         match &state.phase {
             Phase::Held(tenure) if tenure.needs_numbers() && self.core.processor.numbers().is_some() => {
-                !state.queue.is_empty() || tenure.may_linger() && self.core.hears(self.key)
+                !state.queue.is_empty() || tenure.may_linger() && self.core.subscription.hears(self.key)
             }
             _ => false,
         }
@@ -102,7 +104,7 @@ impl<'c> Unlock<'c> {
     fn pass_on(self, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
         let (core, key) = (self.core, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
-        if !core.hears(key) {
+        if !core.subscription.hears(key) {
             // Nobody would tell this client that others wait, so it assumes that they do.
             tenure.note_waiting(1, now);
         }
@@ -110,7 +112,7 @@ impl<'c> Unlock<'c> {
             return false;
         }
         let Some(waiter) = queue.pop() else { return false };
-        let queued = core.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
+        let queued = core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
         let ended = std::mem::take(watchers);
@@ -128,20 +130,20 @@ impl<'c> Unlock<'c> {
         let (core, key) = (self.core, self.key);
         match &state.phase {
             // Without an inbox, nobody would tell this client that others want the key.
-            Phase::Held(tenure) if tenure.may_linger() && core.hears(key) && !tenure.needs_numbers() => {}
+            Phase::Held(tenure) if tenure.may_linger() && core.subscription.hears(key) && !tenure.needs_numbers() => {}
             _ => return false,
         }
-        if core.start_retry_thread().is_err() {
+        if core.retries.start().is_err() {
             return false;
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
-        let queued = core.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
+        let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger();
         if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
-            core.retry_at(key, until);
+            core.retries.ask_at(key, until);
         }
         state.phase = Phase::Lingering { tenure, until };
         key.hold.end();
@@ -156,7 +158,7 @@ impl<'c> Unlock<'c> {
     /// wait, the client goes to the end of the store's queue.
     fn end_tenure(self) -> Option<Result<(), Error>> {
         let (core, key) = (self.core, self.key);
-        if let Err(forked) = core.check_process() {
+        if let Err(forked) = core.process.check() {
             // The parent's hold continues. Only this process's copy of it ends.
             core.end_hold(key, Phase::Idle)?;
             return Some(Err(forked));
@@ -168,7 +170,7 @@ impl<'c> Unlock<'c> {
         let is_told = tenure.is_lost();
         if self.reply == Reply::Awaited
             && tenure.may_be_broken()
-            && let Some(cause) = core.broken(&key.name, &tenure, core.side_limit())
+            && let Some(cause) = loss::broken(core, &key.name, &tenure, core.renewals.side_limit())
         {
             // The thread that has noticed the loss is still asking.
             tenure.lost_by(&cause);
@@ -178,7 +180,7 @@ impl<'c> Unlock<'c> {
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line() };
         if next.is_none() && self.reply == Reply::Unawaited && !tenure.is_lost() {
-            core.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
+            core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
             core.releases.post(core, &key.name, tenure, watchers);
             drop(turn);
             return Some(Ok(()));
@@ -209,13 +211,13 @@ impl<'c> Unlock<'c> {
             released = Err(loss);
         }
         if !is_told {
-            tell(core.observer.as_deref(), &key.name, &tenure, watchers);
+            core.events.tell_lost(&key.name, &tenure, watchers);
         } else if !mutant!(UnlocksUntold) {
             // The thread that has noticed the loss may not have told yet, and this one returns the loss.
             tell_watchers(watchers);
         }
         if rest.is_some() {
-            core.tell_released(&tenure, now, &released);
+            core.events.tell_released(&tenure, now, &released);
         }
         drop(rest);
         released
@@ -225,7 +227,7 @@ impl<'c> Unlock<'c> {
     /// would hear of a grant.
     fn next_in_line(self) -> Option<Unsettled> {
         let (core, key) = (self.core, self.key);
-        if !core.hears(key) || core.is_closed() || core.start_retry_thread().is_err() {
+        if !core.subscription.hears(key) || core.is_closed() || core.retries.start().is_err() {
             return None;
         }
         let mut state = key.state();
@@ -266,7 +268,7 @@ impl<'c> Unlock<'c> {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                core.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
+                core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
                 self.end_hand_over(turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return (core.releases.give_back_again(core, &key.name, tenure), None);
@@ -276,7 +278,7 @@ impl<'c> Unlock<'c> {
                 return (core.releases.give_back(core, &key.name, tenure), Some(turn));
             }
         };
-        core.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
+        core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(turn, answer, sent_at);
         (Ok(()), None)
     }

@@ -84,9 +84,9 @@ impl<'c> Acquire<'c> {
             Place::None => false,
             Place::ForRecall => true,
             _ if self.limit.is_one_attempt() => false,
-            Place::IfHeard => core.hears(key),
+            Place::IfHeard => core.subscription.hears(key),
             // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
-            Place::OnceHeard => core.gets_ready_to_hear(key, || self.command_limit() / 4),
+            Place::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
         };
         let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
         key.state().ask_about(question.locker());
@@ -112,7 +112,7 @@ impl<'c> Acquire<'c> {
     /// Takes the hold that the store has granted, ends the turn, and confirms the hold if that takes no request.
     fn take(&self, turn: Turn<'c>, tenure: Tenure, sent_at: Moment, how: How) -> Progress {
         let (core, key) = (self.core, self.key);
-        core.note_trip(core.clock.now().since(sent_at));
+        core.renewals.note_trip(core.clock.now().since(sent_at));
         let to = Taker { thread: current_thread(), settings: self.settings };
         let mut state = key.state();
         core.grant(key, &mut state, tenure, to);
@@ -144,7 +144,10 @@ impl<'c> Acquire<'c> {
             is_closed: core.is_closed(),
             has_time: limit.has_time_for_another(now, sent_at),
             wants_place: wants_place
-                || busy.is_some() && !limit.is_one_attempt() && core.is_listening() && !core.hears(key),
+                || busy.is_some()
+                    && !limit.is_one_attempt()
+                    && core.subscription.is_open()
+                    && !core.subscription.hears(key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
             is_released: limit.is_one_attempt() && holder.is_some() && key.state().released.as_deref() == holder,
@@ -157,8 +160,8 @@ impl<'c> Acquire<'c> {
     /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
     fn wait_on(&self, turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
-        core.listen();
-        if let Err(error) = core.start_retry_thread() {
+        core.subscription.listen();
+        if let Err(error) = core.retries.start() {
             core.releases.abandon(core, &key.name, answer.into_unsettled());
             return Err(error);
         }

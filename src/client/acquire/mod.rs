@@ -15,13 +15,13 @@ mod ask;
 mod park;
 mod patience;
 mod recall;
-pub(crate) mod right;
 mod steps;
 
 use crate::client::at_exit;
 use crate::client::core::Core;
-use crate::client::observe::Call;
-use crate::client::observer::Queued;
+use crate::client::events::{Call, Queued};
+use crate::client::loss;
+use crate::client::renew;
 use crate::client::turn::Turn;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -107,7 +107,7 @@ impl<'c> Acquire<'c> {
             return if self.limit.is_cancelled() { Ok(None) } else { self.reenter().map(Some) };
         }
         // Also before a lingering tenure is taken up: it is the parent's.
-        core.check_process()?;
+        core.process.check()?;
         let inside = core.enter()?;
         let token = self.lock_first()?;
         if let Some(token) = token {
@@ -122,7 +122,7 @@ impl<'c> Acquire<'c> {
         let key = self.key;
         match key.hold.reenter() {
             Reentry::Entered => Ok(key.hold.token()),
-            Reentry::Lost => Err(self.core.loss_error(key)),
+            Reentry::Lost => Err(loss::error(self.core, key)),
             Reentry::Refused => Err(Error::AlreadyHeld { key: key.name.to_string() }),
             Reentry::TooMany => Err(Error::TooManyHolds { key: key.name.to_string() }),
         }
@@ -132,9 +132,9 @@ impl<'c> Acquire<'c> {
         if self.limit.is_cancelled() {
             return Ok(None);
         }
-        self.called_at = self.core.observed_now();
+        self.called_at = self.core.events.now();
         self.prepare()?;
-        self.slow_at = self.core.slow_at();
+        self.slow_at = self.core.events.slow_at();
         let mut progress = self.arrive()?;
         loop {
             progress = match progress {
@@ -160,19 +160,25 @@ impl<'c> Acquire<'c> {
     fn prepare(&self) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
         at_exit::note_use(core);
-        core.start_lease_thread()?;
-        core.right_to_send.check(core, &key.name, || self.command_limit())?;
-        if self.settings.reason().is_some() && core.record.is_on() && !core.listens_with_record() {
+        core.start_renewing()?;
+        core.subscription.check(&key.name, || self.command_limit())?;
+        if self.settings.reason().is_some()
+            && core.record.is_on()
+            && (core.subscription.is_started() || !core.record.listens_with_it())
+        {
             // A client that says what its locks are for can be asked.
-            core.listen_for(key);
+            core.subscription.listen_for(key);
         }
         if !self.settings.linger().is_zero() {
             // A client whose tenures may linger must hear when others wait.
-            core.listen();
+            core.subscription.listen();
             // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
             // may take a little of the caller's time.
-            if core.is_listening() && !core.hears(key) && !matches!(key.state().phase, Phase::Lingering { .. }) {
-                core.gets_ready_to_hear(key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
+            if core.subscription.is_open()
+                && !core.subscription.hears(key)
+                && !matches!(key.state().phase, Phase::Lingering { .. })
+            {
+                core.subscription.gets_ready_to_hear(key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
         }
         Ok(())
@@ -205,7 +211,7 @@ impl<'c> Acquire<'c> {
         state.queue.push(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
-        core.listen_for(key);
+        core.subscription.listen_for(key);
         Ok(Progress::Waits(waiter))
     }
 
@@ -221,17 +227,17 @@ impl<'c> Acquire<'c> {
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
-            core.forget_renewal(key);
+            core.renewals.forget(key);
             return Lingering::Over(Box::new(tenure));
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold().is_some() {
             // The hold may reach its limit before the lease thread would check.
-            core.schedule_renewal(key, &tenure);
+            core.renewals.put(key, &tenure);
         }
         key.hold.begin(current_thread(), self.settings, &tenure);
-        let queued = core.queue_acquired(&mut tenure, self.call(How::TakenUp));
+        let queued = core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)
     }
@@ -265,14 +271,14 @@ impl<'c> Acquire<'c> {
         let now = core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure = core.extend_now(key, &worn, false, self.limit.limit(now, core.limits.command));
+        let failure = renew::extend_now(core, key, &worn, false, self.limit.limit(now, core.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && core.clock.now() < tenure.deadline() => {
                 tenure.told = core.counts(tenure);
                 match failure {
-                    _ if tenure.told => Confirmed::Yes(core.queue_acquired(tenure, call)),
+                    _ if tenure.told => Confirmed::Yes(core.events.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),
                     None => Confirmed::Lost,
                 }
@@ -292,7 +298,7 @@ impl<'c> Acquire<'c> {
         // The lease thread already renews a tenure that is passed on. It only must not be over.
         let is_fresh = !tenure.lease.is_worn(now) || (tenure.told && now < tenure.deadline());
         tenure.told = is_fresh && core.counts(tenure);
-        tenure.told.then(|| Confirmed::Yes(core.queue_acquired(tenure, call)))
+        tenure.told.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.

@@ -2,7 +2,7 @@
 
 use super::patience::Patience;
 use super::{Acquire, Progress};
-use crate::client::core::Core;
+use crate::client::events::Events;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::How;
@@ -37,12 +37,12 @@ impl Acquire<'_> {
     /// Waits in the local queue for the hold or for the turn to ask.
     pub(super) fn park(&mut self, waiter: &Arc<Waiter>) -> Result<Progress, Error> {
         let (core, key, limit) = (self.core, self.key, self.limit);
-        let _counted = core.count_waiter(&waiter.settings);
+        let _counted = core.events.count_waiter(&waiter.settings);
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
         let mut patience = Patience::of(limit, &core.clock);
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (limit.register(sleeper), core.clock.register(sleeper));
-        let (mut circle_at, mut long_wait) = (Core::circle_at(waiter), None);
+        let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
         let mut state = key.state();
         loop {
             if key.hold.is_owned_by(waiter.thread) && !(mutant!(GivesUpWithHold) && limit.is_over(core.clock.now())) {
@@ -58,13 +58,13 @@ impl Acquire<'_> {
             }
             if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                core.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
+                core.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
                 state = key.state();
                 continue;
             }
             if circle_at.take_if(|at| *at <= now).is_some() {
                 drop(state);
-                long_wait = Some(core.waits_long(key, waiter));
+                long_wait = Some(core.events.waits_long(key, waiter));
                 state = key.state();
                 continue;
             }
@@ -81,15 +81,15 @@ impl Acquire<'_> {
         let (was_last, unsettled) = state.give_up(waiter.thread);
         if was_last && !mutant!(ForgetsRetryLate) {
             // Do this before the mutex is released: the next thread that waits adds an entry of its own.
-            core.forget_retry(key);
+            core.retries.forget(key);
         }
         if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
             // There may have been no time to ask for a place in the store's queue. The threads that still wait have that time.
-            core.retry_at(key, now);
+            core.retries.ask_at(key, now);
         }
         drop(state);
         if was_last && mutant!(ForgetsRetryLate) {
-            core.forget_retry(key);
+            core.retries.forget(key);
         }
         core.releases.abandon(core, &key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)

@@ -44,7 +44,7 @@ impl Patience {
             return false;
         }
         if state.failure.is_none() && matches!(state.phase, Phase::Waiting { .. }) {
-            core.retry_at(key, core.clock.now());
+            core.retries.ask_at(key, core.clock.now());
         }
         self.ends = Instant::now() + self.pause;
         state.failure.is_some()

@@ -310,7 +310,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.handle.client.check_process()?;
+        self.handle.client.process.check()?;
         let Inspection { holder, remaining, waiting } =
             self.handle.client.processor.inspect(self.key(), self.handle.client.limits.command)?;
         let holder = holder.map(|locker| {
