@@ -1,10 +1,10 @@
-//! The shape of the code: a type's methods stand in the file or the folder of the type, a type has at most thirty of them, and a function
-//! fits a screen. Files may be as long as one thing is.
+//! The shape of the code: a type's methods stand in the file or the folder of the type, a type has at most thirty of them, a function
+//! fits a screen, and no room passes a bare `bool` to another. Files may be as long as one thing is.
 //!
 //! Each rule has a list of what does not keep it yet. A list may only shrink: what is added to it is a mistake, and what is in it and keeps
 //! the rule fails, too. The reader knows Rust by the lines that rustfmt writes.
 
-use super::{is_comment, is_test_only, package, sources, without_tests};
+use super::{files, is_comment, is_test_only, package, room_of, rooms, sources, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -20,10 +20,17 @@ const ELSEWHERE: &[(&str, &str)] = &[];
 /// The functions that are longer, by their files.
 const LONG: &[(&str, &str)] = &[];
 
+/// The functions that another room calls with a bare `bool`, by their files.
+const BARE: &[(&str, &str)] = &[];
+
 /// One function of the product.
 struct Function {
     name: String,
     lines: usize,
+    /// Whether all of the crate may call it, and must pass a bare `bool`.
+    takes_bool: bool,
+    /// How it is called, but for the arguments.
+    call: String,
     /// The type of the inherent impl that it is a method of.
     of: Option<String>,
 }
@@ -102,7 +109,15 @@ fn read(text: &str) -> Source {
         let Some(head) = head.filter(|head| !lines[*head].ends_with(';')) else { continue };
         let last = if lines[head].ends_with('{') { end(head) } else { head };
         let of = block.as_ref().filter(|(at, ..)| indent(line) == at + 4).and_then(|(_, _, of)| of.clone());
-        source.functions.push(Function { name, lines: last - n + 1, of });
+        let signature = lines[n..=head].join(" ");
+        let takes_bool =
+            line.contains("pub(crate)") && signature.split("->").next().is_some_and(|args| args.contains(": bool"));
+        let call = match &of {
+            _ if signature.contains("self") => format!(".{name}("),
+            Some(of) => format!("{of}::{name}("),
+            None => format!("{name}("),
+        };
+        source.functions.push(Function { name, lines: last - n + 1, takes_bool, call, of });
     }
     source
 }
@@ -185,6 +200,28 @@ fn no_function_is_long() {
         long.extend(functions.map(|function| (function.name, file.clone())));
     }
     check(long, LONG, "a function has at most sixty lines");
+}
+
+/// At such a call nobody sees what `true` means.
+#[test]
+fn no_other_room_passes_a_bare_bool() {
+    let rooms = rooms();
+    let texts = files();
+    let mut bare = BTreeSet::new();
+    for (file, text) in texts.iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let home = &room_of(&rooms, file).name;
+        for function in read(text).functions.iter().filter(|function| function.takes_bool) {
+            let is_called = |(other, text): (&String, &String)| {
+                let is_elsewhere = !is_test_only(other, text) && room_of(&rooms, other).name != *home;
+                is_elsewhere
+                    && without_tests(text).lines().any(|line| !is_comment(line) && line.contains(&function.call))
+            };
+            if texts.iter().any(is_called) {
+                bare.insert((function.name.clone(), file.clone()));
+            }
+        }
+    }
+    check(bare, BARE, "no bool among the parameters of a function that another room calls");
 }
 
 #[test]
