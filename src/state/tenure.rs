@@ -267,4 +267,5 @@ impl Tenure {
 }
 
 #[cfg(test)]
+#[path = "../../tests/white_box/state/tenure.rs"]
 mod tests;
