@@ -48,11 +48,12 @@ impl<'c> Turn<'c> {
     /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
     /// thread's schedule.
     pub(crate) fn of_lingering(core: &'c Core, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
+        let now = core.clock.now();
         let mut state = key.state();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !at_once && !is_wanted && core.clock.now() < *until && !tenure.is_contended() {
+                if !at_once && !is_wanted && now < *until && !tenure.is_contended() {
                     core.retries.ask_at(key, *until);
                     return None;
                 }
@@ -66,7 +67,7 @@ impl<'c> Turn<'c> {
         let (turn, mut tenure) =
             Self::leave_lingering(core, key, &mut state, Phase::Releasing { ended: None, about: None })?;
         if !at_once {
-            state.tenure_ends(&mut tenure, core.clock.now());
+            state.tenure_ends(&mut tenure, now);
         }
         Some((turn, tenure))
     }

@@ -116,8 +116,8 @@ impl<'c> Acquire<'c> {
         let to = Taker { thread: current_thread(), settings: self.settings };
         let mut state = key.state();
         core.grant(key, &mut state, tenure, to);
-        let confirmed = self.tell(&mut state, self.call(how));
         turn.end();
+        let confirmed = self.tell(&mut state, self.call(how));
         drop(state);
         match confirmed {
             Some(Confirmed::Yes(queued)) => Progress::Confirmed(queued),
