@@ -43,7 +43,7 @@ pub enum Error {
     /// The store refuses this user: the password is missing or wrong, or the user lacks the right to a command, key or channel.
     #[non_exhaustive]
     #[error(
-        "access denied by the lock store: {}; give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul on the page \"stores\"",
+        "access denied by the lock store: {}; give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus",
         OneLine(message)
     )]
     Denied {

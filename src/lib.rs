@@ -35,7 +35,7 @@
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.
 //! [`MemoryLockProcessor`] is an embedded store with the same rules, for tests and for single-process programs.
-//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. Etcd and Consul are behind the features `etcd` and `consul`
+//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. The crate `dlock-consensus` has the stores on etcd and Consul
 //! ([Stores](manual::stores) compares all).
 //!
 //! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
@@ -57,13 +57,11 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
-//! | `etcd` | no | [`EtcdLockProcessor`]: a store whose servers vote, so that a lock survives the death of a server ([which store](manual::stores)) |
-//! | `consul` | no | [`ConsulLockProcessor`]: the same on Consul |
 //! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
-//! | `tls` | no | encrypted connections to the stores of the other features (`rediss://`, `etcd+https://`, `consul+https://`), with rustls, ring and the platform's root certificates |
+//! | `tls` | no | encrypted connections (`rediss://`), with rustls, ring and the platform's root certificates |
 //!
 //! The crate needs Rust 1.88 or newer. A higher minimum is a minor release.
 
@@ -71,7 +69,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features, some links point to items that do not exist.
 #![cfg_attr(
-    not(all(feature = "conformance", feature = "consul", feature = "etcd", feature = "redis", feature = "test-util")),
+    not(all(feature = "conformance", feature = "redis", feature = "test-util")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -98,7 +96,7 @@ mod store;
 mod sync;
 mod timer;
 mod timing;
-#[cfg(all(feature = "tls", any(feature = "consul", feature = "etcd", feature = "redis")))]
+#[cfg(feature = "tls")]
 mod tls;
 
 #[cfg(all(fuzzing, feature = "redis"))]
@@ -131,10 +129,6 @@ pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
-#[cfg(feature = "consul")]
-pub use store::raft::{ConsulBuilder, ConsulLockProcessor};
-#[cfg(feature = "etcd")]
-pub use store::raft::{EtcdBuilder, EtcdLockProcessor};
 #[cfg(feature = "redis")]
 pub use store::redis::{Finding, RedisBuilder, RedisLockProcessor, Severity, Subject};
 

@@ -22,7 +22,7 @@ pub mod failover {}
 #[doc = include_str!("manual/cluster.md")]
 pub mod cluster {}
 
-#[cfg(all(feature = "consul", feature = "etcd", feature = "redis"))]
+#[cfg(feature = "redis")]
 #[doc = include_str!("manual/stores.md")]
 pub mod stores {}
 

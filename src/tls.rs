@@ -10,9 +10,12 @@ use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::sync::Arc;
 
-/// The TLS settings of a builder.
+/// The certificates of a store that encrypts, as PEM texts. The builder of a store collects them here and checks them when it builds.
+/// Without any, the servers are checked against the platform's root certificates, and the client presents none.
+///
+/// `Debug` shows which are set, and nothing of them.
 #[derive(Clone, Default)]
-pub(crate) struct TlsSettings {
+pub struct TlsSettings {
     /// PEM text of root certificates that replace the platform's.
     pub(crate) roots: Option<Vec<u8>>,
     /// PEM texts of our certificate chain and its private key.
@@ -20,9 +23,46 @@ pub(crate) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Whether nothing was set.
-    pub(crate) fn is_default(&self) -> bool {
+    /// Sets the root certificates that the servers are checked against.
+    #[must_use]
+    pub fn with_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots = Some(pem.into());
+        self
+    }
+
+    /// Sets the certificate chain that the client presents, and its private key.
+    #[must_use]
+    pub fn with_client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.client = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Returns whether nothing was set.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
         self.roots.is_none() && self.client.is_none()
+    }
+
+    /// Returns the root certificates, if they were set.
+    #[must_use]
+    pub fn root_certificates(&self) -> Option<&[u8]> {
+        self.roots.as_deref()
+    }
+
+    /// Returns the certificate chain of the client and its private key, if they were set.
+    #[must_use]
+    pub fn client_certificate(&self) -> Option<(&[u8], &[u8])> {
+        self.client.as_ref().map(|(chain, key)| (&**chain, &**key))
+    }
+
+    /// Checks whether connections can be opened with these certificates, so that the builder of a store says what is wrong, and not the
+    /// first request. Reads the platform's root certificates if none were set.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for certificates or keys that cannot be used, and where the platform has no root certificates.
+    pub fn check(&self) -> Result<(), Error> {
+        self.client_config().map(drop)
     }
 
     /// Reads the certificates.

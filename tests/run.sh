@@ -48,9 +48,10 @@ few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 
 # One set of features for all test builds, so that nothing is built twice.
 crate=(-p redis-dlock --all-features)
+crates=(-p redis-dlock -p dlock-consensus --all-features)
 it=("${crate[@]}" --test it --example ending)
 
-part_unit() { tests --threads 2 "${crate[@]}" --lib; }
+part_unit() { tests --but white_box:: --threads 2 "${crates[@]}" --lib; }
 part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
@@ -64,15 +65,15 @@ part_checks() {
     cargo fmt --all --check
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
     # What `--all-targets` leaves out: tests with `test = false`.
-    cargo clippy --locked --all-features --test command --test faults --test stores -- -D warnings
+    cargo clippy --locked "${crates[@]}" --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p redis-dlock
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${crates[@]}"
 }
 part_every-check() {
     part_checks
     for store in consul etcd; do
-        cargo clippy --locked --no-default-features --features "$store" --lib -- -D warnings
+        cargo clippy --locked -p dlock-consensus --no-default-features --features "$store" --lib -- -D warnings
     done
     cargo clippy --locked --all-features --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
@@ -86,16 +87,19 @@ part_sentinel() { tests --only "$sentinel" --threads 6 "${it[@]}"; }
 part_slow() { tests --only "$slow" --threads 6 "${it[@]}"; }
 # The protocol between processes: every order in which clients, network and server can act.
 part_model() { tests -p dlock-model --test model; }
-# The crate's own threads, under a scheduler that explores their interleavings.
-part_schedules() { DLOCK_MODEL_ITERATIONS=200 tests --only '.*model::' -p dlock-schedules --lib; }
-part_every-schedule() { tests --only '.*model::' -p dlock-schedules --lib; }
+# The crate's own threads, and the consensus stores, under a scheduler that explores their interleavings.
+part_schedules() { DLOCK_MODEL_ITERATIONS=200 part_every-schedule; }
+part_every-schedule() {
+    tests --only '.*model::' -p dlock-schedules --lib
+    tests --only white_box:: "${crates[@]}" --lib
+}
 # etcd and Consul: the conformance suite, and what they add to it.
-part_consensus() { stores_that_vote --but 'all::'; }
+part_consensus() { consensus_stores --but 'all::'; }
 # The tests of the lock once more: on a Cluster, on etcd and Consul, and on Redis without messages, where only latency and the order across
 # processes change.
 part_lock-elsewhere() {
     tests --only "$lock_on_cluster" "${it[@]}"
-    stores_that_vote --only 'all::'
+    consensus_stores --only 'all::'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering' --threads 4 "${it[@]}"
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crate[@]}" --test faults; }
@@ -106,7 +110,7 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --threads 4 "${crate[@]}" --test command; }
-part_documents() { cargo test --locked -p redis-dlock --doc --all-features; }
+part_documents() { cargo test --locked "${crates[@]}" --doc; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
@@ -150,13 +154,13 @@ tests() {
 }
 
 # The tests of etcd and Consul, as far as these are there.
-stores_that_vote() {
+consensus_stores() {
     # Their servers wait for one another, and the tests for the ends of leases.
     local but=$missing_stores
     if [[ $1 == --but ]]; then
         but+="|$2" && shift 2
     fi
-    tests "$@" --but "$but" --threads 12 "${crate[@]}" --test stores
+    tests "$@" --but "$but" --threads 12 "${crates[@]}" --test stores
 }
 
 # libtest tells how long each test took only if the program may use what is unstable.
@@ -250,7 +254,9 @@ parts_of_changes() {
             src/* | scripts/*) room_guards "$file" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
-            tests/stores/*) echo consensus lock-elsewhere ;;
+            crates/consensus/src/*) room_guards "$file" ;;
+            crates/consensus/tests/white_box/*) echo schedules ;;
+            crates/consensus/*) echo consensus lock-elsewhere ;;
             tests/model/*) echo model ;;
             tests/schedules/*) echo schedules ;;
             tests/command/*) echo command ;;

@@ -57,7 +57,7 @@ need_etcd() {
 }
 
 # Debian has no Consul. Where Go is, it is built, once. It takes some minutes of processor time, so only the rung `all` does that.
-built_consul=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' tests/stores/consul/go.mod)
+built_consul=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' crates/consensus/tests/stores/consul/go.mod)
 
 find_consul() {
     if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} && -x $built_consul ]]; then
@@ -69,7 +69,7 @@ find_consul() {
 build_consul() {
     local work
     work=$(mktemp -d)
-    cp tests/stores/consul/* "$work"
+    cp crates/consensus/tests/stores/consul/* "$work"
     mkdir -p "$(dirname "$built_consul")"
     # The name appears when the file is whole.
     (cd "$work" && go mod tidy && go build -trimpath -ldflags='-s -w' -o "$built_consul.$$" github.com/hashicorp/consul) &&

@@ -17,10 +17,6 @@ mod peers;
 mod replicas;
 mod round_trip;
 mod server_cost;
-#[cfg(all(feature = "consul", feature = "etcd"))]
-mod stores;
-#[cfg(not(all(feature = "consul", feature = "etcd")))]
-#[path = "no_stores.rs"]
 mod stores;
 mod support;
 

@@ -2,7 +2,5 @@
 
 pub(crate) mod memory;
 pub mod processor;
-#[cfg(any(feature = "consul", feature = "etcd"))]
-pub(crate) mod raft;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

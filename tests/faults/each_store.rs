@@ -3,14 +3,12 @@
 /// Makes of each function a test on etcd and one on Consul.
 macro_rules! on_each_store {
     ($($name:ident),+ $(,)?) => {
-        #[cfg(feature = "etcd")]
         mod etcd {
             $(#[test]
             fn $name() {
                 super::$name::<crate::voters::Etcd>();
             })+
         }
-        #[cfg(feature = "consul")]
         mod consul {
             $(#[test]
             fn $name() {

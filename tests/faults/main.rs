@@ -2,10 +2,6 @@
 //! what it promises. `cargo test --test faults -- --test-threads 8`: the scenarios mostly wait.
 
 #![allow(clippy::unwrap_used, missing_docs)]
-#![cfg_attr(
-    not(any(feature = "consul", feature = "etcd")),
-    allow(dead_code, unused_macros, reason = "what only the stores that vote need")
-)]
 
 #[macro_use]
 mod each_store;

@@ -13,7 +13,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Play = fn(Option<&'static str>) -> Report;
 
 /// Mistakes on the stores that vote.
-#[cfg(any(feature = "consul", feature = "etcd"))]
 mod voters {
     use super::{Property, must_be_caught};
     use crate::scenarios::voters::Stage;

@@ -7,11 +7,8 @@ use crate::support::cluster::client_of;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
-#[cfg(feature = "consul")]
 use crate::voters::Consul;
-#[cfg(feature = "etcd")]
 use crate::voters::Etcd;
-#[cfg(any(feature = "consul", feature = "etcd"))]
 use crate::voters::Voters;
 use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
@@ -60,9 +57,7 @@ struct Hand {
 /// The store of a worker.
 fn store(work: &Work) -> Arc<dyn LockProcessor> {
     match work.url.split_once(':') {
-        #[cfg(feature = "etcd")]
         Some(("etcd", _)) => return Etcd::processor(&work.url),
-        #[cfg(feature = "consul")]
         Some(("consul", _)) => return Consul::processor(&work.url),
         _ => {}
     }

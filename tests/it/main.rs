@@ -44,6 +44,5 @@ mod tasks;
 mod tidy;
 mod tls;
 mod tokens;
-#[cfg(all(feature = "consul", feature = "etcd"))]
 mod which_store;
 mod wire;

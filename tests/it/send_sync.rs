@@ -2,6 +2,8 @@
 
 use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
+#[cfg(feature = "tls")]
+use redis_dlock::processor::TlsSettings;
 use redis_dlock::processor::{
     AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome,
     Extension, Gap, Grant, Inbox, InboxBreaker, Inspection, KeyFilter, ListPage, Message, NotOurs, Note, Numbers,
@@ -14,10 +16,6 @@ use redis_dlock::{
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
     RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock, WaitingThread,
 };
-#[cfg(feature = "consul")]
-use redis_dlock::{ConsulBuilder, ConsulLockProcessor};
-#[cfg(feature = "etcd")]
-use redis_dlock::{EtcdBuilder, EtcdLockProcessor};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
 
@@ -79,14 +77,6 @@ const _: () = {
     // Stores and clocks.
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
-    #[cfg(feature = "consul")]
-    goes_anywhere::<ConsulBuilder>();
-    #[cfg(feature = "consul")]
-    goes_anywhere::<ConsulLockProcessor>();
-    #[cfg(feature = "etcd")]
-    goes_anywhere::<EtcdBuilder>();
-    #[cfg(feature = "etcd")]
-    goes_anywhere::<EtcdLockProcessor>();
     goes_anywhere::<RedisBuilder>();
     goes_anywhere::<Finding>();
     goes_anywhere::<Subject>();
@@ -131,6 +121,8 @@ const _: () = {
     goes_anywhere::<dyn Settling>();
     goes_anywhere::<dyn InboxBreaker>();
     goes_anywhere::<KeyFilter>();
+    #[cfg(feature = "tls")]
+    goes_anywhere::<TlsSettings>();
     // One thread at a time uses them.
     moves::<dyn Inbox>();
     moves::<ReleaseDone>();

@@ -52,10 +52,15 @@ fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files below `src`, by their paths below the package's directory.
+/// Where the sources of products are.
+const SOURCES: [&str; 2] = ["src", "crates/consensus/src"];
+
+/// The sources of products, by their paths below the package's directory.
 fn files() -> BTreeMap<String, String> {
     let mut files = Vec::new();
-    sources(&package().join("src"), &mut files);
+    for directory in SOURCES {
+        sources(&package().join(directory), &mut files);
+    }
     let name = |file: &Path| file.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/");
     files.iter().map(|file| (name(file), fs::read_to_string(file).expect("a text"))).collect()
 }
@@ -93,7 +98,7 @@ fn named(line: &str, file: &str) -> Vec<String> {
     let path = |from: &str| from.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).next().map(of);
     let own = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs")).expect("a source");
     let mut found = Vec::new();
-    let root = if file.starts_with(COMMAND) { COMMAND } else { "src" };
+    let root = if file.starts_with(COMMAND) { COMMAND } else { &file[..file.find("src").expect("a source") + 3] };
     for (at, _) in line.match_indices("crate::") {
         found.extend(path(&line[at + 7..]).map(|path| format!("{root}{path}")));
     }

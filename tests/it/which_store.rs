@@ -1,10 +1,8 @@
 //! The manual's page "Which store": its figures are those of the stores, and locks with settings beyond them are refused. No server is needed.
 
+use dlock_consensus::{ConsulLockProcessor, EtcdLockProcessor};
 use redis_dlock::processor::DeadWaiters;
-use redis_dlock::{
-    ConsulLockProcessor, DLockConfig, DLockGenerator, Error, EtcdLockProcessor, LockProcessor, MemoryLockProcessor,
-    RedisLockProcessor,
-};
+use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, MemoryLockProcessor, RedisLockProcessor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -161,11 +159,11 @@ fn a_shorter_session_ttl_min_allows_shorter_leases() {
     says(&refused(&store, |config| config.with_lease(second / 2)), &["lease", "500ms", "1s"]);
 }
 
-/// The crates that a program builds for this one with these features alone.
-fn crates(features: &str) -> BTreeSet<String> {
+/// The crates that a program builds for a package with these features alone.
+fn crates(package: &str, features: &str) -> BTreeSet<String> {
     let tree = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["tree", "--offline", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
-        .args(["--package", "redis-dlock", "--no-default-features", "--features", features])
+        .args(["--package", package, "--no-default-features", "--features", features])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -176,10 +174,10 @@ fn crates(features: &str) -> BTreeSet<String> {
 
 #[test]
 fn a_program_builds_nothing_for_a_store_that_it_does_not_use() {
-    let http = crates("consul");
-    assert_eq!(http, crates("etcd"));
+    let http = crates("dlock-consensus", "consul");
+    assert_eq!(http, crates("dlock-consensus", "etcd"));
     assert!(http.contains("ureq") && !http.contains("redis"), "{http:?}");
-    let redis = crates("redis");
+    let redis = crates("redis-dlock", "redis");
     assert!(redis.contains("redis"), "{redis:?}");
     for other in ["base64", "serde_json", "ureq"] {
         assert!(http.contains(other) && !redis.contains(other), "{redis:?}");

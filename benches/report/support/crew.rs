@@ -1,6 +1,5 @@
 //! Threads that all do their own thing for a while, and what they got done.
 
-#[cfg(all(feature = "consul", feature = "etcd"))]
 pub(crate) use super::kit::crew::eventually;
 
 use std::fs;

@@ -14,5 +14,4 @@ pub(crate) mod stats;
 pub(crate) mod worker;
 
 /// As the kit of the stores that vote knows it.
-#[cfg(all(feature = "consul", feature = "etcd"))]
 pub(crate) use kit::process;

@@ -127,21 +127,6 @@ pub(crate) enum Mutant {
     AnswersUnconfirmed,
     /// No thread waits for the callbacks that run on a thread whose connect has ended.
     LeavesTellersBehind,
-    // Mistakes of the stores that vote: see raft/model.
-    /// A key is given to a waiter without a check that it still waits.
-    GivesUnchecked,
-    /// A request without an answer leaves no doubt.
-    DoubtsNothing,
-    /// A waiter is given the key, and not told.
-    GivesUnsaid,
-    /// A tenure holds the key although a request without an answer may take it away.
-    HoldsWhatIsForfeit,
-    /// A client that hears several messages as one takes it for all of them.
-    HearsTheLast,
-    /// A key is freed without a look at those who wait.
-    FreesUnlooked,
-    /// A waiter leaves the queue, and does not look whether it has been given the key.
-    LeavesTheQueueUnlooked,
     // Mistakes for the tests with real servers: see tests/faults/mutants.rs.
     DeletesWithoutCompare,
     ExtendsWithoutCompare,
@@ -156,12 +141,6 @@ pub(crate) enum Mutant {
     ExtendsWithAllKeys,
     KeepsOldSubscriptions,
     WatchesNothing,
-    /// On a store that votes: an extension does not renew its session.
-    RenewsNothing,
-    /// The same: the session of a request without an answer goes on.
-    LeavesSessions,
-    /// The same: a session is believed to have ended because a renewal says so.
-    BelievesRenewals,
 }
 
 std::thread_local! {

@@ -57,6 +57,13 @@ impl<'a> Claim<'a> {
         self.note = note;
         self
     }
+
+    /// Returns the [lock-delay](crate::DLockConfig::with_lock_delay), which is a part of [`lease`](Self::lease): the locker says it. For a store
+    /// that has a lock-delay of its own. It is zero for a locker that is not of this crate.
+    #[must_use]
+    pub fn lock_delay(&self) -> Duration {
+        marks(self.locker).map_or(Duration::ZERO, |(delay, _)| delay)
+    }
 }
 
 /// A period in which a released key is free, but not for clients that use the queue. A poller, which only asks now and then

@@ -58,3 +58,6 @@ pub use outcome::{
 #[doc(hidden)]
 pub use owned::OwnedRequest;
 pub use request::{Outcome, Request};
+
+#[cfg(feature = "tls")]
+pub use crate::tls::TlsSettings;

@@ -124,6 +124,13 @@ impl Extension {
         Self { waiting, number: None, numbers: None }
     }
 
+    /// Sets the number of the tenure.
+    #[must_use]
+    pub const fn with_number(mut self, number: u64) -> Self {
+        self.number = Some(number);
+        self
+    }
+
     /// Adds fresh numbers.
     #[must_use]
     pub const fn with_numbers(mut self, numbers: Option<RangeInclusive<u64>>) -> Self {

@@ -12,6 +12,5 @@ mod restart;
 pub(crate) mod sentinel;
 mod server;
 mod unheard;
-#[cfg(any(feature = "consul", feature = "etcd"))]
 pub(crate) mod voters;
 mod waiter;

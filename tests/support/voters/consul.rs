@@ -4,7 +4,7 @@ use super::{DOORS, LOCAL, Look, Network, Quorum, Server, Voters, asking, directo
 use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use redis_dlock::ConsulLockProcessor;
+use dlock_consensus::ConsulLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use serde_json::{Value, json};
 use std::fs;

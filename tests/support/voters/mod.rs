@@ -1,16 +1,12 @@
 //! Real servers of stores that vote, and what an administrator does to them. `tests/stores` and `tests/faults` include this module by its path.
 
-#[cfg(feature = "consul")]
 mod consul;
 mod counter;
-#[cfg(feature = "etcd")]
 mod etcd;
 mod server;
 
-#[cfg(feature = "consul")]
 pub(crate) use consul::Consul;
 pub(crate) use counter::Counter;
-#[cfg(feature = "etcd")]
 pub(crate) use etcd::Etcd;
 pub(crate) use server::Server;
 

@@ -119,8 +119,12 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
     let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
     known.unwrap_or_else(|| match scheme_of(url) {
         None => "missing scheme",
-        Some("etcd" | "etcd+https") => "unsupported scheme: EtcdLockProcessor::new takes this URL",
-        Some("consul" | "consul+https") => "unsupported scheme: ConsulLockProcessor::new takes this URL",
+        Some("etcd" | "etcd+https") => {
+            "unsupported scheme: EtcdLockProcessor::new of the crate dlock-consensus takes this URL"
+        }
+        Some("consul" | "consul+https") => {
+            "unsupported scheme: ConsulLockProcessor::new of the crate dlock-consensus takes this URL"
+        }
         Some(scheme) if !is_redis(scheme) => "unsupported scheme",
         Some(_) => "the host or the port cannot be read",
     })

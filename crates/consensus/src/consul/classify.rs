@@ -1,0 +1,77 @@
+//! What an error of Consul says of a request. Its errors are texts.
+
+use redis_dlock::{BackendFailure, Error};
+
+/// What a request that failed comes to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A session has ended, or the node of a new one is not in the catalog.
+    NoSession,
+    Other(Error),
+}
+
+/// Texts of errors that come before anything is written.
+const BEFORE: [&str; 4] = ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
+
+/// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.
+pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
+    let known = ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error"];
+    status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
+}
+
+/// Classifies an answer that is not a success.
+pub(super) fn classify(status: u16, words: &str) -> Failure {
+    let words = words.trim();
+    let backend = |failure| Failure::Other(Error::backend(failure, format!("Consul answered {status}: {words}")));
+    match status {
+        403 => Failure::Other(Error::denied(words)),
+        429 => backend(BackendFailure::NotExecuted),
+        400 | 500 if words.contains("Invalid Session TTL") => {
+            Failure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
+        }
+        500 if words.contains("invalid session") || words.contains("Missing node registration") => Failure::NoSession,
+        500 if words.contains("Permission denied") || words.contains("ACL not found") => {
+            Failure::Other(Error::denied(words))
+        }
+        500 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
+        // Such as a leader that was replaced while it wrote.
+        // A redirection, or a request that was not understood: a server in between, or a Consul that is too old.
+        300..=399 | 400 | 404..=407 => backend(BackendFailure::NotExecuted),
+        _ => backend(BackendFailure::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_class() {
+        use BackendFailure::{NotExecuted, Unknown};
+        for (status, words, want) in [
+            (500, "No cluster leader", NotExecuted),
+            (500, "rpc error: leadership lost while committing log", Unknown),
+            (429, "Your IP is issuing too many concurrent connections", NotExecuted),
+            (500, "rate limit exceeded, try again later", NotExecuted),
+            (502, "", Unknown),
+            (302, "", NotExecuted),
+            (400, "Bad request", NotExecuted),
+        ] {
+            match classify(status, words) {
+                Failure::Other(Error::Backend { failure, .. }) => assert_eq!(failure, want, "{words}"),
+                other => panic!("{words} became {other:?}"),
+            }
+        }
+        for words in ["invalid session \"7\"", "apply failed: Missing node registration"] {
+            assert!(matches!(classify(500, words), Failure::NoSession));
+        }
+        for (status, words) in [(403, "Permission denied"), (403, "ACL not found"), (500, "Permission denied")] {
+            assert!(
+                matches!(classify(status, words), Failure::Other(Error::Denied { message, .. }) if message == words)
+            );
+        }
+        let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
+        let Failure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
+        assert!(message.contains("session_ttl_min") && message.contains("10s"));
+    }
+}

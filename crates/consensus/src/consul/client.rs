@@ -1,0 +1,111 @@
+//! The requests to Consul.
+
+use super::classify::{Failure, classify, is_error_of_consul};
+use super::encode;
+use crate::deadline::Deadline;
+use crate::http::{Answer, Call, Http};
+use crate::json::parse;
+use crate::sync::atomic::AtomicBool;
+use redis_dlock::{BackendFailure, Error};
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Method;
+
+/// A client of the servers of one Consul.
+pub(super) struct Client {
+    pub(super) http: Http,
+    token: Option<String>,
+    pub(super) shortest_lease: Duration,
+    /// Whether a session had to be created on the node of an agent or a server.
+    pub(super) is_on_agents: AtomicBool,
+}
+
+/// The header of the token.
+const TOKEN: &str = "x-consul-token";
+
+/// What a call comes to if nothing failed on the way.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) index: Option<u64>,
+    /// Whether the answer lacks what the token may not see.
+    pub(super) is_filtered: bool,
+    pub(super) body: Value,
+}
+
+/// The statuses that say something of what was asked about: it is there, it is not, a check has failed.
+const TELLING: [u16; 3] = [200, 404, 409];
+
+impl Client {
+    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
+        Self { http, token, shortest_lease, is_on_agents: AtomicBool::new(false) }
+    }
+
+    /// Makes connections of their own.
+    pub(super) fn own_agent(&self) -> Agent {
+        self.http.own_agent()
+    }
+
+    /// Sends a request. `None` if a session that it names has ended, or if there is no node for a new one.
+    pub(super) fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Option<Reply>, Error> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let secret = self.token.as_deref().map(|token| (TOKEN, token));
+        let call = Call { method, path, body: &body, secret, is_repeatable };
+        self.http.send(&call, deadline, |answer| self.read(&answer))
+    }
+
+    /// Asks for an entry, and waits until it has changed since an index, on connections of its own.
+    pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<Reply, Error> {
+        let path = format!("/v1/kv/{}?index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
+        let secret = self.token.as_deref().map(|token| (TOKEN, token));
+        let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
+        // The server adds up to a sixteenth to the time, so that not all queries end at once.
+        let patience = wait + wait / 16 + Duration::from_secs(2);
+        let reply =
+            self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| self.read(&answer))?;
+        reply.ok_or_else(|| odd("the entry"))
+    }
+
+    fn read(&self, answer: &Answer) -> Result<Option<Reply>, Error> {
+        if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
+            return Err(answer.foreign(API));
+        }
+        self.http.prove();
+        if !TELLING.contains(&answer.status) {
+            return match classify(answer.status, &answer.body) {
+                Failure::NoSession => Ok(None),
+                Failure::Other(error) => Err(error),
+            };
+        }
+        // What is not there has a text or nothing as its answer.
+        let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };
+        Ok(Some(Reply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
+    }
+}
+
+const API: &str =
+    "Consul does: check the host, the port and the path of the URL (an agent serves its API on port 8500)";
+
+/// An answer that lacks what every Consul sends.
+pub(super) fn odd(what: &str) -> Error {
+    Error::backend(BackendFailure::Unknown, format!("the answer of Consul lacks {what}"))
+}
+
+/// Without the token.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("http", &self.http)
+            .field("has_token", &self.token.is_some())
+            .finish_non_exhaustive()
+    }
+}

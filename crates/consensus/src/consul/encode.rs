@@ -1,0 +1,150 @@
+//! Transactions and entries of Consul as JSON.
+
+use crate::json::{from_base64, number, to_base64};
+use crate::kv::{Check, Committed, Entry, Transaction, Write};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+/// The flag of a lock, in Go's `api.Lock` and `consul lock`, too: `LockFlagValue`.
+pub(super) const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
+
+/// What is written as it is in the path of a URL.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A path of an entry in a URL.
+pub(super) fn in_url(path: &str) -> String {
+    utf8_percent_encode(path, PLAIN).to_string()
+}
+
+fn verb(verb: &str, path: &str, fields: &Value) -> Value {
+    let mut operation = json!({ "Verb": verb, "Key": path });
+    if let (Some(operation), Some(fields)) = (operation.as_object_mut(), fields.as_object()) {
+        operation.extend(fields.clone());
+    }
+    json!({ "KV": operation })
+}
+
+fn check(check: &Check) -> Option<Value> {
+    Some(match check {
+        Check::HeldBy { path, session } => verb("check-session", path, &json!({ "Session": session })),
+        Check::Free { path } => verb("check-not-exists", path, &json!({})),
+        Check::Unchanged { path, index } => verb("check-index", path, &json!({ "Index": index })),
+        // There is no such check. The answer has the entries.
+        Check::Nothing { .. } => return None,
+    })
+}
+
+fn lock(path: &str, session: &str, value: &[u8]) -> Value {
+    verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
+}
+
+fn unlock(path: &str, session: &str, value: &[u8]) -> Value {
+    verb("unlock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
+}
+
+fn write(write: &Write) -> Vec<Value> {
+    match write {
+        Write::Hold { path, session, value } => vec![lock(path, session, value)],
+        Write::Pass { path, from, to, value } => {
+            vec![unlock(path, from, value), lock(path, to, value)]
+        }
+        Write::Delete { path } => vec![verb("delete", path, &json!({}))],
+        // The store counts how often an entry was locked. The reader of the inbox sees by that whether it has missed a message.
+        Write::Say { path, session, value } => vec![lock(path, session, value), unlock(path, session, value)],
+    }
+}
+
+pub(super) fn transaction(transaction: &Transaction) -> Value {
+    let checks = transaction.checks.iter().filter_map(check);
+    let mut operations: Vec<_> = checks.chain(transaction.writes.iter().flat_map(write)).collect();
+    if !transaction.look.is_empty() {
+        operations.push(verb("get-tree", &transaction.look, &json!({})));
+    }
+    operations.into()
+}
+
+/// How many results a transaction has before those of its look. Deletions and checks that something is not there have none.
+fn before_look(transaction: &Transaction) -> usize {
+    let of_checks = transaction.checks.iter().map(|check| match check {
+        Check::HeldBy { .. } | Check::Unchanged { .. } => 1,
+        Check::Free { .. } | Check::Nothing { .. } => 0,
+    });
+    let of_writes = transaction.writes.iter().map(|write| match write {
+        Write::Hold { .. } => 1,
+        Write::Pass { .. } | Write::Say { .. } => 2,
+        Write::Delete { .. } => 0,
+    });
+    of_checks.chain(of_writes).sum()
+}
+
+/// Reads the answer to a transaction that was executed.
+pub(super) fn done(answer: &Value, transaction: &Transaction) -> Option<Committed> {
+    let results = answer.get("Results")?.as_array().map(Vec::as_slice).unwrap_or_default();
+    let kvs: Option<Vec<_>> = results.iter().map(|result| entry(result.get("KV")?)).collect();
+    let kvs = kvs?;
+    let index = kvs.iter().map(|entry| entry.changed).max().unwrap_or_default();
+    let entries = kvs.get(before_look(transaction)..)?.to_vec();
+    Some(Committed::Done { index, entries })
+}
+
+/// Returns how often an entry was locked since it was created.
+pub(super) fn times_locked(kv: &Value) -> Option<u64> {
+    number(kv.get("LockIndex")?)
+}
+
+pub(super) fn entries(list: &Value) -> Option<Vec<Entry>> {
+    list.as_array()?.iter().map(entry).collect()
+}
+
+pub(super) fn entry(kv: &Value) -> Option<Entry> {
+    let session = kv.get("Session").and_then(Value::as_str).filter(|session| !session.is_empty());
+    let value = match kv.get("Value") {
+        Some(Value::String(text)) => from_base64(text)?,
+        _ => Vec::new(),
+    };
+    Some(Entry {
+        path: kv.get("Key")?.as_str()?.to_owned(),
+        value,
+        session: session.map(str::to_owned),
+        is_held: session.is_some(),
+        is_ours: kv.get("Flags").and_then(number) == Some(LOCK),
+        created: number(kv.get("CreateIndex")?)?,
+        changed: number(kv.get("ModifyIndex")?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_kept_whole_in_urls() {
+        assert_eq!(in_url("dlock/a%2Fb c?/.lock"), "dlock/a%252Fb%20c%3F/.lock");
+    }
+
+    #[test]
+    fn what_was_looked_at_counts_and_what_was_written_before_does_not() {
+        let kv = |path: &str, value: Value, session: &str, index: u64| json!({ "KV": { "Key": path, "Value": value, "Session": session, "Flags": LOCK, "CreateIndex": 1, "ModifyIndex": index } });
+        let results = [
+            kv("k/.wait/a", Value::Null, "s", 4),
+            kv("k/.lock", Value::Null, "s", 9),
+            kv("k/.lock", "Yg==".into(), "s", 9),
+            kv("k/.wait/b", "Yw==".into(), "t", 5),
+        ];
+        let (waiter, path, session) = (String::from("k/.wait/a"), String::from("k/.lock"), String::from("s"));
+        let transaction = Transaction {
+            checks: vec![
+                Check::Free { path: path.clone() },
+                Check::HeldBy { path: waiter.clone(), session: session.clone() },
+            ],
+            writes: vec![Write::Hold { path, session, value: Vec::new() }, Write::Delete { path: waiter }],
+            look: "k/".into(),
+        };
+        let Some(Committed::Done { index, entries }) = done(&json!({ "Results": results }), &transaction) else {
+            panic!()
+        };
+        let seen: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.value.as_slice())).collect();
+        assert_eq!((index, seen), (9, vec![("k/.lock", &b"b"[..]), ("k/.wait/b", &b"c"[..])]));
+        assert_eq!(done(&json!({ "Results": results[..1] }), &transaction), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the protocol needs, by requests to Consul.
+
+use super::client::{Client, odd};
+use super::encode;
+use super::query::Query;
+use crate::deadline::Deadline;
+use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
+use crate::store::TRIES;
+use crate::sync::atomic::Ordering;
+use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
+use redis_dlock::{BackendFailure, Error};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::http::Method;
+
+/// Reads why a transaction was refused.
+fn refused(errors: &Value) -> Result<Committed, Error> {
+    let errors = errors.get("Errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words: Vec<_> = errors.iter().filter_map(|error| error.get("What")?.as_str()).collect();
+    let says = |text: &str| words.iter().any(|words| words.contains(text));
+    if says("Permission denied") || says("permission denied") {
+        return Err(Error::denied(words.join("; ")));
+    }
+    Ok(match () {
+        () if says("invalid session") => Committed::NoSession,
+        () if says("due to lock delay") => Committed::Delayed,
+        () => Committed::Refused(None),
+    })
+}
+
+impl Kv for Arc<Client> {
+    fn limits(&self) -> StoreLimits {
+        let mut limits = StoreLimits::default();
+        limits.shortest_lease = self.shortest_lease;
+        limits.longest_lease = Duration::from_secs(24 * 3600 * 4 / 5);
+        limits.command = Duration::from_secs(3);
+        limits.outage = Duration::from_secs(3);
+        limits.dead_holder_leases = 3;
+        limits.dead_waiters = DeadWaiters::AfterLeases(3);
+        limits.remaining_known = false;
+        limits
+    }
+
+    fn has_answered(&self) -> bool {
+        self.http.has_answered()
+    }
+
+    /// A quarter longer than the lease. Consul's own lock-delay begins when the session has ended.
+    fn life(&self, claim: &Claim<'_>) -> Life {
+        let delay = claim.lock_delay().min(claim.lease);
+        let needed = claim.lease - delay;
+        Life { time: needed + needed / 4, needed, delay }
+    }
+
+    fn keeps_shut(&self, life: Life) -> bool {
+        // ORDERING: SeqCst, as all flags of these stores: it is read where a request follows, and costs nothing beside that.
+        !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
+    }
+
+    fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
+        self.open_lasting_session(life, client, deadline)
+    }
+
+    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
+        let path = format!("/v1/session/renew/{session}");
+        let reply = self.call(Method::PUT, &path, &Value::Null, true, deadline)?;
+        Ok(reply.is_some_and(|reply| reply.status == 200))
+    }
+
+    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
+        let (destroy, info) =
+            (format!("/v1/session/destroy/{session}"), format!("/v1/session/info/{session}?consistent"));
+        for _ in 0..TRIES {
+            self.call(Method::PUT, &destroy, &Value::Null, true, deadline)?;
+            // The leader does nothing for a session that it does not know, and one that has just begun to lead may not know all yet. It answers
+            // this read when it does.
+            let found = self.call(Method::GET, &info, &Value::Null, true, deadline)?;
+            if found.is_some_and(|reply| reply.body.as_array().is_none_or(Vec::is_empty)) {
+                return Ok(());
+            }
+        }
+        Err(Error::backend(BackendFailure::Unknown, format!("Consul did not end the session {session}")))
+    }
+
+    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
+        let body = encode::transaction(transaction);
+        let Some(reply) = self.call(Method::PUT, "/v1/txn", &body, false, deadline)? else {
+            return Ok(Committed::NoSession);
+        };
+        if reply.status == 409 {
+            return refused(&reply.body);
+        }
+        encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
+    }
+
+    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
+        let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(prefix));
+        let reply = self.call(Method::GET, &path, &Value::Null, true, deadline)?;
+        match reply {
+            Some(reply) if reply.status == 404 => Ok(Vec::new()),
+            reply => reply.and_then(|reply| encode::entries(&reply.body)).ok_or_else(|| odd("the entries")),
+        }
+    }
+
+    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {
+        Ok(Box::new(Query::open(self.clone(), path, deadline)?))
+    }
+
+    fn close(&self) {
+        self.http.close();
+    }
+}

@@ -1,0 +1,110 @@
+//! Sessions that no agent's or server's death ends.
+//!
+//! A session of Consul belongs to a node of the catalog, and ends when the node is taken out. Consul takes out the node of a server that is
+//! dead for some seconds (autopilot's `cleanup_dead_servers`, on by default) and that of an agent that leaves, also by SIGTERM. So a session on
+//! such a node, which is the default, ends while its holder lives, and another process gets the lock.
+//!
+//! So our sessions belong to a node of their own. It is registered once, and has no agent and no checks. Nothing in Consul takes it out: the
+//! leader removes nodes that have the check `serfHealth`, an agent keeps up its own node alone, and autopilot removes servers. Only the end of
+//! its time to live, or a person, ends a session there. A session that is refused because somebody has taken the node out has it registered again.
+//!
+//! A token without the right to register the node gets sessions on the node of the agent or server that is asked, as before, with Consul's
+//! lock-delay as the second line: for a whole lease after a session's end nobody gets the lock, and no holder counts on its lease for longer than
+//! that after its last renewal. Consul's lock-delay is at most 60 s, so longer leases are refused then.
+//!
+//! On the node of our own the lock-delay is what the program asks for. A whole lease there, too, would keep waiters out for that much longer
+//! after each crash, and protect only from a person who takes the node out or ends a session.
+
+use super::client::{Client, odd};
+use crate::deadline::Deadline;
+use crate::kv::Life;
+use crate::log;
+use crate::store::TRIES;
+use crate::sync::atomic::Ordering;
+use redis_dlock::Error;
+use serde_json::{Value, json};
+use std::time::Duration;
+use ureq::http::Method;
+
+/// The longest lock-delay that Consul takes.
+const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+
+/// The node that our sessions belong to.
+const NODE: &str = "dlock";
+
+/// The address of the node, which Consul wants. RFC 5737 keeps it for documentation: nobody has it.
+const ADDRESS: &str = "192.0.2.1";
+
+/// The right to register the node.
+const RIGHT: &str = "node \"dlock\" { policy = \"write\" }";
+
+/// What the names of our sessions begin with.
+pub(super) const NAMED: &str = "dlock ";
+
+impl Client {
+    /// Creates a session that lasts for its time to live, whatever becomes of agents and servers.
+    pub(super) fn open_lasting_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
+        for _ in 0..TRIES {
+            if let Some(id) = self.create(Some(NODE), life, client, deadline)? {
+                return Ok(id);
+            }
+            match self.register(deadline) {
+                Ok(()) => {}
+                Err(Error::Denied { message, .. }) => return self.open_on_agent(&message, life, client, deadline),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(odd("a node that was registered"))
+    }
+
+    /// Puts the node into the catalog. Whoever does the same at the same time writes the same.
+    fn register(&self, deadline: Deadline) -> Result<(), Error> {
+        let body = json!({ "Node": NODE, "Address": ADDRESS, "NodeMeta": { "purpose": "sessions of redis-dlock" } });
+        self.call(Method::PUT, "/v1/catalog/register", &body, true, deadline).map(drop)
+    }
+
+    /// Creates a session on the node of the agent or server that is asked. Its end keeps others out for a lease.
+    fn open_on_agent(&self, refusal: &str, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
+        let delay = life.delay.max(life.needed);
+        if delay > LONGEST_LOCK_DELAY {
+            return Err(Error::denied(format!(
+                "the token may not register the node {NODE:?}, and without it no lease is safe that is longer than {LONGEST_LOCK_DELAY:?}, \
+                 such as {:?}: give the token the right {RIGHT} ({refusal})",
+                life.needed
+            )));
+        }
+        // ORDERING: SeqCst, as all flags of these stores. Whoever sets it first says so.
+        if !self.is_on_agents.swap(true, Ordering::SeqCst) {
+            log::warn(format_args!(
+                "the token may not register the node {NODE:?}: give it the right {RIGHT}. Until then a lock is lost when the agent or server that \
+                 created its session dies or leaves, and nobody gets it for a lease after that ({refusal})"
+            ));
+        }
+        self.create(None, Life { delay, ..life }, client, deadline)?
+            .ok_or_else(|| odd("the node of the agent that was asked"))
+    }
+
+    /// Creates a session. `None` if there is no such node.
+    fn create(
+        &self,
+        node: Option<&str>,
+        life: Life,
+        client: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, Error> {
+        let text = |time: Duration| format!("{}ms", time.as_millis());
+        // Without checks: only the time to live counts. By default, the session ends when the node's health check fails.
+        let mut body = json!({
+            "Name": format!("{NAMED}{client}"), "TTL": text(life.time), "LockDelay": text(life.delay),
+            "Behavior": "delete", "NodeChecks": [], "ServiceChecks": [],
+        });
+        if let Some(node) = node {
+            body["Node"] = node.into();
+        }
+        let Some(reply) = self.call(Method::PUT, "/v1/session/create", &body, false, deadline)? else {
+            return Ok(None);
+        };
+        let id = reply.body.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the session"))?;
+        Ok(Some(id.to_owned()))
+    }
+}

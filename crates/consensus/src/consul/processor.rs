@@ -1,0 +1,108 @@
+//! What a program makes.
+
+use super::client::Client;
+use crate::public::{certificates, forward_to_raft_store};
+use crate::settings::Settings;
+use crate::store::RaftStore;
+use redis_dlock::Error;
+use redis_dlock::processor::{
+    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
+    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The port that Consul uses unless it is told another one.
+const PORT: u16 = 8500;
+
+/// The shortest time to live of a session that Consul accepts by default: its setting `session_ttl_min`.
+const SHORTEST: Duration = Duration::from_secs(10);
+
+/// A store on Consul 1.10 or newer (feature `consul`). A lock survives the death of a server for as long as a majority of them is alive.
+///
+/// The lock of a key is that of `consul lock dlock/{key}` and of `LockKey("dlock/{key}/.lock")` in Go's package `api`: both exclude each other.
+/// Another program's lock is not in our queue; it gets the key when nobody of ours waits.
+///
+/// A lease is from 10 s (Consul's setting `session_ttl_min`) to 19 h. Consul frees a lock whose holder has died after up to two and a half
+/// leases: it promises to keep a session for its time to live, and takes twice that time. Then the lock's
+/// [lock-delay](redis_dlock::DLockConfig::with_lock_delay) begins. The sessions belong to the node `dlock` of the catalog, which the client
+/// registers, and have no checks. So the death of an agent or a server ends none. A token needs the right to register that node;
+/// [the crate's page](crate#the-sessions-of-consul) says what happens without it.
+///
+/// ```no_run
+/// use redis_dlock::{ConsulLockProcessor, DLockConfig, DLockGenerator};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), redis_dlock::Error> {
+/// // The servers have `session_ttl_min = "5s"`, so leases may be that short.
+/// let servers = ConsulLockProcessor::builder("consul://h1,h2,h3/team")?.session_ttl_min(Duration::from_secs(5)).build()?;
+/// let generator = DLockGenerator::new(servers)?;
+/// let lock = generator.generate_with(DLockConfig::new("EXPORT", "nightly").with_lease(Duration::from_secs(5)))?;
+/// lock.lock()?.unlock()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ConsulLockProcessor {
+    store: Arc<RaftStore>,
+}
+
+impl ConsulLockProcessor {
+    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`, or `consul+https://…` with
+    /// the feature `tls`. The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
+    /// or digit in a token is written as `%XX`.
+    ///
+    /// It connects with the first request, and does not block, but to read the platform's root certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Self::builder(url)?.build()
+    }
+
+    /// Returns a builder for a store on the servers of a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if the URL cannot be used.
+    pub fn builder(url: &str) -> Result<ConsulBuilder, Error> {
+        let settings = Settings::new(url, "consul", PORT)?;
+        if matches!(settings.url.login, Some((_, Some(_)))) {
+            let hint = "write the token alone before the host: token@host";
+            return Err(Error::invalid_config("URL", "consul://…", hint));
+        }
+        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST })
+    }
+}
+
+forward_to_raft_store!(ConsulLockProcessor);
+
+/// The settings of a [`ConsulLockProcessor`].
+#[derive(Clone, Debug)]
+pub struct ConsulBuilder {
+    settings: Settings,
+    session_ttl_min: Duration,
+}
+
+impl ConsulBuilder {
+    /// Sets what the servers have as `session_ttl_min`: the shortest lease. Defaults to 10 s, as Consul does.
+    #[must_use]
+    pub fn session_ttl_min(mut self, ttl: Duration) -> Self {
+        self.session_ttl_min = ttl;
+        self
+    }
+
+    /// Makes the store. It connects with the first request. Does not block, but to read the platform's root certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
+    pub fn build(self) -> Result<ConsulLockProcessor, Error> {
+        let http = self.settings.http()?;
+        let url = self.settings.url;
+        let client = Arc::new(Client::new(http, url.login.map(|(token, _)| token), self.session_ttl_min));
+        Ok(ConsulLockProcessor { store: Arc::new(RaftStore::new(Arc::new(client), &url.root)) })
+    }
+}
+
+certificates!(ConsulBuilder);

@@ -1,0 +1,87 @@
+//! Deletes the inboxes of clients that have died.
+//!
+//! A client deletes its inbox when it closes. One that is killed leaves it, and no session holds an inbox: it is written by whoever says
+//! something, and kept while nothing is said. So each client that opens an inbox looks at all of them, and again every ten minutes while it
+//! listens, and deletes those whose clients have no session. A client has a session of its own name for each tenure: see `Session::client`.
+//!
+//! A client that lives may have no session, too, while it neither holds nor waits. These orders of events are harmless:
+//!
+//! * Its inbox is listed, then it begins a tenure and is told something, then its session is looked for. There is a session.
+//! * The session is looked for, then the client begins a tenure and is told something. The inbox has changed since it was listed, so it
+//!   is not deleted.
+//! * It has a message that it has not read, and no session. The message is of a tenure that has ended with its session.
+//! * Its inbox is deleted while it listens. It takes that for a change that it has missed, and asks about all that it waits for. The next
+//!   message to it writes the inbox anew.
+//!
+//! Several clients may delete the same inboxes at once: what has gone already counts as deleted.
+
+use super::client::Client;
+use super::encode;
+use super::node::NAMED;
+use crate::deadline::Deadline;
+use crate::kv::Entry;
+use crate::names::encoded;
+use redis_dlock::Error;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use ureq::http::Method;
+
+/// How long after a sweep that left nothing the next one comes.
+const PAUSE: Duration = Duration::from_secs(600);
+
+/// How long a sweep may take. The client reads no message meanwhile.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// How many inboxes a transaction deletes: as many operations as Consul takes.
+const TOGETHER: usize = 64;
+
+/// How many inboxes one sweep deletes.
+const MOST: usize = 4 * TOGETHER;
+
+/// When a client sweeps.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// The last sweep that left nothing. `None` if there was none.
+    done: Option<Instant>,
+}
+
+impl Sweep {
+    /// Sweeps the inboxes beside this one, if it is time. What fails is left to the next sweep.
+    pub(super) fn go_if_due(&mut self, client: &Client, inbox: &str) {
+        let is_due = self.done.is_none_or(|done| done.elapsed() >= PAUSE);
+        let Some((all, _)) = inbox.rsplit_once('/').filter(|_| is_due) else { return };
+        if !matches!(client.sweep(&format!("{all}/"), Deadline::after(LIMIT)), Ok(true)) {
+            self.done = Some(Instant::now());
+        }
+    }
+}
+
+impl Client {
+    /// Deletes inboxes whose clients have no session. Returns whether there may be more.
+    fn sweep(&self, inboxes: &str, deadline: Deadline) -> Result<bool, Error> {
+        // First the inboxes, then the sessions.
+        let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(inboxes));
+        let found = self.call(Method::GET, &path, &Value::Null, true, deadline)?;
+        let found = found.and_then(|reply| encode::entries(&reply.body)).unwrap_or_default();
+        let reply = self.call(Method::GET, "/v1/session/list?consistent", &Value::Null, true, deadline)?;
+        let Some(sessions) = reply.filter(|reply| !reply.is_filtered) else { return Ok(false) };
+        let sessions = sessions.body.as_array().map(Vec::as_slice).unwrap_or_default();
+        let living: HashSet<_> = sessions
+            .iter()
+            .filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded))
+            .collect();
+        let is_left = |inbox: &&Entry| {
+            inbox.path.strip_prefix(inboxes).is_some_and(|client| inbox.is_ours && !living.contains(client))
+        };
+        let left: Vec<_> = found.iter().filter(is_left).collect();
+        for some in left[..left.len().min(MOST)].chunks(TOGETHER) {
+            let delete =
+                |inbox: &&Entry| json!({ "KV": { "Verb": "delete-cas", "Key": inbox.path, "Index": inbox.changed } });
+            // Refused if one of them has changed since.
+            let all: Vec<_> = some.iter().map(delete).collect();
+            self.call(Method::PUT, "/v1/txn", &all.into(), true, deadline)?;
+        }
+        Ok(left.len() > MOST)
+    }
+}

@@ -1,0 +1,181 @@
+//! The requests to etcd.
+
+use super::classify::{Failure, classify};
+use super::encode;
+use crate::deadline::Deadline;
+use crate::http::{Answer, Call, Http, failure};
+use crate::json::{parse, to_base64};
+use crate::stream::Stream;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use redis_dlock::{BackendFailure, Error};
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+use ureq::http::Method;
+
+/// A client of the servers of one etcd.
+pub(super) struct Client {
+    pub(super) http: Http,
+    login: Option<Login>,
+    token: Mutex<Option<String>>,
+    /// The highest term of the servers' log in any answer: each election begins one.
+    pub(super) term: AtomicU64,
+}
+
+/// A user and the password.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+/// What a call comes to if nothing failed on the way.
+enum Reply {
+    Value(Value),
+    NoLease,
+    Token,
+    NoUsers,
+}
+
+impl Client {
+    pub(super) fn new(http: Http, login: Option<Login>) -> Self {
+        Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
+    }
+
+    /// Sends a request. A login that has expired is renewed once. `None` if a lease that it names has ended.
+    pub(super) fn call(
+        &self,
+        path: &str,
+        body: &Value,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Option<Value>, Error> {
+        for _ in 0..2 {
+            let token = self.token(deadline)?;
+            match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
+                Reply::Value(value) => {
+                    if let Some(term) = encode::term(&value) {
+                        self.term.fetch_max(term, Ordering::SeqCst);
+                    }
+                    return Ok(Some(value));
+                }
+                Reply::NoLease => return Ok(None),
+                Reply::Token | Reply::NoUsers => *self.token.lock() = None,
+            }
+        }
+        Err(Error::denied(match self.login {
+            Some(_) => "etcd does not accept the token that it has just issued",
+            None => "etcd wants to know its users: write user:password@ before the host of the URL",
+        }))
+    }
+
+    fn send(
+        &self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Reply, Error> {
+        let body = body.to_string();
+        let secret = token.map(|token| ("authorization", token));
+        let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable };
+        self.http.send(&call, deadline, |answer| self.read(&answer))
+    }
+
+    /// Returns the token of the login, if there is one.
+    fn token(&self, deadline: Deadline) -> Result<Option<String>, Error> {
+        let Some(login) = &self.login else { return Ok(None) };
+        if let Some(token) = self.token.lock().clone() {
+            return Ok(Some(token).filter(|token| !token.is_empty()));
+        }
+        let body = json!({ "name": login.user, "password": login.password });
+        let token = match self.send("/v3/auth/authenticate", &body, None, true, deadline)? {
+            Reply::Value(answer) => answer.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            // Users are not enabled, so anybody may do anything.
+            _ => String::new(),
+        };
+        *self.token.lock() = Some(token.clone());
+        Ok(Some(token).filter(|token| !token.is_empty()))
+    }
+
+    /// Opens the stream of the changes of an entry from an index on; `None` for those from now on. It lasts for `life`.
+    pub(super) fn watch(
+        &self,
+        path: &str,
+        from: Option<u64>,
+        life: Duration,
+        deadline: Deadline,
+    ) -> Result<Stream, Error> {
+        let mut create = json!({ "key": to_base64(path) });
+        if let Some(from) = from {
+            create["start_revision"] = from.to_string().into();
+        }
+        let body = json!({ "create_request": create }).to_string();
+        let token = self.token(deadline)?;
+        let secret = token.as_deref().map(|token| ("authorization", token));
+        let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
+        let mut stream = self.http.stream(&call, life, deadline)?;
+        if stream.status == 200 {
+            return Ok(stream);
+        }
+        let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
+        let answer = Answer { status: stream.status, index: None, is_of_consul: false, is_filtered: false, body };
+        match self.read(&answer)? {
+            Reply::Token | Reply::NoUsers => {
+                *self.token.lock() = None;
+                Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))
+            }
+            Reply::Value(_) | Reply::NoLease => Err(odd("the watch")),
+        }
+    }
+
+    fn read(&self, answer: &Answer) -> Result<Reply, Error> {
+        if answer.status == 400 && answer.body.contains(COMMON_NAME) {
+            let message = "etcd's JSON gateway refuses a client certificate that has a common name while users are enabled: take one without, or log \
+                           in with user:password@ and no client certificate";
+            return Err(Error::unsupported(message));
+        }
+        let body = parse(&answer.body, "etcd").ok().filter(|body| is_of_etcd(answer.status, body));
+        let body = body.ok_or_else(|| answer.foreign(GATEWAY))?;
+        self.http.prove();
+        if answer.status == 200 {
+            return Ok(Reply::Value(body));
+        }
+        match classify(answer.status, &body) {
+            Failure::NoLease => Ok(Reply::NoLease),
+            Failure::Token => Ok(Reply::Token),
+            Failure::NoUsers => Ok(Reply::NoUsers),
+            Failure::Other(error) => Err(error),
+        }
+    }
+}
+
+/// What etcd's access control answers before the gateway sees the request (`embed/serve.go`).
+const COMMON_NAME: &str = "CommonName of client sending a request against gateway";
+
+const GATEWAY: &str = "etcd's JSON gateway does: check the host, the port and the path of the URL, and that etcd was not started with \
+                       --enable-grpc-gateway=false";
+
+/// Returns whether this is an answer of etcd's gateway: each success has a header, and each error the code of gRPC.
+fn is_of_etcd(status: u16, body: &Value) -> bool {
+    if status == 200 {
+        return body.get("header").is_some() || body.get("result").is_some();
+    }
+    body.get("code").is_some_and(Value::is_u64)
+}
+
+/// An answer that lacks what every etcd sends.
+pub(super) fn odd(what: &str) -> Error {
+    Error::backend(BackendFailure::Unknown, format!("the answer of etcd lacks {what}"))
+}
+
+/// Without the login.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("http", &self.http)
+            .field("has_login", &self.login.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! Transactions and entries of etcd as JSON.
+
+use crate::json::{from_base64, number, to_base64};
+use crate::kv::{Check, Committed, Entry, Transaction, Write};
+use serde_json::{Value, json};
+
+/// A request for all entries with a prefix.
+pub(super) fn range(prefix: &str) -> Value {
+    json!({ "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)) })
+}
+
+/// The first key behind all that have this prefix.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1; // no prefix of ours ends with the greatest byte
+    }
+    end
+}
+
+fn compare(check: &Check) -> Value {
+    match check {
+        Check::HeldBy { path, session } => {
+            json!({ "key": to_base64(path), "target": "LEASE", "result": "EQUAL", "lease": session })
+        }
+        Check::Free { path } => {
+            json!({ "key": to_base64(path), "target": "CREATE", "result": "EQUAL", "create_revision": "0" })
+        }
+        Check::Unchanged { path, index } => {
+            json!({ "key": to_base64(path), "target": "MOD", "result": "EQUAL", "mod_revision": index.to_string() })
+        }
+        Check::Nothing { prefix } => json!({
+            "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)),
+            "target": "CREATE", "result": "EQUAL", "create_revision": "0",
+        }),
+    }
+}
+
+fn operation(write: &Write) -> Value {
+    match write {
+        // A message may go with the session of whoever wrote it: the watch has told it then.
+        Write::Hold { path, session, value }
+        | Write::Pass { path, to: session, value, .. }
+        | Write::Say { path, session, value } => {
+            json!({ "request_put": { "key": to_base64(path), "value": to_base64(value), "lease": session } })
+        }
+        Write::Delete { path } => json!({ "request_delete_range": { "key": to_base64(path) } }),
+    }
+}
+
+pub(super) fn transaction(transaction: &Transaction) -> Value {
+    let mut success: Vec<_> = transaction.writes.iter().map(operation).collect();
+    let mut failure = Vec::new();
+    if !transaction.look.is_empty() {
+        let look = json!({ "request_range": range(&transaction.look) });
+        success.push(look.clone());
+        failure.push(look);
+    }
+    let compares: Vec<_> = transaction.checks.iter().map(compare).collect();
+    json!({ "compare": compares, "success": success, "failure": failure })
+}
+
+/// Reads the answer to a transaction.
+pub(super) fn committed(answer: &Value) -> Option<Committed> {
+    let index = revision(answer)?;
+    let responses = answer.get("responses").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let range = responses.iter().find_map(|response| response.get("response_range"));
+    let entries = range.map_or(Some(Vec::new()), entries)?;
+    match answer.get("succeeded").and_then(Value::as_bool) {
+        Some(true) => Some(Committed::Done { index, entries }),
+        // What is false is left out.
+        _ => Some(Committed::Refused(range.map(|_| entries))),
+    }
+}
+
+/// Returns the term of whoever answered.
+pub(super) fn term(answer: &Value) -> Option<u64> {
+    let header = |value: &Value| number(value.get("header")?.get("raft_term")?);
+    header(answer).or_else(|| header(answer.get("result")?))
+}
+
+pub(super) fn revision(answer: &Value) -> Option<u64> {
+    number(answer.get("header")?.get("revision")?)
+}
+
+/// Reads the entries of a range.
+pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
+    let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    kvs.iter().map(entry).collect()
+}
+
+pub(super) fn entry(kv: &Value) -> Option<Entry> {
+    let bytes = |name: &str| kv.get(name).and_then(Value::as_str).map_or(Some(Vec::new()), from_base64);
+    let lease = kv.get("lease").and_then(number).filter(|lease| *lease != 0);
+    Some(Entry {
+        path: String::from_utf8(bytes("key")?).ok()?,
+        value: bytes("value")?,
+        session: lease.map(|lease| lease.to_string()),
+        is_held: true,
+        is_ours: true,
+        created: number(kv.get("create_revision")?)?,
+        changed: number(kv.get("mod_revision")?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_one() {
+        assert_eq!(end_of("a/"), b"a0");
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let kv = json!({ "key": "YQ==", "create_revision": "2", "mod_revision": "3", "value": "Yg==", "lease": "7" });
+        let entry = Entry {
+            path: "a".into(),
+            value: b"b".into(),
+            session: Some("7".into()),
+            is_held: true,
+            is_ours: true,
+            created: 2,
+            changed: 3,
+        };
+        let header = json!({ "revision": "9" });
+        let responses = json!([{ "response_put": {} }, { "response_range": { "kvs": [kv] } }]);
+        let done = json!({ "header": header, "succeeded": true, "responses": responses });
+        assert_eq!(committed(&done), Some(Committed::Done { index: 9, entries: vec![entry.clone()] }));
+        let refused = json!({ "header": header, "responses": responses });
+        assert_eq!(committed(&refused), Some(Committed::Refused(Some(vec![entry]))));
+        assert_eq!(committed(&json!({ "header": header })), Some(Committed::Refused(None)));
+        assert_eq!(committed(&json!({})), None);
+    }
+}

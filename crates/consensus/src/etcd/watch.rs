@@ -1,0 +1,147 @@
+//! A stream of the changes of one entry.
+//!
+//! etcd sends one JSON document a line: the first says that the watch is there, the others contain changes, each with its revision. A stream
+//! ends after a while, so that a connection that has died silently is noticed; the next one begins with the change after the last.
+
+use super::client::{Client, odd};
+use super::encode;
+use crate::deadline::Deadline;
+use crate::http::failure;
+use crate::inbox::ended;
+use crate::json::parse;
+use crate::kv::{Change, Listening};
+use crate::stream::Stream;
+use crate::sync::Mutex;
+use redis_dlock::{BackendFailure, Error};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::{Agent, BodyReader};
+
+/// How long a stream lasts.
+const LIFE: Duration = Duration::from_secs(20);
+
+/// How long it may take to open the next one.
+const OPENING: Duration = Duration::from_secs(3);
+
+/// The longest line: many changes at once.
+const LONGEST: u64 = 16 * 1024 * 1024;
+
+pub(super) struct Watch {
+    client: Arc<Client>,
+    path: String,
+    lines: BufReader<BodyReader<'static>>,
+    server: String,
+    /// The agent of the connection, shared with whoever cuts it; `None` once it was cut.
+    agent: Arc<Mutex<Option<Agent>>>,
+    /// The index up to which everything was told.
+    told: u64,
+    ready: VecDeque<Change>,
+}
+
+impl Watch {
+    pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
+        let stream = client.watch(path, None, LIFE, deadline)?;
+        let (agent, lines, server) = parts(stream);
+        let agent = Arc::new(Mutex::new(Some(agent)));
+        let mut watch = Self { client, path: path.to_owned(), lines, server, agent, told: 0, ready: VecDeque::new() };
+        watch.told = watch.created()?;
+        Ok(watch)
+    }
+
+    /// Reads the first line, and returns the revision at which the watch was there.
+    fn created(&mut self) -> Result<u64, Error> {
+        let line = self.line()?.ok_or_else(|| odd("the watch"))?;
+        let result = line.get("result").ok_or_else(|| odd("the watch"))?;
+        refuse_cancelled(result)?;
+        if result.get("created").and_then(Value::as_bool) != Some(true) {
+            return Err(odd("the watch"));
+        }
+        encode::revision(result).ok_or_else(|| odd("the revision"))
+    }
+
+    /// Reads a line. `None` at the end of the stream's time.
+    fn line(&mut self) -> Result<Option<Value>, Error> {
+        let mut line = String::new();
+        match (&mut self.lines).take(LONGEST).read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => parse(&line, &self.server).map(Some),
+            // The client of HTTP wraps its errors in those of reading.
+            Err(e) => match ureq::Error::from(e) {
+                ureq::Error::Timeout(_) => Ok(None),
+                error => Err(failure(&self.server, error)),
+            },
+        }
+    }
+
+    /// Opens the next stream, which begins after the last change that was told.
+    fn reopen(&mut self) -> Result<(), Error> {
+        if self.agent.lock().is_none() {
+            return Err(ended());
+        }
+        let stream = self.client.watch(&self.path, Some(self.told + 1), LIFE, Deadline::after(OPENING))?;
+        let (agent, lines, server) = parts(stream);
+        match &mut *self.agent.lock() {
+            Some(shared) => *shared = agent,
+            None => return Err(ended()),
+        }
+        (self.lines, self.server) = (lines, server);
+        self.created().map(drop)
+    }
+}
+
+/// Fails if etcd has ended the watch, and says why.
+fn refuse_cancelled(result: &Value) -> Result<(), Error> {
+    if result.get("canceled").and_then(Value::as_bool) != Some(true) {
+        return Ok(());
+    }
+    let given = result.get("cancel_reason").and_then(Value::as_str);
+    let compacted = result.get("compact_revision").map(|_| "the changes since the last message were compacted");
+    let reason = given.or(compacted).unwrap_or("for no reason that it gives");
+    Err(if reason.contains("permission denied") {
+        Error::denied(reason)
+    } else {
+        Error::backend(BackendFailure::NotExecuted, format!("etcd has ended the watch: {reason}"))
+    })
+}
+
+fn parts(stream: Stream) -> (Agent, BufReader<BodyReader<'static>>, String) {
+    let Stream { agent, body, server, .. } = stream;
+    (agent, BufReader::new(body.into_with_config().limit(u64::MAX).reader()), server)
+}
+
+impl Listening for Watch {
+    fn next(&mut self) -> Result<Option<Change>, Error> {
+        if let Some(change) = self.ready.pop_front() {
+            return Ok(Some(change));
+        }
+        let Some(line) = self.line()? else {
+            self.reopen()?;
+            return Ok(None);
+        };
+        let result = line.get("result").ok_or_else(|| odd("the changes"))?;
+        refuse_cancelled(result)?;
+        let events = result.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for event in events {
+            // What is left out is `PUT`.
+            if event.get("type").is_none_or(|kind| kind == "PUT") {
+                let entry = event.get("kv").and_then(encode::entry).ok_or_else(|| odd("the changed entry"))?;
+                self.told = self.told.max(entry.changed);
+                self.ready.push_back(Change { value: entry.value, index: entry.changed, is_merged: false });
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
+        let agent = Arc::clone(&self.agent);
+        Box::new(move || {
+            let connected = agent.lock().take();
+            if let Some(agent) = connected {
+                agent.shutdown();
+            }
+        })
+    }
+}

@@ -1,0 +1,300 @@
+//! Requests over HTTP to one of several servers.
+
+use super::deadline::Deadline;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use redis_dlock::{BackendFailure, Error};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+use ureq::config::Config;
+#[cfg(feature = "tls")]
+use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Timeout, http};
+
+/// The servers of a store, and the connections to them.
+pub(super) struct Http {
+    agent: Agent,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+    /// Their addresses: `http://host:port`, or `https://host:port`.
+    pub(super) servers: Vec<String>,
+    /// The server to ask first. A hint: whoever finds that it fails moves on to the next one.
+    pub(super) preferred: AtomicUsize,
+    /// Whether an answer has ever shown that a server of the store gave it.
+    has_answered: AtomicBool,
+    pub(super) is_closed: AtomicBool,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) method: http::Method,
+    /// Path and query.
+    pub(super) path: &'a str,
+    pub(super) body: &'a str,
+    /// A header with a secret.
+    pub(super) secret: Option<(&'static str, &'a str)>,
+    /// Whether it does no harm to send it again after a request without an answer.
+    pub(super) is_repeatable: bool,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The index up to which the answer is. Consul says it.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) index: Option<u64>,
+    /// Whether a header has a name that begins with `x-consul-`: no other server sends one.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) is_of_consul: bool,
+    /// Whether something was left out that the user may not see. Consul says it.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
+    pub(super) is_filtered: bool,
+    pub(super) body: String,
+}
+
+impl Answer {
+    /// Makes an error of an answer that the store's servers do not give. `hint` says what may be wrong.
+    pub(super) fn foreign(&self, hint: &str) -> Error {
+        let failure = match self.status {
+            // The request went no further.
+            300..=399 | 400 | 404..=407 => BackendFailure::NotExecuted,
+            // A server in between may have passed it on.
+            _ => BackendFailure::Unknown,
+        };
+        Error::backend(failure, format!("the server answered {}, but not as {hint}", self.status))
+    }
+}
+
+/// How long a request waits for a server, at most, if there are others to try.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// The most that is read of an answer.
+const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
+
+impl Http {
+    pub(super) fn new(servers: Vec<String>, #[cfg(feature = "tls")] tls: Option<TlsConfig>) -> Self {
+        Self {
+            agent: agent(
+                #[cfg(feature = "tls")]
+                tls.as_ref(),
+            ),
+            #[cfg(feature = "tls")]
+            tls,
+            servers,
+            preferred: AtomicUsize::new(0),
+            has_answered: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::SeqCst)
+    }
+
+    /// Notes an answer that only a server of the store gives. Before the first one, `lock()` returns each error at once: the URL may lead to
+    /// something else, which no waiting changes.
+    pub(super) fn prove(&self) {
+        self.has_answered.store(true, Ordering::SeqCst);
+    }
+
+    /// Sends a request to the servers, one after another, until one has executed it. `read` makes an outcome of an answer.
+    pub(super) fn send<T>(
+        &self,
+        call: &Call<'_>,
+        deadline: Deadline,
+        read: impl Fn(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.send_by(&self.agent, None, call, deadline, read)
+    }
+
+    /// The same on connections of its own. A server that answers late by intention has all of this time.
+    pub(super) fn send_by<T>(
+        &self,
+        agent: &Agent,
+        patience: Option<Duration>,
+        call: &Call<'_>,
+        deadline: Deadline,
+        read: impl Fn(Answer) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let first = self.preferred.load(Ordering::SeqCst);
+        let mut failed = None;
+        for n in 0..self.servers.len() {
+            let place = (first + n) % self.servers.len();
+            if self.is_closed.load(Ordering::SeqCst) {
+                return Err(Error::ShutDown);
+            }
+            let limit = match deadline.left() {
+                // A server that hangs leaves time for the next one.
+                Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => {
+                    left.min(patience.unwrap_or(PATIENCE.min(left / 2)))
+                }
+                Ok(left) => left,
+                Err(error) => return Err(failed.unwrap_or(error)),
+            };
+            let answer = ask(agent, &self.servers[place], call, limit).and_then(&read);
+            if answer.as_ref().is_err_and(|error| goes_on(error, true)) {
+                let next = (place + 1) % self.servers.len();
+                // Whoever else has moved on already is right, too.
+                let _ = self.preferred.compare_exchange(place, next, Ordering::SeqCst, Ordering::SeqCst);
+            }
+            match answer {
+                Err(error) if goes_on(&error, call.is_repeatable) => failed = Some(error),
+                outcome => {
+                    if n > 0 && outcome.is_ok() {
+                        self.preferred.store(place, Ordering::SeqCst);
+                    }
+                    return outcome;
+                }
+            }
+        }
+        Err(failed.unwrap_or(Error::ShutDown))
+    }
+
+    /// Makes connections of their own.
+    pub(super) fn own_agent(&self) -> Agent {
+        agent(
+            #[cfg(feature = "tls")]
+            self.tls.as_ref(),
+        )
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.agent.clone().shutdown();
+    }
+}
+
+/// Without the certificates.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
+const CONNECTING: Duration = Duration::from_secs(2);
+
+fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_resolve(Some(CONNECTING))
+        .timeout_connect(Some(CONNECTING))
+        .max_idle_connections(64)
+        .max_idle_connections_per_host(32);
+    #[cfg(feature = "tls")]
+    let config = match tls {
+        Some(tls) => config.https_only(true).tls_config(tls.clone()),
+        None => config,
+    };
+    Agent::with_parts(config.build(), DefaultConnector::default(), Addresses::default())
+}
+
+/// Knows an address without looking it up. With a limit on the whole of a request `ureq` begins a thread for each look-up.
+#[derive(Debug, Default)]
+struct Addresses(DefaultResolver);
+
+impl Resolver for Addresses {
+    fn resolve(
+        &self,
+        uri: &http::Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        match uri.authority().and_then(|authority| authority.as_str().parse().ok()) {
+            Some(address) => {
+                let mut found = self.empty();
+                found.push(address);
+                Ok(found)
+            }
+            None => self.0.resolve(uri, config, timeout),
+        }
+    }
+}
+
+pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
+    let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
+    if !call.body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    if let Some((name, secret)) = call.secret {
+        let mut secret = http::HeaderValue::from_str(secret)
+            .map_err(|_| Error::denied("the password or token contains characters that no header may contain"))?;
+        secret.set_sensitive(true);
+        request = request.header(name, secret);
+    }
+    request.body(call.body.to_owned()).map_err(|e| {
+        Error::backend(BackendFailure::NotExecuted, format!("the request to {server} cannot be formed: {e}"))
+    })
+}
+
+fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
+    // One limit for all steps, from the look-up of the name to the end of the body. A connect that is given up is known to have sent nothing.
+    let request = agent.configure_request(request(server, call)?);
+    let connect = limit.mul_f64(0.9).min(CONNECTING);
+    let request = request.timeout_global(Some(limit)).timeout_connect(Some(connect)).build();
+    let mut response = agent.run(request).map_err(|e| failure(server, e))?;
+    let status = response.status().as_u16();
+    let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+    let is_of_consul = response.headers().keys().any(|name| name.as_str().starts_with("x-consul-"));
+    let is_filtered = response.headers().contains_key("x-consul-results-filtered-by-acls");
+    let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
+    // Whatever the status said, the answer was not read.
+    Ok(Answer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
+}
+
+/// Returns whether the next server is asked after this error.
+fn goes_on(error: &Error, is_repeatable: bool) -> bool {
+    match error {
+        Error::Backend { failure: BackendFailure::NotExecuted, .. } => true,
+        Error::Backend { failure: BackendFailure::Unknown, .. } => is_repeatable,
+        _ => false,
+    }
+}
+
+/// Makes an error of one of a connection: it tells whether the request may have been executed.
+pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
+    let is_before = match &error {
+        ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
+        ureq::Error::Io(e) => is_before(e),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
+        _ => false,
+    };
+    let failure = if is_before { BackendFailure::NotExecuted } else { BackendFailure::Unknown };
+    let words = match &error {
+        ureq::Error::Timeout(_) if !is_before => String::from("no answer in time"),
+        other => other.to_string(),
+    };
+    Error::backend_caused_by(failure, format!("no answer from {server}: {words}"), io_error(error))
+}
+
+fn is_before(error: &io::Error) -> bool {
+    // The handshake comes before the request.
+    #[cfg(feature = "tls")]
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref())
+        && matches!(error, rustls::Error::InvalidCertificate(_))
+    {
+        return true;
+    }
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::NotConnected
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::AddrNotAvailable
+    )
+}
+
+fn io_error(error: ureq::Error) -> io::Error {
+    match error {
+        ureq::Error::Io(error) => error,
+        ureq::Error::Timeout(timeout) => io::Error::new(ErrorKind::TimedOut, timeout.to_string()),
+        other => io::Error::other(other),
+    }
+}

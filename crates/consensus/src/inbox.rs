@@ -1,0 +1,116 @@
+//! A client's inbox: a thread that waits for changes of an entry, and a channel that can be waited for with a limit.
+
+use super::kv::Listening;
+use super::message;
+use super::sessions::Sessions;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use redis_dlock::processor::{Inbox, InboxBreaker, Message};
+use redis_dlock::{BackendFailure, Error};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+type Heard = Result<Message, Error>;
+
+/// The inbox of a store that votes. Dropping it ends the thread.
+pub(super) struct RaftInbox {
+    heard: Receiver<Heard>,
+    /// Says to [`next`](Inbox::next) that the inbox was cut.
+    cut: Sender<Heard>,
+    cutter: Arc<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<()>>,
+    has_ended: bool,
+}
+
+impl RaftInbox {
+    pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
+        let (cut, heard) = unbounded();
+        let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
+        let teller = Teller(cut.clone());
+        let work = move || {
+            loop {
+                match listening.next() {
+                    Ok(Some(change)) => {
+                        for message in message::read(&change) {
+                            // A release that knows that somebody waits tries nothing else first.
+                            match &message {
+                                Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
+                                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
+                                    sessions.note_wanted(locker, true);
+                                }
+                                _ => {}
+                            }
+                            if teller.0.send(Ok(message)).is_err() {
+                                return;
+                            }
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        let _ = teller.0.send(Err(error));
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("dlock-inbox".into()).spawn(work).map_err(|e| {
+            let message = format!("the operating system refused the thread dlock-inbox: {e}");
+            Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
+        })?;
+        Ok(Self { heard, cut, cutter, thread: Some(thread), has_ended: false })
+    }
+}
+
+/// What the thread tells. However it ends, also by a panic, it says so: an inbox without its thread would be deaf.
+struct Teller(Sender<Heard>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let _ = self.0.send(Err(ended()));
+    }
+}
+
+impl Inbox for RaftInbox {
+    fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
+        if self.has_ended {
+            return Err(ended());
+        }
+        let heard = match self.heard.recv_timeout(limit) {
+            Ok(heard) => heard.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        };
+        self.has_ended = heard.is_err();
+        heard
+    }
+
+    fn breaker(&self) -> Box<dyn InboxBreaker> {
+        Box::new(Breaker { cut: self.cut.clone(), cutter: Arc::clone(&self.cutter) })
+    }
+}
+
+impl Drop for RaftInbox {
+    fn drop(&mut self) {
+        (self.cutter)();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Breaker {
+    cut: Sender<Heard>,
+    cutter: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl InboxBreaker for Breaker {
+    fn cut(&self) {
+        (self.cutter)();
+        let _ = self.cut.send(Err(ended()));
+    }
+}
+
+/// The error of an inbox that was cut.
+pub(super) fn ended() -> Error {
+    Error::backend(BackendFailure::Unknown, "the inbox was closed")
+}

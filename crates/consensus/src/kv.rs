@@ -1,0 +1,154 @@
+//! What the protocol needs of a store that votes: entries, sessions that hold entries, and transactions.
+//!
+//! | here | etcd | Consul |
+//! |---|---|---|
+//! | session | lease | session with the behaviour `delete` |
+//! | index | revision | Raft index |
+//! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
+
+use super::deadline::Deadline;
+use redis_dlock::Error;
+use redis_dlock::processor::{Claim, StoreLimits};
+use std::fmt;
+use std::time::Duration;
+
+/// An entry of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) path: String,
+    pub(super) value: Vec<u8>,
+    /// The session that holds it. The entry goes when the session ends.
+    pub(super) session: Option<String>,
+    /// Whether somebody holds it. An entry of etcd that is attached to no lease is held for ever; one of Consul without a session is free.
+    pub(super) is_held: bool,
+    /// Whether its kind is that of a lock. Consul's entries have a flag for it.
+    pub(super) is_ours: bool,
+    /// The index at which it was created.
+    pub(super) created: u64,
+    /// The index at which it was changed last.
+    pub(super) changed: u64,
+}
+
+/// What must be so for a transaction to be executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// This session holds the entry.
+    HeldBy { path: String, session: String },
+    /// There is no such entry.
+    Free { path: String },
+    /// The entry has not changed since this index.
+    Unchanged { path: String, index: u64 },
+    /// There is no entry with this prefix. A store that cannot check this executes the transaction, and its answer has the entries.
+    Nothing { prefix: String },
+}
+
+/// What a transaction writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    /// Has a session hold an entry that it holds already, or that nobody holds.
+    Hold { path: String, session: String, value: Vec<u8> },
+    /// Has another session hold an entry.
+    Pass { path: String, from: String, to: String, value: Vec<u8> },
+    /// Deletes an entry.
+    Delete { path: String },
+    /// Sets the entry of an inbox. This session takes it and lets go of it in the same step, where the store counts messages by that.
+    Say { path: String, session: String, value: Vec<u8> },
+}
+
+/// Checks, writes and a look at the entries of a key, as one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Transaction {
+    pub(super) checks: Vec<Check>,
+    pub(super) writes: Vec<Write>,
+    /// The entries with this prefix are returned as they are after the writes.
+    pub(super) look: String,
+}
+
+/// What came of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Committed {
+    /// It was executed at this index.
+    Done { index: u64, entries: Vec<Entry> },
+    /// A check failed, and nothing was written. These are the entries, if the store tells.
+    Refused(Option<Vec<Entry>>),
+    /// A session that should hold something has ended, and nothing was written.
+    NoSession,
+    /// Nobody may hold the entry for a while, because a session that asked for it has ended while it held it; nothing was written. This is
+    /// Consul's lock-delay.
+    #[cfg_attr(not(any(feature = "consul", all(test, dlock_shuttle))), expect(dead_code, reason = "others have none"))]
+    Delayed,
+}
+
+/// How long a session lives, and for how long its end keeps others out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    /// The time that it lives without a renewal: longer than a tenure needs it, so that it serves several tenures before it must be renewed.
+    pub(super) time: Duration,
+    /// The time for which it must certainly live when a tenure begins with it.
+    pub(super) needed: Duration,
+    /// For how long nobody may hold what it held at its end. Zero where the store cannot do that.
+    pub(super) delay: Duration,
+}
+
+/// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::processor::LockProcessor) do. None of them sends a
+/// request a second time that may have been executed.
+pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
+    fn limits(&self) -> StoreLimits;
+
+    /// Returns whether it has ever answered.
+    fn has_answered(&self) -> bool;
+
+    /// Returns what the session of a tenure must be like.
+    fn life(&self, claim: &Claim<'_>) -> Life;
+
+    /// Creates a session for a client, and returns its name.
+    fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error>;
+
+    /// Returns whether the end of a session of this kind keeps others out for a while from what it held.
+    fn keeps_shut(&self, _life: Life) -> bool {
+        false
+    }
+
+    /// Returns a number that rises whenever another server begins to lead, as far as the answers so far tell. Stores whose former leaders renew
+    /// no session in vain have none.
+    fn term(&self) -> u64 {
+        0
+    }
+
+    /// Starts the life of a session anew. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
+    fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
+
+    /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.
+    fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
+
+    /// Executes a transaction.
+    fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error>;
+
+    /// Returns the entries with a prefix as the majority has them, never a stale copy.
+    fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
+
+    /// Begins to listen to an entry. Every change after this returns is told, perhaps several as one.
+    fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error>;
+
+    /// Ends all connections. Later calls fail.
+    fn close(&self);
+}
+
+/// A change of an entry, or several at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) value: Vec<u8>,
+    /// The index of the last change.
+    pub(super) index: u64,
+    /// Whether others have come before it that are not told.
+    pub(super) is_merged: bool,
+}
+
+/// A connection that tells the changes of an entry.
+pub(super) trait Listening: Send {
+    /// Waits for a change. Fails once the connection has ended or was cut.
+    fn next(&mut self) -> Result<Option<Change>, Error>;
+
+    /// Returns what cuts the connection from another thread.
+    fn cutter(&self) -> Box<dyn Fn() + Send + Sync>;
+}

@@ -1,0 +1,62 @@
+//! The messages between clients, as the store keeps them.
+
+use super::kv::Change;
+use crate::sync::mutant;
+use redis_dlock::processor::{Grant, Message};
+use serde_json::{Value, json};
+
+/// Says to a waiter that it has the key. Its number is the index of the message.
+pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
+    json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
+}
+
+/// Says to a holder that somebody waits. Who says so is for people.
+pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
+    json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
+}
+
+/// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
+pub(super) fn read(change: &Change) -> Vec<Message> {
+    let all = Message::Changed { key: None };
+    let Some(message) = parsed(change) else { return vec![all] };
+    if change.is_merged && !mutant!(HearsTheLast) { vec![message, all] } else { vec![message] }
+}
+
+fn parsed(change: &Change) -> Option<Message> {
+    let text: Value = serde_json::from_slice(&change.value).ok()?;
+    let word = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);
+    let locker = word("who")?;
+    if let Some(key) = word("granted") {
+        let grant = Grant::new(change.index, text.get("waiting")?.as_u64()?);
+        return Some(Message::Granted { key, locker, grant });
+    }
+    Some(Message::Contended { key: word("contended")?, locker })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(value: Vec<u8>) -> Change {
+        Change { value, index: 7, is_merged: false }
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let (key, locker) = (String::from("k \"/"), String::from("h-1"));
+        let grant = Grant::new(7, 3);
+        let message = Message::Granted { key: key.clone(), locker: locker.clone(), grant };
+        assert_eq!(read(&change(granted(&key, &locker, 3))), [message]);
+        assert_eq!(read(&change(contended(&key, &locker, "h-2"))), [Message::Contended { key, locker }]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_a_change() {
+        let all = Message::Changed { key: None };
+        for text in ["", "granted", "{}", "{\"granted\":\"k\"}", "{\"granted\":\"k\",\"who\":\"h-1\"}"] {
+            assert_eq!(read(&change(text.into())), std::slice::from_ref(&all), "{text}");
+        }
+        let merged = Change { is_merged: true, ..change(contended("k", "h-1", "h-2")) };
+        assert_eq!(read(&merged).last(), Some(&all));
+    }
+}

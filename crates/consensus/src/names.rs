@@ -1,0 +1,163 @@
+//! Where things are in the store, and what the entries contain.
+//!
+//! | path | entry |
+//! |---|---|
+//! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
+//! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
+//! | `{root}.inbox/{client}` | the last message to a client |
+//!
+//! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program
+//! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
+//! another's path, and Consul refuses paths that cannot be printed.
+
+use redis_dlock::processor::Claim;
+use serde_json::{Value, json};
+use std::time::SystemTime;
+
+/// The names of one store.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    root: String,
+}
+
+impl Names {
+    pub(super) fn new(root: &str) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The prefix of all entries of a key.
+    pub(super) fn of(&self, key: &str) -> String {
+        format!("{}{}/", self.root, encoded(key))
+    }
+
+    pub(super) fn lock(&self, key: &str) -> String {
+        self.of(key) + ".lock"
+    }
+
+    /// The prefix of the waiters of a key.
+    pub(super) fn waiters(&self, key: &str) -> String {
+        self.of(key) + ".wait/"
+    }
+
+    pub(super) fn waiter(&self, key: &str, locker: &str) -> String {
+        self.waiters(key) + &encoded(locker)
+    }
+
+    pub(super) fn inbox(&self, client: &str) -> String {
+        format!("{}.inbox/{}", self.root, encoded(client))
+    }
+}
+
+/// Returns a name as it stands in a path.
+pub(super) fn encoded(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for (at, c) in name.char_indices() {
+        let is_plain = match c {
+            '/' | '%' => false,
+            '.' => at > 0,
+            _ => c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric(),
+        };
+        if is_plain {
+            text.push(c);
+        } else {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("%{byte:02X}")));
+        }
+    }
+    text
+}
+
+/// Returns what an entry says of the tenure that it is for: who holds or waits, since when, and why. People read it in the store's own tools.
+/// `after` is the index of the entry that it replaces, if there is one: Consul takes an entry that says the same as before for no change.
+pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
+    let mut party = json!({ "who": claim.locker, "process": claim.client, "when": now() });
+    if let Some(after) = after {
+        party["after"] = after.into();
+    }
+    let notes = [("why", claim.note.why), ("thread", claim.note.thread), ("host", claim.note.host)];
+    for (name, note) in notes {
+        if let Some(note) = note {
+            party[name] = note.into();
+        }
+    }
+    party.to_string().into_bytes()
+}
+
+/// Returns what the lock's entry says of a waiter that is given the lock: it holds from now on. What no lock of ours wrote stays as it is.
+pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice(party) {
+        Ok(Value::Object(mut party)) if party.contains_key("when") => {
+            party.insert("when".into(), now().into());
+            Value::Object(party).to_string().into_bytes()
+        }
+        _ => party.to_vec(),
+    }
+}
+
+/// The time of day. Only people read it: nothing depends on whether the clocks of two machines agree.
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}
+
+/// Who an entry is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Party {
+    /// The locker, or, in an entry that no lock of ours wrote, the whole text.
+    pub(super) locker: String,
+    /// The client, whose inbox is told; `None` in an entry that no lock of ours wrote.
+    pub(super) client: Option<String>,
+}
+
+impl Party {
+    pub(super) fn read(value: &[u8]) -> Self {
+        let parsed: Option<Value> = serde_json::from_slice(value).ok();
+        let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));
+        match text("who") {
+            Some(locker) => Self { locker, client: text("process") },
+            None => Self { locker: String::from_utf8_lossy(value).into_owned(), client: None },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn no_key_is_in_the_path_of_another() {
+        let names = Names::new("dlock/");
+        assert_eq!(names.lock("DLOCK_a_b"), "dlock/DLOCK_a_b/.lock");
+        assert_eq!(names.lock("a/.wait/b"), "dlock/a%2F.wait%2Fb/.lock");
+        assert_eq!(names.lock(".inbox"), "dlock/%2Einbox/.lock");
+        assert_ne!(names.of("a%2Fb"), names.of("a/b"));
+        assert_eq!(names.of("ä\n\u{202e} b"), "dlock/ä%0A%E2%80%AE b/");
+    }
+
+    #[test]
+    fn a_waiter_that_is_given_the_lock_holds_from_then_on() {
+        let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
+        let of = |party: &[u8]| -> Value { serde_json::from_slice(party).expect("JSON") };
+        let at = |party: &Value| humantime::parse_rfc3339(party["when"].as_str().expect("text")).expect("a time");
+        let waits = party(&claim, None);
+        std::thread::sleep(Duration::from_millis(2));
+        let holds = from_now(&waits);
+        let (waits, mut holds) = (of(&waits), of(&holds));
+        assert!(at(&waits) < at(&holds));
+        holds["when"] = waits["when"].clone();
+        assert_eq!(waits, holds);
+        for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
+            assert_eq!(from_now(text.as_bytes()), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_entry_says_who_and_why() {
+        let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
+        let party = Party::read(&party(&claim, Some(7)));
+        assert_eq!(party, Party { locker: "host-1-c0ffee-7".into(), client: Some("host-1-c0ffee".into()) });
+        for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
+            assert_eq!(Party::read(text.as_bytes()), Party { locker: text.into(), client: None });
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The sessions of a client's tenures.
+//!
+//! Each tenure has a session of its own, so that the end of one never ends another. A session that is left after an orderly release serves
+//! the next tenure: creating one and destroying it are two more writes that the servers must agree on.
+//!
+//! | state | of | leaves it by |
+//! |---|---|---|
+//! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
+//! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
+//! | forfeit | a tenure in doubt that such a request may take the key from | the same; its next poll ends it, whatever the key says |
+//! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
+//!
+//! Invariants: 1. A session is of one tenure at most, or of two of which one is forfeit. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
+//! only while it certainly lives for the tenure's lease. 4. A tenure that is forfeit is never answered that it holds the key.
+
+use super::deadline::Deadline;
+use super::kv::{Kv, Life};
+use crate::sync::Mutex;
+use redis_dlock::Error;
+use redis_dlock::processor::Claim;
+use redis_dlock::{Clock, Moment, SystemClock};
+use std::collections::HashMap;
+
+/// A session and how long it certainly lives.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    /// The client that it was created for. Its inbox is kept while it has a session.
+    pub(super) client: String,
+    pub(super) life: Life,
+    /// The moment until which it certainly lives.
+    pub(super) until: Moment,
+}
+
+/// What is known of a tenure.
+#[derive(Clone, Debug)]
+pub(super) struct Tenure {
+    pub(super) session: Session,
+    pub(super) doubt: Doubt,
+    /// Whether somebody waited when the key was looked at last.
+    pub(super) is_wanted: bool,
+}
+
+/// What a request of a tenure may still do that had no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Doubt {
+    /// There is no such request.
+    None,
+    /// It may give the key, or a place in the queue, to the tenure.
+    Gains,
+    /// It may take the key from the tenure, so the tenure never begins to hold.
+    Loses,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    tenures: Mutex<HashMap<String, Tenure>>,
+    idle: Mutex<Vec<Session>>,
+}
+
+/// How many sessions are kept for later tenures, at most.
+const MOST_IDLE: usize = 256;
+
+impl Sessions {
+    /// Gives a session to a tenure: an idle one, renewed if need be, or a new one.
+    pub(super) fn begin<K: Kv + ?Sized>(
+        &self,
+        kv: &K,
+        claim: &Claim<'_>,
+        deadline: Deadline,
+    ) -> Result<Session, Error> {
+        let life = kv.life(claim);
+        while let Some(mut session) = self.take_idle(claim.client, life) {
+            if SystemClock.now() + life.needed <= session.until || session.renew(kv, deadline)? {
+                self.enter(claim.locker, session.clone());
+                return Ok(session);
+            }
+        }
+        let begun = SystemClock.now();
+        let id = kv.open_session(life, claim.client, deadline)?;
+        let session = Session { id, client: claim.client.to_owned(), life, until: begun + life.time };
+        self.enter(claim.locker, session.clone());
+        Ok(session)
+    }
+
+    fn take_idle(&self, client: &str, life: Life) -> Option<Session> {
+        let mut idle = self.idle.lock();
+        let now = SystemClock.now();
+        idle.retain(|session| now < session.until);
+        let place = idle.iter().rposition(|session| session.life == life && session.client == client)?;
+        Some(idle.swap_remove(place))
+    }
+
+    fn enter(&self, locker: &str, session: Session) {
+        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
+        self.tenures.lock().insert(locker.to_owned(), tenure);
+    }
+
+    pub(super) fn of(&self, locker: &str) -> Option<Tenure> {
+        self.tenures.lock().get(locker).cloned()
+    }
+
+    /// Notes that a session was renewed by a request sent at this moment.
+    pub(super) fn note_renewed(&self, locker: &str, sent_at: Moment) {
+        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+            let session = &mut tenure.session;
+            session.until = session.until.max(sent_at + session.life.time);
+        }
+    }
+
+    /// Notes whether somebody waits for the key that a tenure holds.
+    pub(super) fn note_wanted(&self, locker: &str, is_wanted: bool) {
+        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+            tenure.is_wanted = is_wanted;
+        }
+    }
+
+    /// Notes that a request of a tenure had no answer.
+    pub(super) fn doubt(&self, locker: &str, doubt: Doubt) {
+        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+            tenure.doubt = tenure.doubt.max(doubt);
+        }
+    }
+
+    /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure
+    /// ends the session, so the next one never begins to hold.
+    pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
+        let mut tenures = self.tenures.lock();
+        if let Some(tenure) = tenures.get(locker).cloned() {
+            tenures.insert(next.to_owned(), Tenure { doubt: Doubt::Loses, ..tenure });
+        }
+    }
+
+    /// Has the next locker of a client go on with the session of this one, which holds nothing in its own name any more.
+    pub(super) fn pass(&self, locker: &str, next: &str) {
+        let mut tenures = self.tenures.lock();
+        if let Some(tenure) = tenures.remove(locker) {
+            tenures.insert(next.to_owned(), tenure);
+        }
+    }
+
+    /// Forgets a tenure that has ended with an answer. Its session is free for another one.
+    pub(super) fn end(&self, locker: &str) {
+        let Some(tenure) = self.tenures.lock().remove(locker) else { return };
+        let mut idle = self.idle.lock();
+        if tenure.doubt == Doubt::None && idle.len() < MOST_IDLE {
+            idle.push(tenure.session);
+        }
+    }
+
+    /// Forgets a tenure whose session has ended.
+    pub(super) fn forget(&self, locker: &str) {
+        self.tenures.lock().remove(locker);
+    }
+
+    /// The same, for a session that has ended before its time. Somebody may have ended the idle ones, too.
+    pub(super) fn forget_with_idle(&self, locker: &str) {
+        self.forget(locker);
+        drop(self.take_all_idle());
+    }
+
+    /// Returns the sessions that nobody uses, to end them.
+    pub(super) fn take_all_idle(&self) -> Vec<Session> {
+        std::mem::take(&mut *self.idle.lock())
+    }
+}
+
+impl Tenure {
+    /// A tenure that another processor began.
+    pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
+        let session = Session { id: session.to_owned(), client: client.to_owned(), life, until: SystemClock.now() };
+        Self { session, doubt: Doubt::None, is_wanted: true }
+    }
+}
+
+impl Session {
+    /// Renews it. Returns `false` if it has ended.
+    fn renew<K: Kv + ?Sized>(&mut self, kv: &K, deadline: Deadline) -> Result<bool, Error> {
+        let sent_at = SystemClock.now();
+        let lives = kv.renew(&self.id, deadline)?;
+        self.until = sent_at + self.life.time;
+        Ok(lives)
+    }
+}

@@ -1,0 +1,61 @@
+//! What the builders of these stores collect.
+
+use super::http::Http;
+#[cfg(feature = "tls")]
+use super::tls;
+use super::url::StoreUrl;
+use redis_dlock::Error;
+#[cfg(feature = "tls")]
+use redis_dlock::processor::TlsSettings;
+use std::fmt;
+
+/// The servers, the login, and the certificates.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) url: StoreUrl,
+    #[cfg(feature = "tls")]
+    pub(super) tls: TlsSettings,
+}
+
+impl Settings {
+    pub(super) fn new(url: &str, scheme: &'static str, port: u16) -> Result<Self, Error> {
+        Ok(Self {
+            url: StoreUrl::parse(url, scheme, port)?,
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
+        })
+    }
+
+    /// Makes what sends the requests.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for certificates that cannot be used, or would not be.
+    pub(super) fn http(&self) -> Result<Http, Error> {
+        #[cfg(feature = "tls")]
+        let tls = match (self.url.is_encrypted(), self.tls.is_default()) {
+            (true, _) => Some(tls::config(&self.tls)?),
+            (false, true) => None,
+            (false, false) => {
+                let hint = "they would not be used: write +https:// in place of ://, or leave them out";
+                return Err(Error::invalid_config("TLS certificates", self.url.servers.join(","), hint));
+            }
+        };
+        Ok(Http::new(
+            self.url.servers.clone(),
+            #[cfg(feature = "tls")]
+            tls,
+        ))
+    }
+}
+
+/// Without the login.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Settings");
+        shown.field("servers", &self.url.servers).field("root", &self.url.root);
+        #[cfg(feature = "tls")]
+        shown.field("tls", &self.tls);
+        shown.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! What is known of a key at one index.
+
+use super::kv::{Check, Entry};
+use super::names::{Names, Party};
+use redis_dlock::Error;
+use redis_dlock::processor::Busy;
+
+/// Who holds a key and who waits for it.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) holder: Option<Holder>,
+    /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
+    pub(super) idle: Option<u64>,
+    /// Who waits, the longest first.
+    pub(super) waiters: Vec<Waiter>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    pub(super) party: Party,
+    pub(super) session: Option<String>,
+    /// The index at which it began to hold, or at which its number was renewed.
+    pub(super) index: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub(super) party: Party,
+    pub(super) path: String,
+    pub(super) session: String,
+    pub(super) value: Vec<u8>,
+}
+
+impl Sight {
+    /// Reads the entries of a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the lock's entry is of another kind, or one of the queue.
+    pub(super) fn read(entries: Vec<Entry>, key: &str, names: &Names) -> Result<Self, Error> {
+        let (lock, queue) = (names.lock(key), names.waiters(key));
+        let (mut holder, mut idle) = (None, None);
+        let mut waiters = Vec::new();
+        for entry in entries {
+            if entry.path == lock {
+                if !entry.is_ours {
+                    return Err(Error::conflict(key, format!("the entry {lock:?} is no lock")));
+                }
+                if entry.is_held {
+                    let party = Party::read(&entry.value);
+                    holder = Some(Holder { party, session: entry.session, index: entry.changed });
+                } else {
+                    idle = Some(entry.changed);
+                }
+            } else if entry.path.starts_with(&queue) {
+                let Some(session) = entry.session else {
+                    // Nobody of ours writes one. etcd takes it for somebody who waits for ever.
+                    if entry.is_held {
+                        return Err(Error::conflict(key, format!("the entry {:?} is no waiter", entry.path)));
+                    }
+                    continue;
+                };
+                let waiter = Waiter { party: Party::read(&entry.value), path: entry.path, session, value: entry.value };
+                waiters.push((entry.created, waiter));
+            }
+        }
+        waiters.sort_by_key(|(created, _)| *created);
+        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
+    }
+
+    /// Returns the check that nobody holds the key, as it is here.
+    pub(super) fn is_free(&self, path: String) -> Check {
+        match self.idle {
+            Some(index) => Check::Unchanged { path, index },
+            None => Check::Free { path },
+        }
+    }
+
+    /// Returns whether this session holds the key for this locker.
+    pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
+        self.holder
+            .as_ref()
+            .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
+    }
+
+    /// Returns the session of a locker that holds or waits.
+    pub(super) fn session_of(&self, locker: &str) -> Option<&str> {
+        let holder = self.holder.as_ref().filter(|holder| holder.party.locker == locker);
+        let waiter = || self.waiters.iter().find(|waiter| waiter.party.locker == locker);
+        holder.map_or_else(|| waiter().map(|waiter| waiter.session.as_str()), |holder| holder.session.as_deref())
+    }
+
+    /// Returns the locker that holds the key.
+    pub(super) fn locker(&self) -> Option<String> {
+        self.holder.as_ref().map(|holder| holder.party.locker.clone())
+    }
+
+    /// Returns the place of a locker in the queue.
+    pub(super) fn place(&self, locker: &str) -> Option<usize> {
+        self.waiters.iter().position(|waiter| waiter.party.locker == locker)
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiters.len() as u64
+    }
+}
+
+impl Holder {
+    /// The store does not say for how long.
+    pub(super) fn busy(&self) -> Busy {
+        Busy::new(self.party.locker.clone(), None)
+    }
+}

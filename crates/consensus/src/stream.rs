@@ -1,0 +1,57 @@
+//! Answers that never end: a server sends lines for as long as the connection lives.
+
+use super::deadline::Deadline;
+use super::http::{Call, Http, failure, request};
+use crate::sync::atomic::Ordering;
+use redis_dlock::Error;
+use std::time::Duration;
+use ureq::Agent;
+
+/// A stream of answers.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) agent: Agent,
+    pub(super) status: u16,
+    pub(super) body: ureq::Body,
+    pub(super) server: String,
+}
+
+impl Http {
+    /// Opens a stream of answers to one request, from the first server that gives one. Its connection is its own.
+    pub(super) fn stream(&self, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Stream, Error> {
+        let first = self.preferred.load(Ordering::SeqCst);
+        let mut failed = None;
+        for n in 0..self.servers.len() {
+            if self.is_closed.load(Ordering::SeqCst) {
+                return Err(Error::ShutDown);
+            }
+            let server = &self.servers[(first + n) % self.servers.len()];
+            let agent = self.own_agent();
+            let left = deadline.left()?;
+            // A server that hangs leaves time for the next one.
+            let limit = if n + 1 < self.servers.len() { left / 2 } else { left };
+            match begin_stream(&agent, server, call, life, limit) {
+                Ok((status, body)) => return Ok(Stream { agent, status, body, server: server.clone() }),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or(Error::ShutDown))
+    }
+}
+
+fn begin_stream(
+    agent: &Agent,
+    server: &str,
+    call: &Call<'_>,
+    life: Duration,
+    limit: Duration,
+) -> Result<(u16, ureq::Body), Error> {
+    let request = agent
+        .configure_request(request(server, call)?)
+        .timeout_connect(Some(limit))
+        .timeout_recv_response(Some(limit))
+        .timeout_recv_body(Some(life))
+        .build();
+    let response = agent.run(request).map_err(|e| failure(server, e))?;
+    Ok((response.status().as_u16(), response.into_body()))
+}

@@ -1,0 +1,59 @@
+//! Mutexes and atomics. In the build of the unit tests a mutex is one at which the scheduler of the model (`tests/white_box`) may let another
+//! thread go on: between two looks at what is known of the sessions, other threads of the process act.
+
+#[cfg(not(test))]
+pub(crate) use parking_lot::Mutex;
+pub(crate) use std::sync::atomic;
+#[cfg(test)]
+pub(crate) use twin::Mutex;
+
+#[cfg(test)]
+mod twin {
+    use std::fmt;
+    use std::sync::PoisonError;
+
+    /// A mutex of `shuttle` with the methods of `parking_lot`.
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl<T> fmt::Debug for Mutex<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Mutex { .. }")
+        }
+    }
+}
+
+/// Evaluates to `true` where a deliberate mistake is switched on, which only tests do. The model names it in the test; a build with
+/// `--cfg dlock_mutants` reads its name from the environment variable `DLOCK_MUTANT`.
+#[cfg(not(any(test, dlock_mutants)))]
+macro_rules! mutant {
+    ($name:ident) => {
+        false
+    };
+}
+
+#[cfg(all(dlock_mutants, not(test)))]
+macro_rules! mutant {
+    ($name:ident) => {
+        std::env::var("DLOCK_MUTANT").is_ok_and(|name| name == stringify!($name))
+    };
+}
+
+#[cfg(test)]
+macro_rules! mutant {
+    ($name:ident) => {
+        $crate::white_box::mutants::is($crate::white_box::mutants::Mutant::$name)
+    };
+}
+
+pub(crate) use mutant;

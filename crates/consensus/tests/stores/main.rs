@@ -1,0 +1,84 @@
+//! Stores that vote, on real servers.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[macro_use]
+mod each;
+
+mod beside;
+mod costs;
+mod faults;
+mod fresh;
+mod inboxes;
+mod lock;
+mod nodes;
+mod secure;
+mod strangers;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/support/voters/mod.rs"]
+mod voters;
+mod wrong;
+
+/// The parts of the kit of all tests that know no Redis.
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "."]
+mod support {
+    #[path = "../../../../tests/it/support/asking.rs"]
+    pub(crate) mod asking;
+    #[path = "../../../../tests/support/certificates.rs"]
+    pub(crate) mod certificates;
+    #[path = "../../../../tests/support/crew.rs"]
+    pub(crate) mod crew;
+    #[path = "../../../../tests/it/support/journal.rs"]
+    pub(crate) mod journal;
+    #[path = "lab.rs"]
+    pub(crate) mod lab;
+    #[path = "../../../../tests/support/process.rs"]
+    pub(crate) mod process;
+    #[path = "../../../../tests/it/support/stalls.rs"]
+    pub(crate) mod stalls;
+    #[path = "../../../../tests/it/support/time.rs"]
+    pub(crate) mod time;
+    #[path = "../../../../tests/it/support/watched.rs"]
+    pub(crate) mod watched;
+
+    pub(crate) use asking::{Asking, claim};
+    pub(crate) use crew::is_long;
+    pub(crate) use lab::{LONG, cause};
+}
+
+/// The tests of the lock in `tests/it`, as far as they wait for no lease that is shorter than these stores keep.
+#[allow(dead_code, reason = "some ask what these stores do not have: lab.rs names them")]
+#[path = "../../../../tests/it/lock"]
+mod all {
+    mod asking;
+    mod cancelling;
+    mod closing;
+    mod giving_up;
+    mod granted;
+    mod handles;
+    mod lingering;
+    mod looking;
+    mod loss;
+    mod loss_causes;
+    mod loss_hook;
+    mod max_hold;
+    mod order;
+    mod orphans;
+    mod outages;
+    mod owned;
+    mod ownership;
+    mod passing;
+    mod races;
+    mod reentry;
+    mod renewing;
+    mod retrying;
+    mod slow_wait;
+    mod trying;
+}
+
+use fresh::Fresh;
+use voters::{Consul, Etcd};
+
+redis_dlock::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
+redis_dlock::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);

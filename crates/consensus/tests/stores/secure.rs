@@ -1,0 +1,341 @@
+//! Connections that are encrypted, and users with and without rights.
+
+use crate::support::certificates::{authority, certificate, write};
+use crate::support::crew::{eventually, spawn};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use redis_dlock::processor::{Claim, LockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, Error};
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Far longer than any of these tests.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A server that ends with this.
+struct Server {
+    command: Command,
+    process: Child,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it"));
+        Self { command, process }
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        self.process = self.command.spawn().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Certificates of one authority, as files, and as texts for a client.
+struct Papers {
+    directory: TempDir,
+    root: String,
+    client: (String, String),
+    files: [String; 3],
+}
+
+impl Papers {
+    fn new() -> Self {
+        let (directory, authority) = (tempfile::tempdir().unwrap(), authority("authority"));
+        let (chain, key) = certificate(&authority, "localhost");
+        let file = |name, text: &str| write(directory.path(), name, text);
+        let files = [file("ca.pem", &authority.pem()), file("server.pem", &chain), file("server.key", &key)];
+        Self { root: authority.pem(), client: certificate(&authority, "client"), files, directory }
+    }
+}
+
+/// Waits until a store answers.
+fn answers(store: &impl LockProcessor) {
+    eventually("the server answers", || store.inspect("k", LONG).is_ok());
+}
+
+/// Two clients pass a lock on. The second one hears of it in its inbox.
+fn is_handed_over(store: impl Fn() -> Box<dyn LockProcessor>) {
+    let clients = [(); 2].map(|()| DLockGenerator::new(store()).unwrap());
+    let [one, other] = clients.each_ref().map(|client| {
+        client.generate_with(DLockConfig::new("SECURE", "x").with_lease(Duration::from_secs(30))).unwrap()
+    });
+    let guard = one.lock().unwrap();
+    let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
+    let looking = store();
+    eventually("it waits", || looking.inspect(one.key(), LONG).unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+}
+
+/// An attempt fails with an error that shows no secret. Returns what it says.
+fn refusal(store: &impl LockProcessor) -> Error {
+    let claim = Claim::new("k", "h-1-c0ffee", "h-1-c0ffee-1", Duration::from_secs(30));
+    let error = store.acquire(&claim, Duration::from_secs(20)).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("sesame"), "{error:?}");
+    error
+}
+
+mod etcd {
+    use super::*;
+    use dlock_consensus::EtcdLockProcessor;
+
+    fn server(data: &TempDir, url: &str, options: &[&str]) -> Server {
+        let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
+        let peers = format!("http://127.0.0.1:{}", port());
+        command.args(["--name", "s", "--log-level", "error", "--data-dir"]).arg(data.path().join("etcd"));
+        command.args(["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", &peers]);
+        command.args(["--initial-advertise-peer-urls", &peers, "--initial-cluster", &format!("s={peers}")]);
+        Server::start({
+            command.args(options);
+            command
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_lock_over_tls_with_a_client_certificate() {
+        let (papers, port) = (Papers::new(), port());
+        let [root, chain, key] = &papers.files;
+        let options = ["--cert-file", chain, "--key-file", key, "--trusted-ca-file", root, "--client-cert-auth"];
+        let _server = server(&papers.directory, &format!("https://127.0.0.1:{port}"), &options);
+        let builder = || EtcdLockProcessor::builder(&format!("etcd+https://localhost:{port}")).unwrap();
+        let (chain, key) = &papers.client;
+        let trusting = || builder().tls_root_certificates(papers.root.as_str());
+        let known = || trusting().tls_client_certificate(chain.as_str(), key.as_str()).build().unwrap();
+        answers(&known());
+        is_handed_over(|| Box::new(known()));
+        let shown = format!("{:?}", known());
+        assert!(!shown.contains("KEY"), "{shown}");
+        // The server does not know the client, and the client does not know the server.
+        assert!(matches!(refusal(&trusting().build().unwrap()), Error::Backend { .. }));
+        let fooled = builder().tls_root_certificates(authority("another").pem()).build().unwrap();
+        let error = refusal(&fooled);
+        assert!(error.is_transient() && error.to_string().contains("certificate"), "{error}");
+        let plain = EtcdLockProcessor::builder(&format!("etcd://localhost:{port}")).unwrap();
+        let unused = plain.tls_root_certificates(papers.root.as_str()).build().unwrap_err().to_string();
+        assert!(unused.contains("+https"), "{unused}");
+        let no_pem = builder().tls_root_certificates("sesame").build().unwrap_err().to_string();
+        assert!(no_pem.contains("PEM") && !no_pem.contains("sesame"), "{no_pem}");
+    }
+
+    /// The gateway knows users by their tokens alone.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_client_certificate_with_a_name_is_refused_by_name_while_users_are_enabled() {
+        let (papers, port) = (Papers::new(), port());
+        let [root, chain, key] = &papers.files;
+        let options = ["--cert-file", chain, "--key-file", key, "--trusted-ca-file", root, "--client-cert-auth"];
+        let _server = server(&papers.directory, &format!("https://127.0.0.1:{port}"), &options);
+        let (chain, key) = &papers.client;
+        let store = |login: &str| {
+            let builder = EtcdLockProcessor::builder(&format!("etcd+https://{login}localhost:{port}")).unwrap();
+            let trusting = builder.tls_root_certificates(papers.root.as_str());
+            trusting.tls_client_certificate(chain.as_str(), key.as_str()).build().unwrap()
+        };
+        answers(&store(""));
+        let files = [
+            &papers.files[0],
+            &write(papers.directory.path(), "client.pem", chain),
+            &write(papers.directory.path(), "client.key", key),
+        ];
+        let etcdctl = |words: &[&str]| {
+            let mut command = Command::new("etcdctl");
+            command.env("ETCDCTL_API", "3").args(["--endpoints", &format!("https://localhost:{port}")]);
+            command.args(["--cacert", files[0], "--cert", files[1], "--key", files[2]]).args(words);
+            let output = command.output().unwrap_or_else(|e| panic!("etcdctl: {e}: tests/run.sh installs it"));
+            assert!(output.status.success(), "{words:?}: {output:?}");
+        };
+        etcdctl(&["user", "add", "root:sesame"]);
+        etcdctl(&["auth", "enable"]);
+        for login in ["", "root:sesame@"] {
+            let error = refusal(&store(login));
+            assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+            assert!(error.to_string().contains("common name"), "{error}");
+            // A client that waits is told, too.
+            let client = DLockGenerator::new(store(login)).unwrap();
+            assert!(matches!(client.generate("SECURE", "z").unwrap().lock(), Err(Error::Unsupported { .. })));
+        }
+    }
+
+    #[test]
+    fn a_server_without_its_gateway_is_told_by_its_option() {
+        let (data, port) = (tempfile::tempdir().unwrap(), port());
+        let address = format!("127.0.0.1:{port}");
+        let _server = server(&data, &format!("http://{address}"), &["--enable-grpc-gateway=false"]);
+        eventually("it listens", || std::net::TcpStream::connect(&address).is_ok());
+        let store = || EtcdLockProcessor::new(&format!("etcd://{address}")).unwrap();
+        let client = DLockGenerator::new(store()).unwrap();
+        for error in [refusal(&store()), client.generate("SECURE", "x").unwrap().lock().unwrap_err()] {
+            assert!(error.to_string().contains("--enable-grpc-gateway"), "{error}");
+        }
+    }
+
+    fn ask(port: u16, path: &str, body: &Value) -> Option<Value> {
+        let answer = ureq::post(format!("http://127.0.0.1:{port}/v3/{path}")).send(&body.to_string()).ok()?;
+        serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
+    }
+
+    #[test]
+    fn users_have_the_rights_of_their_roles() {
+        let (data, port) = (tempfile::tempdir().unwrap(), port());
+        let mut server = server(&data, &format!("http://127.0.0.1:{port}"), &[]);
+        let store = |login: &str| EtcdLockProcessor::new(&format!("etcd://{login}127.0.0.1:{port}/team")).unwrap();
+        // While users are not enabled, a login does no harm.
+        let early = store("locks:sesame@");
+        answers(&early);
+        let ask = |path, body: Value| ask(port, path, &body).unwrap_or_else(|| panic!("{path}"));
+        for user in ["root", "locks", "other"] {
+            ask("auth/user/add", json!({ "name": user, "password": "sesame" }));
+        }
+        ask("auth/role/add", json!({ "name": "root" }));
+        ask("auth/user/grant", json!({ "user": "root", "role": "root" }));
+        // What the manual says: etcdctl role grant-permission locks readwrite team/ --prefix=true.
+        ask("auth/role/add", json!({ "name": "locks" }));
+        let [begin, end] = ["team/", "team0"].map(|text| STANDARD.encode(text));
+        let right = json!({ "permType": "READWRITE", "key": begin, "range_end": end });
+        ask("auth/role/grant", json!({ "name": "locks", "perm": right }));
+        ask("auth/user/grant", json!({ "user": "locks", "role": "locks" }));
+        ask("auth/enable", json!({}));
+
+        is_handed_over(|| Box::new(store("locks:sesame@")));
+        assert!(early.inspect("k", LONG).is_ok());
+        assert!(matches!(refusal(&store("other:sesame@")), Error::Denied { .. }));
+        assert!(matches!(refusal(&store("locks:wrong@")), Error::Denied { .. }));
+        let error = refusal(&store(""));
+        assert!(matches!(error, Error::Denied { .. }) && error.to_string().contains("user:password@"), "{error}");
+        // A server that was restarted does not know the tokens that it has issued.
+        let client = DLockGenerator::new(store("locks:sesame@")).unwrap();
+        let lock = client.generate_with(DLockConfig::new("SECURE", "y").with_lease(LONG)).unwrap();
+        let guard = lock.lock().unwrap();
+        server.restart();
+        eventually("it answers again", || lock.is_locked().is_ok());
+        guard.unlock().unwrap();
+    }
+}
+
+mod consul {
+    use super::*;
+    use crate::support::journal;
+    use dlock_consensus::ConsulLockProcessor;
+
+    /// Starts a server with further settings, which say its HTTP ports.
+    fn server(data: &TempDir, further: &Value) -> Server {
+        let mut settings = json!({
+            "server": true, "bootstrap": true, "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
+            "data_dir": data.path().join("consul"), "disable_update_check": true, "log_level": "ERR",
+            "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
+        });
+        let further = further.as_object().unwrap().clone();
+        settings.as_object_mut().unwrap().extend(further);
+        for name in ["serf_lan", "server"] {
+            settings["ports"][name] = port().into();
+        }
+        for name in ["dns", "grpc", "grpc_tls", "serf_wan"] {
+            settings["ports"][name] = (-1).into();
+        }
+        let file = write(data.path(), "consul.json", &settings.to_string());
+        let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
+        command.arg("agent").arg(format!("-config-file={file}"));
+        Server::start(command)
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_lock_over_tls_with_a_client_certificate() {
+        let (papers, port) = (Papers::new(), port());
+        let [root, chain, key] = &papers.files;
+        let https = json!({ "ca_file": root, "cert_file": chain, "key_file": key, "verify_incoming": true });
+        let settings = json!({ "tls": { "https": https }, "ports": { "http": -1, "https": port } });
+        let _server = server(&papers.directory, &settings);
+        let builder = || ConsulLockProcessor::builder(&format!("consul+https://localhost:{port}")).unwrap();
+        let (chain, key) = &papers.client;
+        let trusting = || builder().tls_root_certificates(papers.root.as_str());
+        let known = || trusting().tls_client_certificate(chain.as_str(), key.as_str()).build().unwrap();
+        answers(&known());
+        is_handed_over(|| Box::new(known()));
+        assert!(matches!(refusal(&trusting().build().unwrap()), Error::Backend { .. }));
+        let fooled = builder().tls_root_certificates(authority("another").pem()).build().unwrap();
+        let error = refusal(&fooled);
+        assert!(error.is_transient() && error.to_string().contains("certificate"), "{error}");
+    }
+
+    /// A token that may not register the node of our sessions, while nobody else has: a session may end while its holder lives, but keeps
+    /// others out for the lease, or the lease is refused.
+    fn on_the_node_of_a_server(store: &dyn Fn() -> ConsulLockProcessor, ask: &dyn Fn(&str, Value) -> Value) {
+        const RIGHT: &str = "node \"dlock\" { policy = \"write\" }";
+        journal::keep();
+        let [one, other] = [(); 2].map(|()| DLockGenerator::new(store()).unwrap());
+        let lock = |client: &DLockGenerator, name: &str, lease| {
+            client.generate_with(DLockConfig::new("SECURE", name).with_lease(Duration::from_secs(lease)))
+        };
+        let held = lock(&one, "agent", 60).unwrap();
+        let guard = held.lock().unwrap();
+        // Further sessions are not warned of.
+        lock(&one, "agent's", 60).unwrap().lock().unwrap().unlock().unwrap();
+        assert_eq!(journal::warnings_with(RIGHT).len(), 1);
+        // As if the server had been taken out of the catalog.
+        let nodes = json!([{ "Node": { "Verb": "get", "Node": { "Node": "dlock" } } }]);
+        assert!(ask("txn", nodes)["Errors"].is_array(), "nobody has registered the node");
+        let read = json!([{ "KV": { "Verb": "get", "Key": format!("team/{}/.lock", held.key()) } }]);
+        let entry = &ask("txn", read)["Results"][0]["KV"];
+        ask(&format!("session/destroy/{}", entry["Session"].as_str().unwrap()), Value::Null);
+        assert!(lock(&other, "agent", 60).unwrap().try_lock().unwrap().is_none(), "its lease is not over");
+        eventually("its holder is told", || !guard.is_valid());
+        assert!(lock(&other, "agent", 60).unwrap().try_lock().unwrap().is_none(), "its lease is not over");
+        let refused = lock(&other, "longer", 61).unwrap().try_lock().unwrap_err();
+        assert!(matches!(refused, Error::Denied { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(RIGHT) && refused.to_string().contains("61s"), "{refused}");
+    }
+
+    #[test]
+    fn tokens_have_the_rights_of_their_policies() {
+        const MANAGER: &str = "7e0a5a1b-56f4-4a3f-9a7e-3f1c5d6b7a80";
+        let (data, port) = (tempfile::tempdir().unwrap(), port());
+        let acl = json!({ "enabled": true, "default_policy": "deny", "tokens": { "initial_management": MANAGER } });
+        let _server = server(&data, &json!({ "acl": acl, "ports": { "http": port } }));
+        let store = |token: &str| ConsulLockProcessor::new(&format!("consul://{token}127.0.0.1:{port}/team")).unwrap();
+        answers(&store(&format!("{MANAGER}@")));
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let ask = |path: &str, body: Value| {
+            let request = agent.put(format!("http://127.0.0.1:{port}/v1/{path}")).header("x-consul-token", MANAGER);
+            let answer = request.send(&body.to_string()).unwrap().into_body().read_to_string().unwrap();
+            serde_json::from_str::<Value>(&answer).unwrap()
+        };
+        let token = |name: &str, rules: &str| {
+            ask("acl/policy", json!({ "Name": name, "Rules": rules }));
+            let made = ask("acl/token", json!({ "Policies": [{ "Name": name }] }));
+            format!("{}@", made["SecretID"].as_str().unwrap())
+        };
+        // What the manual says.
+        let rights = r#"key_prefix "team/" { policy = "write" } session "dlock" { policy = "write" }"#;
+        let right = token("locks", &format!(r#"{rights} node "dlock" {{ policy = "write" }}"#));
+        let unregistered = token("guests", &format!(r#"{rights} session_prefix "" {{ policy = "write" }}"#));
+        on_the_node_of_a_server(&|| store(&unregistered), &ask);
+        let poor =
+            token("others", r#"key_prefix "other/" { policy = "write" } session_prefix "" { policy = "write" }"#);
+        is_handed_over(|| Box::new(store(&right)));
+        for refused in [&*poor, "", "sesame@"] {
+            let error = refusal(&store(refused));
+            assert!(matches!(error, Error::Denied { .. }), "{refused}: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! One client: its tenures, one after another, and what it checks.
+
+use super::journal::Journal;
+use super::servers::{Servers, step};
+use crate::message;
+use crate::names::Names;
+use crate::store::RaftStore;
+use redis_dlock::processor::{
+    AcquireOutcome, Claim, Grant, LockProcessor, Message, PollOutcome, ProbeOutcome, ReleaseOutcome, Settling,
+    WaitQueue,
+};
+use redis_dlock::{BackendFailure, Error};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+const KEY: &str = "k";
+const ROOT: &str = "dlock/";
+
+/// No session of the model ends by itself.
+const LEASE: Duration = Duration::from_secs(3600);
+
+pub(super) struct Client {
+    name: String,
+    store: Arc<RaftStore>,
+    servers: Servers,
+    journal: Journal,
+    names: Names,
+    gives_up: bool,
+    tenures: u32,
+    /// The index up to which it has waited for changes, and how many messages it has heard.
+    seen: u64,
+    heard: u64,
+    /// The threads that release what was handed over without an answer.
+    releasing: Vec<thread::JoinHandle<()>>,
+}
+
+/// What becomes of a tenure.
+enum Next {
+    /// It holds the key, with this number.
+    Holds(u64),
+    Waits,
+    /// A request had no answer.
+    Asks,
+    Over,
+}
+
+impl Client {
+    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            store: Arc::new(RaftStore::new(Arc::new(servers.clone()), ROOT)),
+            servers: servers.clone(),
+            journal: journal.clone(),
+            names: Names::new(ROOT),
+            gives_up,
+            tenures: 0,
+            seen: 0,
+            heard: 0,
+            releasing: Vec::new(),
+        }
+    }
+
+    fn next_locker(&mut self) -> String {
+        self.tenures += 1;
+        format!("{}-{}", self.name, self.tenures)
+    }
+
+    fn object(&self, what: impl std::fmt::Display) {
+        self.journal.object(format!("{}: {what}", self.name));
+    }
+
+    /// Has so many holds, or gives up.
+    pub(super) fn run(mut self, holds: u32) {
+        for _ in 0..holds {
+            let locker = self.next_locker();
+            let claim = Claim::new(KEY, &self.name, &locker, LEASE);
+            let next = match self.store.join(&claim, LEASE) {
+                Ok(AcquireOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
+                Ok(_) => Next::Waits,
+                Err(error) => self.after(&claim, &error),
+            };
+            self.go_on(&locker, next);
+        }
+        self.releasing.drain(..).for_each(|thread| drop(thread.join()));
+    }
+
+    /// Does what is next, until the last of its lockers is over.
+    fn go_on(&mut self, locker: &str, next: Next) {
+        let (mut locker, mut next) = (locker.to_owned(), next);
+        let name = self.name.clone();
+        loop {
+            let claim = Claim::new(KEY, &name, &locker, LEASE);
+            match next {
+                Next::Over => return,
+                Next::Waits => next = self.wait(&claim),
+                Next::Asks => next = self.ask(&claim),
+                Next::Holds(number) => {
+                    let hands_over = self.hold(&claim, number);
+                    if !hands_over {
+                        self.release(&claim);
+                        return;
+                    }
+                    let later = self.next_locker();
+                    next = self.hand_over(&locker, &later);
+                    locker = later;
+                }
+            }
+        }
+    }
+
+    /// Waits for the key. It asks when it may have missed a message; where requests fail or sessions are ended, whenever anything has
+    /// changed.
+    fn wait(&mut self, claim: &Claim<'_>) -> Next {
+        let inbox = self.names.inbox(&self.name);
+        loop {
+            if self.gives_up && thread_rng().gen_ratio(1, 8) {
+                self.release(claim);
+                return Next::Over;
+            }
+            self.seen = self.servers.wait(&inbox, self.seen);
+            let mut asks = !self.servers.is_calm();
+            for message in self.servers.inbox(&inbox, &mut self.heard).iter().flat_map(message::read) {
+                match message {
+                    Message::Granted { locker, grant, .. } if locker == claim.locker => {
+                        return Next::Holds(number(&grant));
+                    }
+                    Message::Changed { .. } => asks = true,
+                    _ => {}
+                }
+            }
+            if !asks {
+                continue;
+            }
+            match self.ask(claim) {
+                Next::Waits => {}
+                next => return next,
+            }
+        }
+    }
+
+    fn ask(&self, claim: &Claim<'_>) -> Next {
+        match self.store.poll(claim, LEASE) {
+            Ok(PollOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
+            Ok(PollOutcome::Waiting(_)) => Next::Waits,
+            Ok(_) => Next::Over,
+            Err(error) => self.after(claim, &error),
+        }
+    }
+
+    /// After a failure: it asks again if its request may have been executed, or leaves.
+    fn after(&self, claim: &Claim<'_>, error: &Error) -> Next {
+        let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+        if is_open && thread_rng().gen_bool(0.5) { Next::Asks } else { self.end(claim, error) }
+    }
+
+    /// Is inside for some steps. Returns whether to hand over.
+    /// Shows: G1, G7.
+    fn hold(&self, claim: &Claim<'_>, number: u64) -> bool {
+        let session = self.servers.holder(&self.names.lock(KEY));
+        let servers = self.servers.clone();
+        let own = session.filter(|session| session.starts_with(&format!("{}/", self.name)));
+        // A hold whose session the operator has ended is told by its next renewal.
+        let is_excused = move || own.as_ref().is_none_or(|own| servers.has_ended(own));
+        if is_excused() && !self.servers.is_meddled_with() {
+            self.object(format_args!("{} holds what is not its own", claim.locker));
+        }
+        let entry = self.journal.enter(claim.locker, number).excused_if(is_excused);
+        entry.ask(|| true);
+        for _ in 0..thread_rng().gen_range(0..3) {
+            step();
+        }
+        if thread_rng().gen_ratio(1, 3) {
+            match self.store.probe(claim, LEASE) {
+                Ok(ProbeOutcome::Ours) | Err(_) => {}
+                Ok(other) if !self.servers.is_meddled_with() => {
+                    self.object(format_args!("is told of a hold: {other:?}"));
+                }
+                Ok(_) => {}
+            }
+        }
+        entry.ask(|| true);
+        thread_rng().gen_bool(0.5)
+    }
+
+    fn release(&self, claim: &Claim<'_>) {
+        match self.store.release(claim, LEASE) {
+            Ok(ReleaseOutcome::Passed(_) | ReleaseOutcome::Queued(_)) => self.object("a release passes to nobody"),
+            Ok(_) => {}
+            Err(error) => drop(self.end(claim, &error)),
+        }
+    }
+
+    /// Ends a hold, and waits for the next one.
+    fn hand_over(&mut self, locker: &str, later: &str) -> Next {
+        let [claim, next] = [locker, later].map(|locker| Claim::new(KEY, &self.name, locker, LEASE));
+        match self.store.hand_over(&claim, &next, LEASE) {
+            Ok(ReleaseOutcome::Passed(grant)) => Next::Holds(number(&grant)),
+            Ok(ReleaseOutcome::Queued(_)) => Next::Waits,
+            Ok(_) => Next::Over,
+            Err(error) => {
+                let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                if is_open && thread_rng().gen_bool(0.5) {
+                    // One thread repeats the release, while another asks about the next locker.
+                    let (store, name, locker) = (Arc::clone(&self.store), self.name.clone(), locker.to_owned());
+                    self.releasing.push(thread::spawn(move || {
+                        let claim = Claim::new(KEY, &name, &locker, LEASE);
+                        while store.release(&claim, LEASE).is_err() {}
+                    }));
+                    return Next::Asks;
+                }
+                self.end(&claim, &error);
+                if is_open {
+                    self.end(&next, &error);
+                }
+                Next::Over
+            }
+        }
+    }
+
+    /// After a failure: whatever may still come of the locker's requests is ended, as often as it takes.
+    fn end(&self, claim: &Claim<'_>, error: &Error) -> Next {
+        log::trace!("{}: {error}", claim.locker);
+        // A client repeats a release, and settles an attempt.
+        if thread_rng().gen_bool(0.5) {
+            while self.store.release(claim, LEASE).is_err() {}
+        } else {
+            while self.store.settle(claim, LEASE).is_err() {}
+        }
+        Next::Over
+    }
+}
+
+fn number(grant: &Grant) -> u64 {
+    grant.number
+}

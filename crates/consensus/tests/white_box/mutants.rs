@@ -1,0 +1,96 @@
+//! Mistakes that can be built into the protocol, one at a time. The scenarios must detect each of them.
+
+use super::scenarios::{self, Scenario, explore};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A key is given to a waiter without a check that it still waits.
+    GivesUnchecked,
+    /// A request without an answer leaves no doubt.
+    DoubtsNothing,
+    /// A waiter is given the key, and not told.
+    GivesUnsaid,
+    /// A tenure holds the key although a request without an answer may take it away.
+    HoldsWhatIsForfeit,
+    /// A client that hears several messages as one takes it for all of them.
+    HearsTheLast,
+    /// A key is freed without a look at those who wait.
+    FreesUnlooked,
+    /// A waiter leaves the queue, and does not look whether it has been given the key.
+    LeavesTheQueueUnlooked,
+    /// A session is believed to have ended because a renewal says so.
+    BelievesRenewals,
+    /// An extension does not renew its session. `tests/faults` finds it.
+    RenewsNothing,
+    /// The session of a request without an answer goes on. `tests/faults` finds it.
+    LeavesSessions,
+}
+
+std::thread_local! {
+    static BUILT_IN: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// Whether this mistake is built in.
+pub(crate) fn is(mutant: Mutant) -> bool {
+    BUILT_IN.get() == Some(mutant)
+}
+
+/// The words by which shuttle reports a forgotten client.
+const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps"];
+
+const LEFT: &[&str] = &["left in the store", "deadlock", "exceeded max_steps"];
+
+/// With faults, the schedule decides what shows first: a waiter that waits for ever, or two holders of one lock.
+const LEFT_OR_TWICE: &[&str] =
+    &["left in the store", "deadlock", "exceeded max_steps", "holds what is not its own", "inside at once"];
+
+/// Checks that executions fail with this mistake, and with one of these words.
+fn caught(mutant: Mutant, scenario: Scenario, words: &[&str]) {
+    const ROUND: usize = 500;
+    let begin = Instant::now();
+    BUILT_IN.set(Some(mutant));
+    let play = move || scenario.play();
+    // Some mistakes show sooner at random, some by priorities.
+    let found = (0..1000).find_map(|round| {
+        let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
+            0 => explore(PctScheduler::new(4, ROUND), play),
+            _ => explore(RandomScheduler::new(ROUND), play),
+        }));
+        ran.err().map(|panic| match panic.downcast::<String>() {
+            Ok(text) => (round, *text),
+            Err(panic) => (round, panic.downcast_ref::<&str>().map(ToString::to_string).unwrap_or_default()),
+        })
+    });
+    BUILT_IN.set(None);
+    let (round, text) = found.unwrap_or_default();
+    eprintln!("{mutant:?}: round {round}, {:.1?}: {text:.300}", begin.elapsed());
+    assert!(
+        words.iter().any(|words| text.contains(words)),
+        "{mutant:?} was not caught, or not by {words:?}: {text:.2000}"
+    );
+}
+
+/// Defines a test for each mistake: its name, the scenario that finds it, and the words to expect.
+macro_rules! caught_each {
+    ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            caught(Mutant::$mutant, scenarios::$scenario, $words);
+        })*
+    };
+}
+
+caught_each! {
+    gives_unchecked: GivesUnchecked, LEAVING, LEFT;
+    believes_renewals: BelievesRenewals, TWO_FAULTY, LEFT_OR_TWICE;
+    doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT_OR_TWICE;
+    holds_what_is_forfeit: HoldsWhatIsForfeit, TWO_FAULTY, LEFT_OR_TWICE;
+    hears_the_last: HearsTheLast, TWO, FORGOTTEN;
+    gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
+    frees_unlooked: FreesUnlooked, TWO, LEFT;
+    leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
+}

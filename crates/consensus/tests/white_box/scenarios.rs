@@ -1,0 +1,102 @@
+//! The scenarios that are explored.
+
+use super::client::Client;
+use super::journal::Journal;
+use super::servers::Servers;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+
+/// What the clients of an execution do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    /// How many holds each client wants.
+    clients: &'static [u32],
+    faults: u32,
+    /// How many sessions the operator ends.
+    ends: u32,
+    gives_up: bool,
+}
+
+pub(super) const TWO: Scenario = Scenario { clients: &[2, 2], faults: 0, ends: 0, gives_up: false };
+pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
+pub(super) const TWO_FAULTY: Scenario = Scenario { faults: 2, ..TWO };
+pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
+pub(super) const LEAVING: Scenario = Scenario { gives_up: true, ..THREE };
+pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: 2, ..LEAVING };
+pub(super) const ENDED: Scenario = Scenario { ends: 1, ..THREE };
+pub(super) const ENDED_FAULTY: Scenario = Scenario { faults: 1, ..ENDED };
+
+impl Scenario {
+    /// Plays one execution.
+    /// Shows: L1, L2.
+    pub(super) fn play(&self) {
+        let (servers, journal) = (Servers::new(self.faults, self.faults + self.ends == 0), Journal::default());
+        let mut threads = Vec::new();
+        for (name, holds) in ["a", "b", "c"].into_iter().zip(self.clients) {
+            let client = Client::new(name, &servers, &journal, self.gives_up);
+            threads.push(thread::spawn(move || client.run(*holds)));
+        }
+        for _ in 0..self.ends {
+            let servers = servers.clone();
+            threads.push(thread::spawn(move || servers.end_some_session()));
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+        let left = servers.leftovers();
+        if !left.is_empty() {
+            journal.object(format!("left in the store: {left:?}"));
+        }
+        let objections = journal.objections();
+        assert!(objections.is_empty(), "{objections:?}");
+    }
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = 0x2_0000;
+    config.max_steps = MaxSteps::FailAfter(100_000);
+    config.silence_warnings = true;
+    config.failure_persistence = FailurePersistence::None;
+    config
+}
+
+/// Plays one execution for each schedule.
+pub(super) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
+    let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
+    Runner::new(scheduler, config()).run(play)
+}
+
+/// How many schedules of each scenario each scheduler tries.
+fn iterations() -> usize {
+    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
+}
+
+/// Plays executions with schedules of both kinds.
+fn explore_both(scenario: Scenario) {
+    let (n, begin) = (iterations(), std::time::Instant::now());
+    explore(RandomScheduler::new(n), move || scenario.play());
+    let random = begin.elapsed();
+    explore(PctScheduler::new(4, n), move || scenario.play());
+    eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
+}
+
+macro_rules! holds {
+    ($($name:ident: $scenario:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            explore_both($scenario);
+        })*
+    };
+}
+
+holds! {
+    two_clients: TWO;
+    three_clients: THREE;
+    two_clients_and_lost_answers: TWO_FAULTY;
+    three_clients_and_lost_answers: THREE_FAULTY;
+    clients_that_give_up: LEAVING;
+    clients_that_give_up_and_lost_answers: LEAVING_FAULTY;
+    a_session_that_an_operator_ends: ENDED;
+    a_session_that_an_operator_ends_and_lost_answers: ENDED_FAULTY;
+}

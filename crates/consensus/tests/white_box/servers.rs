@@ -1,0 +1,336 @@
+//! A store that votes, in memory.
+
+use crate::deadline::Deadline;
+use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};
+use crate::sync::Mutex;
+use redis_dlock::processor::{Claim, StoreLimits};
+use redis_dlock::{BackendFailure, Error};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::Condvar;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::thread;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point at which the scheduler may let another thread go on.
+pub(super) fn step() {
+    // Shuttle's yield would also ask it to run other threads first; it has no call that is only a scheduling point.
+    AtomicBool::new(false).load(Ordering::SeqCst);
+}
+
+/// What all clients share.
+#[derive(Clone)]
+pub(super) struct Servers(Arc<Shared>);
+
+struct Shared {
+    /// Whether transactions cannot check that nobody waits, and do not tell what they have found when they are refused: as Consul.
+    is_blind: bool,
+    /// Whether neither requests fail nor sessions are ended.
+    is_calm: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+    late: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    index: u64,
+    /// When anything but an inbox changed last.
+    moved: u64,
+    /// How many messages each inbox has had.
+    said: BTreeMap<String, u64>,
+    /// Whether nobody may hold a lock's entry for a while.
+    is_delayed: bool,
+    entries: BTreeMap<String, Entry>,
+    sessions: BTreeSet<String>,
+    /// Those that the operator has ended.
+    ended: BTreeSet<String>,
+    faults: u32,
+}
+
+impl Servers {
+    pub(super) fn new(faults: u32, is_calm: bool) -> Self {
+        let state = State { faults, ..State::default() };
+        let shared = Shared {
+            is_blind: thread_rng().gen_bool(0.5),
+            is_calm,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            late: Mutex::default(),
+        };
+        Self(Arc::new(shared))
+    }
+
+    /// Does one step, and lets others see it.
+    fn step<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        step();
+        let outcome = act(&mut self.0.state.lock());
+        self.0.changed.notify_all();
+        step();
+        outcome
+    }
+
+    /// Ends some session that holds or waits. Perhaps nobody may hold the lock for a while then, as after the end of a session of Consul
+    /// that asks for that.
+    pub(super) fn end_some_session(&self) {
+        let is_delayed = self.0.is_blind && thread_rng().gen_bool(0.5);
+        self.step(|state| {
+            state.is_delayed = is_delayed;
+            let held: Vec<_> = state.entries.values().filter_map(|entry| entry.session.clone()).collect();
+            if !held.is_empty() {
+                let session = held[thread_rng().gen_range(0..held.len())].clone();
+                state.end(&session);
+                state.ended.insert(session);
+            }
+        });
+        step();
+        self.step(|state| {
+            state.index += 1;
+            state.moved = state.index;
+            state.is_delayed = false;
+        });
+    }
+
+    /// Whether the operator has ended the session of the tenure that stood in the lock's entry with this session.
+    pub(super) fn has_ended(&self, session: &str) -> bool {
+        self.0.state.lock().ended.contains(session)
+    }
+
+    /// The session that holds the entry, without a step.
+    pub(super) fn holder(&self, path: &str) -> Option<String> {
+        self.0.state.lock().entries.get(path)?.session.clone()
+    }
+
+    /// The last message in an inbox, if it has come since so many were heard.
+    pub(super) fn inbox(&self, path: &str, heard: &mut u64) -> Option<Change> {
+        let state = self.0.state.lock();
+        let (entry, said) = (state.entries.get(path)?, *state.said.get(path)?);
+        let before = std::mem::replace(heard, said);
+        (said > before).then(|| Change {
+            value: entry.value.clone(),
+            index: entry.changed,
+            is_merged: said > before + 1,
+        })
+    }
+
+    /// Whether all requests are answered and no session is ended, so that messages alone suffice.
+    pub(super) fn is_calm(&self) -> bool {
+        self.0.is_calm
+    }
+
+    /// Waits until an inbox has changed since an index; or, where requests fail or the operator interferes, until anything has changed but another's
+    /// inbox, as somebody does who also asks from time to time. Returns the index up to which changes were seen.
+    pub(super) fn wait(&self, path: &str, since: u64) -> u64 {
+        let mut state = self.0.state.lock();
+        loop {
+            let heard = state.entries.get(path).map_or(0, |entry| entry.changed);
+            let index = if self.0.is_calm { heard } else { heard.max(state.moved) };
+            if index > since {
+                return index;
+            }
+            state = self.0.changed.wait(state).expect("no thread has panicked");
+        }
+    }
+
+    /// Whether the operator has ended any session.
+    pub(super) fn is_meddled_with(&self) -> bool {
+        !self.0.state.lock().ended.is_empty()
+    }
+
+    /// Waits until all late requests were executed. Returns what is left but for inboxes.
+    pub(super) fn leftovers(&self) -> Vec<Entry> {
+        loop {
+            let late = std::mem::take(&mut *self.0.late.lock());
+            if late.is_empty() {
+                break;
+            }
+            for request in late {
+                let _ = request.join();
+            }
+        }
+        self.0.state.lock().entries.values().filter(|entry| !entry.path.contains(".inbox/")).cloned().collect()
+    }
+
+    fn execute(&self, transaction: &Transaction) -> Committed {
+        let is_blind = self.0.is_blind;
+        let committed = self.0.state.lock().execute(transaction, is_blind);
+        log::trace!("{transaction:?}: {committed:?}");
+        self.0.changed.notify_all();
+        committed
+    }
+
+    fn strikes(&self) -> bool {
+        let mut state = self.0.state.lock();
+        let strikes = state.faults > 0 && thread_rng().gen_ratio(1, 6);
+        state.faults -= u32::from(strikes);
+        strikes
+    }
+}
+
+impl State {
+    fn end(&mut self, session: &str) -> bool {
+        self.index += 1;
+        self.moved = self.index;
+        self.entries.retain(|_, entry| entry.session.as_deref() != Some(session));
+        self.sessions.remove(session)
+    }
+
+    fn holds(&self, check: &Check, is_blind: bool) -> bool {
+        match check {
+            Check::HeldBy { path, session } => {
+                self.entries.get(path).is_some_and(|entry| entry.session.as_deref() == Some(session))
+            }
+            Check::Free { path } => !self.entries.contains_key(path),
+            Check::Unchanged { path, index } => self.entries.get(path).is_some_and(|entry| entry.changed == *index),
+            Check::Nothing { prefix } => is_blind || !self.entries.keys().any(|path| path.starts_with(prefix)),
+        }
+    }
+
+    fn with(&self, prefix: &str) -> Vec<Entry> {
+        self.entries.values().filter(|entry| entry.path.starts_with(prefix)).cloned().collect()
+    }
+
+    fn execute(&mut self, transaction: &Transaction, is_blind: bool) -> Committed {
+        let Transaction { checks, writes, look } = transaction;
+        if !checks.iter().all(|check| self.holds(check, is_blind)) {
+            return Committed::Refused((!is_blind).then(|| self.with(look)));
+        }
+        let is_lock = |write: &Write| match write {
+            Write::Hold { path, .. } | Write::Pass { path, .. } => path.ends_with("/.lock"),
+            Write::Delete { .. } | Write::Say { .. } => false,
+        };
+        if self.is_delayed && writes.iter().any(is_lock) {
+            return Committed::Delayed;
+        }
+        let heirs = writes.iter().filter_map(|write| match write {
+            Write::Hold { session, .. } | Write::Pass { to: session, .. } => Some(session),
+            Write::Delete { .. } | Write::Say { .. } => None,
+        });
+        if heirs.into_iter().any(|session| !self.sessions.contains(session)) {
+            return Committed::NoSession;
+        }
+        // etcd puts an entry whoever holds it. Consul takes it from its session, or from nobody.
+        let is_anothers = |write: &Write| match write {
+            Write::Hold { path, session, .. } | Write::Pass { path, from: session, .. } => self
+                .entries
+                .get(path)
+                .is_some_and(|entry| entry.session.is_some() && entry.session.as_deref() != Some(session)),
+            Write::Delete { .. } | Write::Say { .. } => false,
+        };
+        if is_blind && writes.iter().any(is_anothers) {
+            return Committed::Refused(None);
+        }
+        self.index += 1;
+        let changed = self.index;
+        if !writes.iter().all(|write| matches!(write, Write::Say { .. })) {
+            self.moved = changed;
+        }
+        for write in writes {
+            let (path, session, value) = match write {
+                Write::Hold { path, session, value } => (path, Some(session), value),
+                Write::Pass { path, to, value, .. } => (path, Some(to), value),
+                Write::Say { path, value, .. } => {
+                    *self.said.entry(path.clone()).or_default() += 1;
+                    (path, None, value)
+                }
+                Write::Delete { path } => {
+                    self.entries.remove(path);
+                    continue;
+                }
+            };
+            let created = self.entries.get(path).map_or(changed, |entry| entry.created);
+            let entry = Entry {
+                path: path.clone(),
+                value: value.clone(),
+                session: session.cloned(),
+                is_held: session.is_some(),
+                is_ours: true,
+                created,
+                changed,
+            };
+            self.entries.insert(path.clone(), entry);
+        }
+        Committed::Done { index: changed, entries: if look.is_empty() { Vec::new() } else { self.with(look) } }
+    }
+}
+
+fn unanswered() -> Error {
+    Error::backend(BackendFailure::Unknown, "no answer")
+}
+
+impl Kv for Servers {
+    fn limits(&self) -> StoreLimits {
+        StoreLimits::default()
+    }
+
+    fn has_answered(&self) -> bool {
+        true
+    }
+
+    fn life(&self, claim: &Claim<'_>) -> Life {
+        Life { time: claim.lease * 2, needed: claim.lease, delay: Duration::ZERO }
+    }
+
+    fn open_session(&self, _life: Life, name: &str, _: Deadline) -> Result<String, Error> {
+        Ok(self.step(|state| {
+            state.index += 1;
+            let id = format!("{name}/{}", state.index);
+            state.sessions.insert(id.clone());
+            id
+        }))
+    }
+
+    fn renew(&self, session: &str, _: Deadline) -> Result<bool, Error> {
+        // By a server that has just begun to lead.
+        if self.strikes() {
+            return Ok(false);
+        }
+        Ok(self.step(|state| state.sessions.contains(session)))
+    }
+
+    fn end_session(&self, session: &str, _: Deadline) -> Result<(), Error> {
+        self.step(|state| state.end(session));
+        Ok(())
+    }
+
+    fn commit(&self, transaction: &Transaction, _: Deadline) -> Result<Committed, Error> {
+        step();
+        if !self.strikes() {
+            let committed = self.execute(transaction);
+            step();
+            return Ok(committed);
+        }
+        match thread_rng().gen_range(0..4) {
+            0 => return Err(Error::backend(BackendFailure::NotExecuted, "no leader")),
+            1 => {}
+            2 => drop(self.execute(transaction)),
+            _ => {
+                let (servers, transaction) = (self.clone(), transaction.clone());
+                let late = thread::spawn(move || {
+                    step();
+                    drop(servers.execute(&transaction));
+                });
+                self.0.late.lock().push(late);
+            }
+        }
+        step();
+        Err(unanswered())
+    }
+
+    fn look(&self, prefix: &str, _: Deadline) -> Result<Vec<Entry>, Error> {
+        Ok(self.step(|state| state.with(prefix)))
+    }
+
+    fn listen(&self, _: &str, _: Deadline) -> Result<Box<dyn Listening>, Error> {
+        Err(Error::unsupported("the model reads inboxes itself"))
+    }
+
+    fn close(&self) {}
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Servers")
+    }
+}
