@@ -2,8 +2,7 @@
 
 mod checks;
 
-#[cfg(feature = "conformance")]
-pub(crate) use checks::LONGEST_KEY;
+pub use checks::LONGEST_KEY;
 pub(crate) use checks::{check_lease, check_name, check_type, whole_milliseconds};
 
 use crate::error::Error;
@@ -368,4 +367,5 @@ impl DLockConfig {
 }
 
 #[cfg(test)]
+#[path = "../tests/white_box/config.rs"]
 mod tests;

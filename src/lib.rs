@@ -50,14 +50,13 @@
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   [stores](manual::stores) and [operations](manual::operations).
 //! * The README has the guarantees by number.
-//! * [`processor`] is for those who write a store.
+//! * [`processor`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
 //!
 //! # Features and MSRV
 //!
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
-//! | `conformance` | no | for those who write a store, in `[dev-dependencies]`: the suite of tests that every store must pass ([`conformance`]) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
@@ -68,19 +67,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features, some links point to items that do not exist.
-#![cfg_attr(
-    not(all(feature = "conformance", feature = "redis", feature = "test-util")),
-    allow(rustdoc::broken_intra_doc_links)
-)]
+#![cfg_attr(not(all(feature = "redis", feature = "test-util")), allow(rustdoc::broken_intra_doc_links))]
 
 mod backoff;
 #[cfg(any(test, fuzzing))]
+#[path = "../tests/white_box/check/mod.rs"]
 mod check;
 mod client;
 mod clock;
 mod config;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod description;
 mod error;
 pub mod event;

@@ -77,11 +77,11 @@ part_every-check() {
     done
     cargo clippy --locked --all-features --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
-    cargo clippy --locked --no-default-features --features conformance,test-util --test embedded -- -D warnings
+    cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings
     tests -p redis-dlock --lib
 }
 # What is left without Redis: the lock on the embedded store.
-part_embedded() { tests -p redis-dlock --no-default-features --features conformance,test-util --lib --test embedded; }
+part_embedded() { tests -p redis-dlock --no-default-features --features test-util --lib --test embedded; }
 part_cluster() { tests --only "$cluster" --but "$lock_on_cluster" --threads 4 "${it[@]}"; }
 part_sentinel() { tests --only "$sentinel" --threads 6 "${it[@]}"; }
 part_slow() { tests --only "$slow" --threads 6 "${it[@]}"; }
@@ -252,6 +252,7 @@ parts_of_changes() {
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
             src/* | scripts/*) room_guards "$file" ;;
+            tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
             crates/consensus/src/*) room_guards "$file" ;;

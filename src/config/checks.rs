@@ -23,7 +23,7 @@ pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
 
 /// The longest key, in bytes. Redis ends the connection of a client that sends an argument longer than `proto-max-bulk-len`, which is at least
 /// 1 MiB. Consul is asked with the key in a URL, in which a byte may take three and which the HTTP client limits to 64 KiB.
-pub(crate) const LONGEST_KEY: usize = 16 * 1024;
+pub const LONGEST_KEY: usize = 16 * 1024;
 
 /// Checks the name of a lock.
 ///

@@ -266,4 +266,5 @@ impl Tenure {
 }
 
 #[cfg(test)]
+#[path = "../../tests/white_box/state/tenure.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-redis_dlock::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
+dlock_conformance::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
 
 /// Two clients with four threads each: the counter is exact, and the tokens rise.
 #[test]

@@ -4,5 +4,5 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cfg=dlock_shuttle");
     // What the models leave out.
-    println!("cargo::rustc-check-cfg=cfg(feature, values(\"conformance\", \"metrics\", \"tls\"))");
+    println!("cargo::rustc-check-cfg=cfg(feature, values(\"metrics\", \"tls\"))");
 }

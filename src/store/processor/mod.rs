@@ -22,8 +22,8 @@
 //! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
 //! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
 //!
-//! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The conformance suite (feature
-//! `conformance`) checks on every store alike what the required methods, the queue and the numbers must do.
+//! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The crate
+//! `dlock-conformance` has the tests that every store must pass.
 //!
 //! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
 //! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
@@ -41,6 +41,7 @@ mod owned;
 mod pointers;
 mod request;
 
+pub use crate::config::LONGEST_KEY;
 pub use breaking::{Break, BreakOutcome, Breaking, Broken};
 pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
 pub(crate) use claim::marks;

@@ -22,7 +22,6 @@
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
 //! | `examine/` | what an operator should know of the servers |
-//! | `fuzz.rs` | tests: the readers of all that comes from a server |
 //!
 //! The crate of the same name is always written `::redis` here.
 
@@ -32,6 +31,7 @@ mod cluster;
 mod directory;
 mod examine;
 #[cfg(any(test, fuzzing))]
+#[path = "../../../tests/white_box/store/redis/fuzz.rs"]
 pub(crate) mod fuzz;
 mod inbox;
 mod net;

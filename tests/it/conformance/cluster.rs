@@ -2,7 +2,7 @@
 
 use super::suite::RedisStore;
 use crate::support::cluster::{Cluster, Plan};
-use redis_dlock::conformance::{cases, run, skipped};
+use dlock_conformance::{cases, run, skipped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A store on all masters of a cluster; the clients know only the first node.

@@ -1,6 +1,6 @@
 //! [`Store`] for the embedded store: time stands still until a test moves it.
 
-use redis_dlock::conformance::Store;
+use dlock_conformance::Store;
 use redis_dlock::{LockProcessor, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::time::Duration;

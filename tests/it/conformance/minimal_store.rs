@@ -1,8 +1,8 @@
 //! A store with the required methods only, as somebody may write it over any store that compares and sets: no queue, no messages, no
 //! ranges of numbers. The client polls.
 
+use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::conformance::Store;
 use redis_dlock::processor::{
     AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Inspection, LockProcessor, NotOurs, ReleaseOutcome,
 };

@@ -14,16 +14,16 @@ pub(crate) mod suite {
     pub(crate) use super::minimal_store::MinimalStore;
     pub(crate) use super::redis_store::{RedisStore, prove};
     pub(crate) use super::special_store::SpecialStore;
-    pub(crate) use redis_dlock::conformance::{Client, Ear, Store, Suite, Tenure};
+    pub(crate) use dlock_conformance::{Client, Ear, Store, Suite, Tenure};
 }
 
 use suite::{MemoryStore, MinimalStore, RedisStore, SpecialStore};
 
-redis_dlock::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
-redis_dlock::conformance_tests!(redis, RedisStore::start(), lacks Settling);
-redis_dlock::conformance_tests!(redis_proved, RedisStore::start_proved(), lacks Settling);
-redis_dlock::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking);
-redis_dlock::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking);
+dlock_conformance::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
+dlock_conformance::conformance_tests!(redis, RedisStore::start(), lacks Settling);
+dlock_conformance::conformance_tests!(redis_proved, RedisStore::start_proved(), lacks Settling);
+dlock_conformance::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking);
+dlock_conformance::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking);
 
 /// Random requests, answered as by the embedded store, which runs the specification.
 mod random {

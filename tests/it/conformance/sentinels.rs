@@ -2,7 +2,7 @@
 
 use super::suite::RedisStore;
 use crate::support::sentinels::{Plan, Service};
-use redis_dlock::conformance::{cases, run, skipped};
+use dlock_conformance::{cases, run, skipped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 //! certain end of a locker.
 
 use super::suite::MemoryStore;
+use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::Error;
-use redis_dlock::conformance::Store;
 use redis_dlock::processor::{
     AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, Posting, ProbeOutcome,
     ReleaseDone, ReleaseOutcome, Settling, StoreLimits, WaitQueue,

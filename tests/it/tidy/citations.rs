@@ -82,6 +82,7 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(&package().join("src"), &mut files);
     sources(&package().join("tests"), &mut files);
+    sources(&package().join("crates/conformance"), &mut files);
     sources(&package().join("crates/consensus"), &mut files);
     let mut citations = BTreeMap::<Number, BTreeSet<String>>::new();
     for path in &files {
@@ -92,7 +93,7 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
         let text = fs::read_to_string(path).expect("a text");
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
         let mut is_test =
-            ["tests/", "src/conformance/", "crates/consensus/tests/"].iter().any(|room| file.starts_with(room))
+            ["tests/", "crates/conformance/", "crates/consensus/tests/"].iter().any(|room| file.starts_with(room))
                 || is_test_only(&file, &text);
         for (place, line) in lines.iter().enumerate() {
             is_test |= begins_tests(line);

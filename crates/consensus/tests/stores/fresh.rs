@@ -1,7 +1,7 @@
 //! [`Store`] for servers that vote: one server for all cases, a prefix for each.
 
 use crate::voters::Voters;
-use redis_dlock::conformance::Store;
+use dlock_conformance::Store;
 use redis_dlock::processor::LockProcessor;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

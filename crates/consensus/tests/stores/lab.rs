@@ -5,7 +5,7 @@ use crate::support::crew::{Member, eventually, spawn};
 use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
 use crate::voters::Voters;
-use redis_dlock::conformance::Store;
+use dlock_conformance::Store;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };

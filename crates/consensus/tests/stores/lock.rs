@@ -3,8 +3,8 @@
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::voters::{Look, Voters};
+use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::conformance::Store;
 use redis_dlock::processor::{Claim, Message};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,

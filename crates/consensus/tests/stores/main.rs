@@ -80,5 +80,5 @@ mod all {
 use fresh::Fresh;
 use voters::{Consul, Etcd};
 
-redis_dlock::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
-redis_dlock::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
+dlock_conformance::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
+dlock_conformance::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);

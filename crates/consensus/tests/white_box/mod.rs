@@ -13,7 +13,7 @@
 //! end), and L1 (whoever waits gets the key, by messages alone). A client that is forgotten is a deadlock.
 
 mod client;
-#[path = "../../../../src/check/model/journal.rs"]
+#[path = "../../../../tests/white_box/check/model/journal.rs"]
 mod journal;
 pub(crate) mod mutants;
 mod scenarios;

@@ -15,8 +15,6 @@
 //! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
 //! | `seen.rs` | what is known of the server; idle connections |
 //! | `connector.rs` | what a mux needs from a connection |
-//! | `joint.rs` | tests: batches to several servers at once do not wait for one another |
-//! | `urgent.rs` | tests: urgent calls do not wait for callers |
 //!
 //! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`] or to what the store
 //! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread.
@@ -27,16 +25,20 @@
 mod batch;
 mod connector;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
 #[cfg(all(test, dlock_shuttle))]
+#[path = "../../../../tests/white_box/store/redis/transport/model/mod.rs"]
 mod model;
 mod mux;
 mod pending;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
 mod routes;
 mod seen;
 #[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
 mod yielding;
 

@@ -376,4 +376,5 @@ fn bit(slot: Slot) -> u64 {
 }
 
 #[cfg(test)]
+#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/ears.rs"]
 mod tests;

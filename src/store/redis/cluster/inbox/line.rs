@@ -268,4 +268,5 @@ fn redirected(error: &ServerError) -> Option<Slot> {
 }
 
 #[cfg(all(test, unix))]
+#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/line.rs"]
 mod tests;

@@ -1,0 +1,64 @@
+//! Names of keys.
+
+use crate::suite::Suite;
+use redis_dlock::processor::LONGEST_KEY;
+
+pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
+    let longest = "é".repeat(LONGEST_KEY / 2);
+    let other = format!("{}xx", &longest[2..]);
+    let names = [
+        "DLOCK_T_",
+        "DLOCK_T_ ",
+        "DLOCK_T_a b",
+        "DLOCK_T_a\nb\r\n",
+        "DLOCK_T_\0",
+        "DLOCK_T_{",
+        "DLOCK_T_}",
+        "DLOCK_T_{}",
+        "DLOCK_T_{}a",
+        "DLOCK_T_{a}b",
+        "DLOCK_T_{a}c",
+        "DLOCK_T_{b}",
+        "DLOCK_T_}{",
+        "DLOCK_T_{{a}}",
+        "DLOCK_T_*?[a]\\",
+        "DLOCK_T_%s%d",
+        "DLOCK_T_schlüssel",
+        "DLOCK_T_钥匙",
+        "DLOCK_T_🔑",
+        "DLOCK_T_a:b:queue:c",
+        &longest,
+        &other,
+    ];
+    let (one, two) = (suite.client(), suite.client());
+    let (mut ear_one, mut ear_two) = (one.listen(), two.listen());
+    let held = names.map(|name| {
+        let (a, b) = (one.holder(name), two.waiter(name));
+        ear_one.hear_contended(&a);
+        (a, b)
+    });
+    for (a, b) in &held {
+        assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
+        ear_one.hear_contended(a);
+        assert_eq!(suite.waiting(&a.key), 1);
+    }
+    for (a, b) in &held {
+        a.release();
+        ear_two.hear_granted(b);
+        assert!(b.holds());
+    }
+}
+
+/// Shows: L2.
+pub(crate) fn of_many_keys_leave_nothing_behind(suite: &Suite) {
+    let (one, two) = (suite.client(), suite.client());
+    let (_ear_one, _ear_two) = (one.listen(), two.listen());
+    for n in 0..500 {
+        let key = format!("DLOCK_T_{n}");
+        let (a, b, next) = (one.holder(&key), two.waiter(&key), one.tenure(&key));
+        a.release_to(&next);
+        b.release();
+        next.release();
+    }
+    assert_eq!(suite.store().leftovers(), [""; 0]);
+}

@@ -1,0 +1,61 @@
+//! Unit tests of `src/client/worker.rs`.
+
+use super::*;
+use crate::clock::SystemClock;
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+struct Probe {
+    worker: Worker,
+    rounds: Sender<()>,
+    gate: Receiver<()>,
+}
+
+fn probe(rounds: Sender<()>, gate: Receiver<()>) -> Arc<Probe> {
+    let clock = Timer::new(Arc::new(SystemClock));
+    Arc::new_cyclic(|this| Probe {
+        worker: Worker::new("test-worker", &clock, Process::this(), this, round),
+        rounds,
+        gate,
+    })
+}
+
+fn round(probe: &Probe, _now: Moment) -> Moment {
+    let _ = probe.rounds.send(());
+    let _ = probe.gate.recv();
+    Moment::NEVER
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.worker.stop();
+    }
+}
+
+/// Shows: L6.
+#[test]
+fn the_last_handle_may_go_while_its_worker_works() {
+    let (rounds, seen) = bounded(0);
+    let (open, gate) = bounded(0);
+    let probe = probe(rounds, gate);
+    assert!(probe.worker.start().expect("thread"));
+    probe.worker.wake_by(Moment::from_nanos(0));
+    seen.recv().expect("a round");
+    let weak = Arc::downgrade(&probe);
+    drop(probe);
+    open.send(()).expect("the round waits");
+    // The worker drops the last handle, and so itself, without joining itself.
+    assert!(seen.recv().is_err());
+    assert!(weak.upgrade().is_none());
+}
+
+/// Shows: L6.
+#[test]
+fn stop_joins_and_refuses_a_new_start() {
+    let (rounds, _seen) = bounded(8);
+    let (open, gate) = bounded(8);
+    drop(open);
+    let probe = probe(rounds, gate);
+    assert!(probe.worker.start().expect("thread"));
+    probe.worker.stop();
+    assert!(matches!(probe.worker.start(), Err(Error::ShutDown)));
+}

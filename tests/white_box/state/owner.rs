@@ -1,0 +1,79 @@
+//! Unit tests of `src/state/owner.rs`.
+
+use super::*;
+use crate::{DLockGenerator, MemoryLockProcessor};
+use std::thread;
+
+#[test]
+fn thread_numbers_differ() {
+    let mine = current_thread();
+    assert_eq!(mine, current_thread());
+    let other = thread::spawn(current_thread).join().expect("thread");
+    assert_ne!(mine, other);
+    assert_ne!(mine, NOBODY);
+}
+
+#[test]
+fn a_thread_that_ends_with_holds_is_known_until_they_are_forgotten() {
+    let tidy = thread::spawn(|| {
+        hold_begins();
+        hold_ends();
+        current_thread()
+    });
+    assert!(!has_ended(tidy.join().expect("thread")));
+    let untidy = thread::spawn(|| {
+        (0..3).for_each(|_| hold_begins());
+        hold_ends();
+        assert!(!has_ended(current_thread()));
+        current_thread()
+    });
+    let thread = untidy.join().expect("thread");
+    for _ in 0..2 {
+        assert!(has_ended(thread));
+        forget_hold(thread);
+    }
+    assert!(!has_ended(thread));
+    forget_hold(thread);
+}
+
+fn generator() -> DLockGenerator {
+    DLockGenerator::new(MemoryLockProcessor::new()).expect("a generator")
+}
+
+fn is_forgotten(thread: u64) -> bool {
+    let books = BOOKS.lock();
+    !books.ended.contains_key(&thread) && !books.gone.contains_key(&thread)
+}
+
+#[test]
+fn a_hold_that_goes_with_its_client_is_nobodys() {
+    // Covers a living thread, on that thread and on another one, and an ended thread.
+    let alone = thread::spawn(|| {
+        generator().generate("OWNER", "x").expect("a lock").unguarded().lock().expect("held");
+        current_thread()
+    });
+    assert!(is_forgotten(alone.join().expect("thread")));
+    for ends_first in [false, true] {
+        let (generator, (tell, told)) = (generator(), crossbeam_channel::bounded::<()>(0));
+        let lock = generator.generate("OWNER", "x").expect("a lock").unguarded();
+        let holder = thread::spawn(move || {
+            lock.lock().expect("held");
+            drop(lock);
+            let _ = told.recv();
+            current_thread()
+        });
+        let thread = if ends_first {
+            drop(tell);
+            let thread = holder.join().expect("thread");
+            assert!(has_ended(thread) || is_forgotten(thread));
+            drop(generator);
+            thread
+        } else {
+            // The thread waits for this after it has dropped its handle.
+            let _ = tell.send(());
+            drop(generator);
+            holder.join().expect("thread")
+        };
+        assert!(is_forgotten(thread), "{ends_first}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Unit tests of `src/store/redis/sentinel/view.rs`.
+
+use super::*;
+
+fn told(epoch: u64, host: &str) -> Option<Told> {
+    Some(Told { epoch, host: host.to_owned(), port: 6379 })
+}
+
+struct Seen(View, Instant);
+
+impl Seen {
+    fn by(sentinels: usize) -> Self {
+        Self(View::new(sentinels), Instant::now())
+    }
+
+    fn hear(&mut self, sentinel: usize, epoch: u64, host: &str) -> String {
+        self.0.hear(sentinel, told(epoch, host), false);
+        self.choice()
+    }
+
+    fn choice(&mut self) -> String {
+        self.0.choice(self.1).map_or_else(String::new, |told| told.host.clone())
+    }
+
+    fn refute(&mut self, host: &str) -> String {
+        self.0.tried(host, 6379, false, self.1);
+        self.choice()
+    }
+}
+
+#[test]
+fn a_higher_epoch_is_followed_and_a_lower_one_is_not() {
+    let mut seen = Seen::by(3);
+    assert_eq!(seen.choice(), "");
+    assert_eq!(seen.hear(0, 3, "a"), "a");
+    assert_eq!(seen.hear(1, 4, "b"), "b");
+    assert_eq!(seen.hear(0, 3, "a"), "b");
+    assert_eq!(seen.hear(2, 2, "c"), "b");
+}
+
+#[test]
+fn within_an_epoch_an_address_that_was_left_is_not_taken_again() {
+    let mut seen = Seen::by(3);
+    assert_eq!(seen.hear(0, 3, "a"), "a");
+    assert_eq!(seen.hear(1, 3, "b"), "b");
+    assert_eq!(seen.hear(0, 3, "a"), "b");
+    assert_eq!(seen.hear(2, 3, "c"), "c");
+    assert_eq!(seen.hear(1, 3, "b"), "c");
+    // The next failover may lead there again.
+    assert_eq!(seen.hear(1, 4, "b"), "b");
+}
+
+#[test]
+fn a_majority_of_all_known_ones_begins_again_at_a_lower_epoch() {
+    let all_at_seven = |sentinels| {
+        let mut seen = Seen::by(sentinels);
+        (0..sentinels).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 7, "a"), "a"));
+        seen
+    };
+    let mut seen = all_at_seven(3);
+    assert_eq!(seen.hear(0, 0, "b"), "a");
+    assert_eq!(seen.hear(1, 0, "c"), "a");
+    assert_eq!(seen.hear(2, 0, "b"), "b");
+    // The next failover counts from there.
+    assert_eq!(seen.hear(1, 1, "d"), "d");
+    assert_eq!(seen.hear(0, 0, "b"), "d");
+    assert_eq!(seen.hear(2, 0, "b"), "d");
+    // Two of four are no majority.
+    let mut seen = all_at_seven(4);
+    assert_eq!(seen.hear(0, 0, "b"), "a");
+    assert_eq!(seen.hear(1, 0, "b"), "a");
+    assert_eq!(seen.hear(3, 0, "b"), "b");
+    // One that was cut off meanwhile, and still says what was said before, leads nobody back.
+    let mut seen = all_at_seven(3);
+    assert_eq!(seen.hear(0, 0, "b"), "a");
+    assert_eq!(seen.hear(1, 0, "b"), "b");
+    assert_eq!(seen.hear(2, 7, "a"), "b");
+    assert_eq!(seen.hear(2, 8, "c"), "c");
+    // An answer that was taken back counts no more.
+    let mut seen = all_at_seven(3);
+    assert_eq!(seen.hear(0, 0, "b"), "a");
+    seen.0.hear(0, None, false);
+    assert_eq!(seen.hear(1, 0, "b"), "a");
+}
+
+#[test]
+fn those_who_have_not_heard_of_a_failover_lead_nobody_back_however_many_they_are() {
+    let mut seen = Seen::by(3);
+    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "a"), "a"));
+    assert_eq!(seen.hear(1, 5, "b"), "b");
+    for _ in 0..3 {
+        assert_eq!(seen.hear(0, 4, "a"), "b");
+        assert_eq!(seen.hear(2, 4, "a"), "b");
+    }
+}
+
+#[test]
+fn a_lie_is_not_followed_for_long() {
+    let mut seen = Seen::by(3);
+    assert_eq!(seen.hear(0, 3, "a"), "a");
+    assert_eq!(seen.hear(1, 3, "a"), "a");
+    assert_eq!(seen.hear(2, 9, "liar"), "liar");
+    assert_eq!(seen.refute("liar"), "a");
+    // Neither is believed: there is nothing better than the best answer.
+    assert_eq!(seen.refute("a"), "liar");
+    // A moment later it may have become a master.
+    seen.1 += REFUTED;
+    assert_eq!(seen.choice(), "liar");
+    assert_eq!(seen.refute("liar"), "a");
+    seen.0.tried("liar", 6379, true, seen.1);
+    assert_eq!(seen.choice(), "liar");
+}
+
+#[test]
+fn a_minority_leads_nobody_back_to_an_old_master() {
+    let mut seen = Seen::by(3);
+    assert_eq!(seen.hear(0, 3, "old"), "old");
+    assert_eq!(seen.hear(1, 4, "new"), "new");
+    assert_eq!(seen.refute("new"), "new");
+}
+
+#[test]
+fn the_leader_of_a_failover_leads_nobody_back() {
+    let mut seen = Seen::by(3);
+    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+    assert_eq!(seen.hear(1, 5, "new"), "new");
+    // It shows the new epoch and the old address until it has finished.
+    for _ in 0..3 {
+        seen.0.hear(0, told(5, "old"), true);
+        assert_eq!(seen.choice(), "new");
+    }
+    assert_eq!(seen.hear(0, 5, "new"), "new");
+    // Who knows nothing better begins with it.
+    let mut seen = Seen::by(3);
+    seen.0.hear(0, told(5, "old"), true);
+    assert_eq!(seen.choice(), "old");
+    assert_eq!(seen.hear(1, 5, "new"), "new");
+    seen.0.hear(0, told(5, "old"), true);
+    assert_eq!(seen.choice(), "new");
+}
+
+#[test]
+fn one_connect_that_fails_leads_nobody_back_from_a_master_that_was_found() {
+    let mut seen = Seen::by(3);
+    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+    assert_eq!(seen.hear(1, 5, "new"), "new");
+    seen.0.tried("new", 6379, true, seen.1);
+    assert_eq!(seen.refute("new"), "new");
+    // The others follow, and are asked again.
+    assert_eq!(seen.hear(0, 5, "new"), "new");
+    assert_eq!(seen.hear(2, 5, "new"), "new");
+}
+
+#[test]
+fn learnt_ones_are_heard_and_have_no_vote() {
+    let mut seen = Seen::by(1);
+    assert_eq!(seen.hear(0, 4, "a"), "a");
+    assert_eq!(seen.hear(7, 5, "b"), "b");
+    for sentinel in 8..20 {
+        assert_eq!(seen.hear(sentinel, 6, "c"), "c");
+        assert_eq!(seen.hear(sentinel, 0, "d"), "c");
+    }
+}
+
+mod any {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Without a majority for less, the epoch never falls, and within an epoch no address comes back.
+        #[test]
+        fn the_best_answer_goes_forward(steps in prop::collection::vec((0_usize..5, 0_u64..4, 0_u16..3), 1..40)) {
+            let mut view = View::new(5);
+            let mut past: Vec<Told> = Vec::new();
+            for (sentinel, epoch, port) in steps {
+                let told = Told { epoch, host: "h".to_owned(), port };
+                view.hear(sentinel, Some(told.clone()), false);
+                let best = view.best.clone().expect("an answer was heard");
+                if past.last() == Some(&best) {
+                    continue;
+                }
+                prop_assert_eq!(&best, &told);
+                if let Some(before) = past.last() {
+                    if best.epoch < before.epoch {
+                        prop_assert!(view.is_agreed(&best));
+                        past.clear();
+                    } else {
+                        prop_assert!(!past.contains(&best));
+                    }
+                }
+                past.push(best);
+            }
+        }
+    }
+}
