@@ -154,7 +154,7 @@ impl Cleanup {
 
     /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
     /// needed: none is if the store said that the locker is `settled`.
-    pub(crate) fn put_back<T>(
+    pub(super) fn put_back<T>(
         &self,
         mut leftover: Leftover,
         result: &Result<T, Error>,

@@ -65,7 +65,8 @@ impl Context {
 
     /// Returns a fresh locker for a tenure with these settings. `hands_over` says whether the client hears that others wait.
     pub(super) fn next_locker(&self, settings: &DLockConfig, hands_over: bool) -> Arc<str> {
-        self.id().next_locker(settings.lock_delay(), hands_over && !settings.linger().is_zero()).into()
+        let linger = if hands_over { settings.linger() } else { Duration::ZERO };
+        self.id().next_locker(settings.lock_delay(), linger).into()
     }
 
     /// Sends one request.

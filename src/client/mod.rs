@@ -8,18 +8,19 @@
 //! |---|---|
 //! | `mod.rs` | the client: owns the core and gives the threads their work |
 //! | `closing.rs` | closing a client |
-//! | `acquire/`, `unlock.rs` | `lock()` and `unlock()`: a value for each thread that is in one of them |
+//! | `acquire/`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
+//! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
+//! | `turn.rs`, `question.rs` | the turn to ask; one request and what its reply means |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
-//! | `turn.rs`, `holding.rs` | the turn to ask, which each way out of `Asking` and `Releasing` ends; how a hold begins and ends |
-//! | `core.rs` | the parts of a client, together |
+//! | `core.rs` | the parts of a client, together; how a hold begins and ends |
 //! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `releases.rs`, `at_exit.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
 //! | `apart.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `context.rs`, `events/` | what every part is given: store, clock, identity, keys, and who is told what happens |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
+//! | `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
 //! | `listener.rs`, `worker.rs`, `schedule.rs` | threads and times; these do not know locks |
 
 pub(crate) mod acquire;
@@ -33,7 +34,6 @@ pub(crate) mod core;
 mod describe;
 mod events;
 mod hear;
-mod holding;
 mod listener;
 mod loss;
 mod question;

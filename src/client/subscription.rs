@@ -98,11 +98,11 @@ impl Subscription {
     ///
     /// [`Error::Denied`] if messages may not be sent; [`Error::Forked`]. It is not an error here that the store cannot be reached.
     pub(crate) fn check(&self, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
-        let Some(queue) = self.context.processor.queue() else { return Ok(()) };
         // ORDERING: the flag alone matters, here and below: see `is_checked`.
-        if !self.hands_over() || self.is_checked.load(Ordering::Acquire) {
+        if self.is_checked.load(Ordering::Acquire) || !self.hands_over() {
             return Ok(());
         }
+        let Some(queue) = self.context.processor.queue() else { return Ok(()) };
         self.context.process.check()?;
         let clock = &self.context.clock;
         // ORDERING: as above; of two threads that see that the cool-down is over one checks.

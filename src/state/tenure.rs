@@ -103,9 +103,10 @@ impl Tenure {
         self.settings.kept()
     }
 
-    /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
+    /// Begins the tenure, and its first hold, once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.note_waiting(self.waiting, now);
+        self.hold_begins(now);
     }
 
     /// Notes that a hold begins.
@@ -175,7 +176,7 @@ impl Tenure {
     /// Returns the gap for pollers that the release of this tenure must ask for, if one is due since the last one
     /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
     /// that nobody else waited for, because pollers then find it free anyway.
-    pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
+    pub(super) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))

@@ -1,8 +1,8 @@
 //! How a thread that has the turn asks the store.
 
 use super::steps::{Asking, Place, Seen, Step};
-use super::{Acquire, Progress};
-use crate::client::holding::Taker;
+use super::{Acquire, Confirmed, Progress};
+use crate::client::core::Taker;
 use crate::client::question::{Answer, Question};
 use crate::client::turn::Turn;
 use crate::clock::Moment;
@@ -109,14 +109,20 @@ impl<'c> Acquire<'c> {
         turn.take_in(question, result, sent_at)
     }
 
-    /// Takes the hold that the store has granted, and ends the turn.
+    /// Takes the hold that the store has granted, ends the turn, and confirms the hold if that takes no request.
     fn take(&self, turn: Turn<'c>, tenure: Tenure, sent_at: Moment, how: How) -> Progress {
         let (core, key) = (self.core, self.key);
         core.renewals.note_trip(core.clock.now().since(sent_at));
         let to = Taker { thread: current_thread(), settings: self.settings };
-        core.grant(key, &mut key.state(), tenure, to);
+        let mut state = key.state();
+        core.grant(key, &mut state, tenure, to);
+        let confirmed = self.tell(&mut state, self.call(how));
         turn.end();
-        Progress::Holds(how)
+        drop(state);
+        match confirmed {
+            Some(Confirmed::Yes(queued)) => Progress::Confirmed(queued),
+            _ => Progress::Holds(how),
+        }
     }
 
     /// Returns what the next step depends on, beside the answer.

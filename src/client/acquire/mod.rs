@@ -262,20 +262,13 @@ impl<'c> Acquire<'c> {
     /// one of which only a message has told, if the store wants that.
     fn confirmed(&self, call: Call<'_>) -> Confirmed {
         let (core, key) = (self.core, self.key);
+        let mut state = key.state();
+        if let Some(confirmed) = self.tell(&mut state, call) {
+            return confirmed;
+        }
+        let Some(worn) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
+        drop(state);
         let now = core.clock.now();
-        let worn = match &mut key.state().phase {
-            Phase::Held(tenure) if tenure.is_lost() => return Confirmed::Lost,
-            Phase::Held(tenure) => {
-                // The lease thread already renews a tenure that is passed on. It only must not be over.
-                let is_fresh = !tenure.lease.is_worn(now) || (tenure.told && now < tenure.deadline());
-                tenure.told = is_fresh && core.counts(tenure);
-                if tenure.told {
-                    return Confirmed::Yes(core.events.queue_acquired(tenure, call));
-                }
-                Arc::clone(&tenure.locker)
-            }
-            _ => return Confirmed::Yes(Queued::nothing()),
-        };
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
         let failure = renew::extend_now(core, key, &worn, false, self.limit.limit(now, core.limits.command));
@@ -292,6 +285,20 @@ impl<'c> Acquire<'c> {
             }
             _ => Confirmed::Lost,
         }
+    }
+
+    /// Confirms the thread's hold if what is known of it is enough. Call it with the key's mutex held.
+    fn tell(&self, state: &mut State, call: Call<'_>) -> Option<Confirmed> {
+        let core = self.core;
+        let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::nothing())) };
+        if tenure.is_lost() {
+            return Some(Confirmed::Lost);
+        }
+        let now = core.clock.now();
+        // The lease thread already renews a tenure that is passed on. It only must not be over.
+        let is_fresh = !tenure.lease.is_worn(now) || (tenure.told && now < tenure.deadline());
+        tenure.told = is_fresh && core.counts(tenure);
+        tenure.told.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.

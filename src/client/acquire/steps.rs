@@ -182,4 +182,5 @@ impl Asking {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/white_box/client/acquire/steps.rs"]
 mod tests;
