@@ -2,7 +2,7 @@
 
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
-use redis_dlock::processor::Extension;
+use redis_dlock::processor::{Extension, Limit, Operations};
 use redis_dlock::{
     AcquireOutcome, Busy, Error, ExtendOutcome, Grant, LockProcessor, Message, NotOurs, Outcome, PollOutcome,
     ProbeOutcome, RedisLockProcessor, ReleaseOutcome, Request,
@@ -401,7 +401,7 @@ fn a_batch_answers_each_request_even_when_the_scripts_were_flushed() {
             .iter()
             .flat_map(|(k, l)| [Request::Acquire(claim(k, l, LEASE)), Request::Probe(claim(k, l, LEASE))])
             .collect();
-        for (i, outcome) in store.batch(&requests, LONG).into_iter().enumerate() {
+        for (i, outcome) in store.run(&requests, Limit::Attempt(LONG)).into_iter().enumerate() {
             match outcome.unwrap() {
                 Outcome::Acquire(AcquireOutcome::Acquired(_)) => assert_eq!(i % 2, 0),
                 Outcome::Probe(ProbeOutcome::Ours) => assert_eq!(i % 2, 1),
@@ -409,9 +409,9 @@ fn a_batch_answers_each_request_even_when_the_scripts_were_flushed() {
             }
         }
         let requests: Vec<_> = lockers.iter().map(|(k, l)| Request::Release(claim(k, l, LEASE))).collect();
-        for outcome in store.batch(&requests, LONG) {
+        for outcome in store.run(&requests, Limit::Attempt(LONG)) {
             assert_eq!(outcome.unwrap(), Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
         }
     }
-    assert!(store.batch(&[], LONG).is_empty());
+    assert!(store.run(&[], Limit::Attempt(LONG)).is_empty());
 }
