@@ -188,7 +188,7 @@ pub struct StoreBack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewServer {
-    /// The number of the server, which rises each time: [`Status::server`](crate::processor::Status::server).
+    /// The number of the server, which rises each time: [`on_new_server`](crate::LockProcessor::on_new_server).
     pub number: u64,
 }
 

@@ -50,7 +50,7 @@
 //!   [storing a guard](manual::storing_a_guard), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting)
 //!   [stores](manual::stores) and [operations](manual::operations).
 //! * The README has the guarantees by number.
-//! * [`processor`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
+//! * [`port`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
 //!
 //! # Features and MSRV
 //!
@@ -114,11 +114,15 @@ pub use lock::{
     OwnedDLockGuard, UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;
+// The name of the port in 0.1.0.
+#[doc(hidden)]
 pub use store::processor;
+#[doc(inline)]
+pub use store::processor as port;
 pub use store::processor::BreakOutcome;
 #[doc(no_inline)]
 pub use store::processor::LockProcessor;
-// Only implementors of stores need these, and they find them in `processor`. Code written against 0.1.0 finds them here.
+// Only implementors of stores need these, and they find them in `port`. Code written against 0.1.0 finds them here.
 #[doc(hidden)]
 pub use store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,

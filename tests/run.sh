@@ -51,7 +51,11 @@ crate=(-p redis-dlock --all-features)
 crates=(-p redis-dlock -p dlock-consensus --all-features)
 it=("${crate[@]}" --test it --example ending)
 
-part_unit() { tests --but white_box:: --threads 2 "${crates[@]}" --lib; }
+part_unit() {
+    tests --but white_box:: --threads 2 "${crates[@]}" --lib
+    # Every mistake can still be built in.
+    cargo test --locked -p dlock-mutants
+}
 part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
@@ -75,7 +79,11 @@ part_every-check() {
     for store in consul etcd; do
         cargo clippy --locked -p dlock-consensus --no-default-features --features "$store" --lib -- -D warnings
     done
-    cargo clippy --locked --all-features --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
+    (
+        in_the_copy_with_mutants
+        unset RUSTC_WORKSPACE_WRAPPER
+        cargo clippy --locked "${crates[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
+    )
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
     cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings
     tests -p redis-dlock --lib
@@ -90,6 +98,7 @@ part_model() { tests -p dlock-model --test model; }
 # The crate's own threads, and the consensus stores, under a scheduler that explores their interleavings.
 part_schedules() { DLOCK_MODEL_ITERATIONS=200 part_every-schedule; }
 part_every-schedule() {
+    in_the_copy_with_mutants
     tests --only '.*model::' -p dlock-schedules --lib
     tests --only white_box:: "${crates[@]}" --lib
 }
@@ -106,7 +115,8 @@ part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "
 part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crate[@]}" --test faults; }
 # The mistakes built into the library that the tests of faults must find.
 part_mutants() {
-    RUSTC_WORKSPACE_WRAPPER=tests/cfg/mutants.sh tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
+    in_the_copy_with_mutants
+    tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
 }
 # The command waits for processes and terminals.
 part_command() { tests --threads 4 "${crate[@]}" --test command; }
@@ -151,6 +161,14 @@ tests() {
         return 1
     fi
     cargo test --locked "$@" -- --exact "${names[@]}" "${options[@]}"
+}
+
+# Makes the copy of the workspace in which mistakes can be switched on (tests/mutants/main.rs), and goes there. What the copy needs of other
+# crates is built for both.
+in_the_copy_with_mutants() {
+    cargo run --quiet --locked -p dlock-mutants
+    export CARGO_TARGET_DIR=$PWD/target RUSTC_WORKSPACE_WRAPPER=$PWD/tests/mutants/rustc.sh
+    cd target/mutants
 }
 
 # The tests of etcd and Consul, as far as these are there.
@@ -259,6 +277,7 @@ parts_of_changes() {
             crates/consensus/tests/white_box/*) echo schedules ;;
             crates/consensus/*) echo consensus lock-elsewhere ;;
             tests/model/*) echo model ;;
+            tests/mutants/*) echo schedules mutants ;;
             tests/schedules/*) echo schedules ;;
             tests/command/*) echo command ;;
             tests/embedded/*) echo embedded ;;

@@ -3,11 +3,13 @@
 use super::events::{Events, Hooks};
 use crate::clock::Clock;
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::state::key::Table;
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Claim, Directory, LockProcessor, Outcome, Request, StoreLimits};
+use crate::store::processor::{
+    Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered,
+};
 use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +73,7 @@ impl Context {
 
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        self.events.observe_request(request, limit, || request.send(&*self.processor, limit))
+        self.events.observe_request(request, limit, || self.processor.run_one(*request, Limit::Call(limit)))
     }
 
     /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.
@@ -79,10 +81,8 @@ impl Context {
         if requests.is_empty() {
             return Vec::new();
         }
-        let mut results = self.events.observe_batch(requests, || self.processor.batch(requests, limit));
-        results.resize_with(requests.len(), || {
-            Err(Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests"))
-        });
+        let mut results = self.events.observe_batch(requests, || self.processor.run(requests, Limit::Attempt(limit)));
+        results.resize_with(requests.len(), || Err(unanswered()));
         results
     }
 

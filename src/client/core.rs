@@ -25,7 +25,7 @@ use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
 use crate::store::processor::LockProcessor;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, mutant};
+use crate::sync::{Mutex, mutant, thread};
 use crossbeam_channel::Sender;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -60,11 +60,12 @@ pub(crate) struct Core {
     /// What clients say to one another about keys.
     pub(super) describe: Describe,
     pub(super) activity: Activity,
-    /// The number of the server that answered last: [`Status::server`](crate::store::processor::Status::server).
+    /// The number of the last server of which the store has told.
+    // ORDERING: SeqCst. Of two threads that are told at once, the one with the greater number counts.
     server: AtomicU64,
-    /// When that number was last seen to rise, in nanoseconds; zero if it never was.
+    /// When that number last rose, in nanoseconds; zero if it never did.
     // ORDERING: SeqCst, as for `server`. Stored before the keys are looked at; `grant` loads it with the key's mutex held. So of a
-    // grant and a rise, either the grant sees the moment, or the thread that has seen the rise finds the tenure.
+    // grant and a rise, either the grant sees the moment, or the thread that is told of the rise finds the tenure.
     server_rose_at: AtomicU64,
     pub(super) this: Weak<Self>,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
@@ -106,7 +107,7 @@ impl Core {
                 record: Record::new(&context, has_record),
                 describe: Describe::new(&context),
                 activity: Activity::default(),
-                server: AtomicU64::new(context.processor.status().server),
+                server: AtomicU64::new(0),
                 server_rose_at: AtomicU64::new(0),
                 this: Weak::clone(this),
                 is_down: Mutex::new(false),
@@ -115,10 +116,10 @@ impl Core {
             }
         });
         let this = Arc::downgrade(&core);
-        // The lease thread asks about what is held, and wakes the retry thread.
-        let told = move || {
+        let told = move |number| {
             if let Some(core) = this.upgrade() {
-                core.renewals.wake_by(core.clock.now());
+                core.note_server(number);
+                core.drop_elsewhere();
             }
         };
         core.processor.on_new_server(Box::new(told));
@@ -136,15 +137,20 @@ impl Core {
         rose_at != 0 && sent_at.as_nanos() <= rose_at
     }
 
-    /// Checks, after a request, whether another server has answered than before. If so, makes every wait, every tenure
-    /// and every release that is to be repeated due now: the other server may not know of them, or know of them alone.
-    /// The listener does not wait any longer either: until it has subscribed, waiters may lose their places.
-    pub(crate) fn notice_server(&self) {
-        let server = self.processor.status().server;
-        if mutant!(IgnoresNewServers)
-            || self.server.load(Ordering::SeqCst) >= server
-            || self.server.fetch_max(server, Ordering::SeqCst) >= server
-        {
+    /// Drops a core where nothing may block. Clients can share a store and hear each other's answers. So the client may have ended meanwhile,
+    /// and this be the last pointer to its store, whose end waits for the threads that tell of answers.
+    pub(super) fn drop_elsewhere(self: Arc<Self>) {
+        if let Some(last) = Arc::into_inner(self) {
+            // Without a thread it ends here.
+            let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
+        }
+    }
+
+    /// Notes that another server answers than before, as the store tells. Makes every wait, every tenure and every release that is to be
+    /// repeated due now: the other server may not know of them, or know of them alone. The listener does not wait any longer either:
+    /// until it has subscribed, waiters may lose their places.
+    fn note_server(&self, server: u64) {
+        if mutant!(IgnoresNewServers) || self.server.fetch_max(server, Ordering::SeqCst) >= server {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");

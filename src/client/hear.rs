@@ -145,8 +145,6 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
             Ok(mut inbox) if control.register(&*inbox) => {
                 failures = 0;
                 let subscribed = Subscribed::on(control);
-                // It may be another server that listens to this client now.
-                strong.notice_server();
                 // Ask for what was granted or freed while nobody listened.
                 strong.retries.ask_about_all();
                 if strong.record.is_on() {

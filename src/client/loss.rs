@@ -11,6 +11,7 @@ use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner;
 use crate::state::tenure::Tenure;
+use crate::store::processor::Operations;
 use crate::sync::{MutexGuard, catch_panic};
 use crate::timing;
 use crossbeam_channel::Sender;
@@ -102,8 +103,10 @@ fn notice_deadline(core: &Core, key: &Arc<Key>) {
 
 /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
 pub(super) fn broken(context: &Context, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-    let breaking = context.processor.breaking().filter(|_| limit >= timing::SHORTEST_COMMAND)?;
-    match breaking.broken(&context.claim(key, &tenure.locker, tenure.kept()), limit) {
+    if !context.limits.breaks || limit < timing::SHORTEST_COMMAND {
+        return None;
+    }
+    match context.processor.broken(key, &tenure.locker, limit) {
         Ok(broken) => broken.map(LossCause::from),
         Err(error) => {
             log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");

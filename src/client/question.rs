@@ -107,13 +107,7 @@ impl Question {
                 let is_under_way = !self.about.answered;
                 Answer::Gone { abandoned: is_under_way.then_some(self.about) }
             }
-            (Ok(other), None) => {
-                let error = Error::backend(
-                    BackendFailure::Unknown,
-                    format!("the store answered {other:?} to an acquire or a poll"),
-                );
-                Answer::Failed { error, unsettled: Some(self.about) }
-            }
+            (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
                 let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
                 let unsettled = (self.again || executed).then_some(self.about);
@@ -128,9 +122,7 @@ impl Answer {
     /// every failure is one: a wrong address or password is then more likely than a server that is down.
     pub(super) fn is_refusal(&self, core: &Core) -> bool {
         match self {
-            Self::Failed { error, .. } => {
-                !matches!(error, Error::Backend { .. }) || !core.processor.status().has_answered
-            }
+            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
             _ => false,
         }
     }

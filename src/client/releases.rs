@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Claim, NotOurs, Posting, ReleaseOutcome};
+use crate::store::processor::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{mutant, thread};
 use crate::timer::Timer;
@@ -57,12 +57,12 @@ impl Releases {
             // The caller is told of the loss.
             return Ok(());
         }
-        let claim = core.ending(key, tenure);
+        let release = Request::Release(core.ending(key, tenure));
         let mut failures = 0;
         loop {
             // After the lease's end the key is gone by itself, and there is nothing left to wait for.
             let left = tenure.deadline().since(core.clock.now());
-            match release_once(core, &claim, release_limit(core, left)) {
+            match core.run(&release, release_limit(core, left)).and_then(ReleaseOutcome::try_from) {
                 // After a try without a reply, "not ours" may be the effect of that try.
                 Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(core, key, tenure, other),
                 Ok(_) => return Ok(()),
@@ -216,10 +216,6 @@ impl Releases {
     }
 }
 
-fn release_once(core: &Core, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-    core.events.observe(("release", claim.key), limit, || core.processor.release(claim, limit))
-}
-
 /// Returns how long one try of a release may take if `left` of the lease remains.
 fn release_limit(core: &Core, left: Duration) -> Duration {
     left.max(timing::SHORTEST_RELEASE).min(core.limits.command)
@@ -283,18 +279,9 @@ impl Posted {
                 self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
                 if let Some(core) = self.core.upgrade() {
                     core.retries.wake_for_cleanup();
-                    drop_elsewhere(core);
+                    core.drop_elsewhere();
                 }
             }
         }
-    }
-}
-
-/// Drops a core where nothing may block. Clients can share a store and hear each other's answers. So the client may have ended meanwhile,
-/// and this be the last pointer to its store, whose end waits for the threads that tell of answers.
-fn drop_elsewhere(core: Arc<Core>) {
-    if let Some(last) = Arc::into_inner(core) {
-        // Without a thread it ends here.
-        let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(move || drop(last));
     }
 }

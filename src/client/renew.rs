@@ -25,8 +25,6 @@ use std::time::Duration;
 
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    // It may have been woken because another server answers.
-    core.notice_server();
     let due = core.renewals.take_due(now).into_iter().filter_map(|key| Chore::due(core, key, now));
     renew(core, due.filter(|chore| !renews_apart(core, &chore.key)).collect(), false);
     keep_record(core);
@@ -60,7 +58,6 @@ fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
     };
     // All are marked before anybody is told of one: that may take time.
     let lost: Vec<_> = chores.iter().zip(results).filter_map(end).collect();
-    core.notice_server();
     Lost::announce(core, lost);
 }
 
@@ -109,7 +106,6 @@ pub(super) fn extend_now(
     let result = core.run(&request, limit);
     let failure = result.as_ref().err().cloned();
     let lost = end(core, key, locker, result, sent_at);
-    core.notice_server();
     Lost::announce(core, lost);
     failure
 }
@@ -213,10 +209,7 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
             // Before the hold has begun, its thread gets the error.
             let level = if core.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
             drop(state);
-            let why = other.map_or_else(
-                |error| error.to_string(),
-                |outcome| format!("the store answered {outcome:?} to a renewal"),
-            );
+            let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
             log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
         }
     }

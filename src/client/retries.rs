@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::state::key::Key;
+use crate::store::processor::Operations;
 use crate::sync::Mutex;
 use crate::timing::CLOSING_TRIES;
 use std::sync::Arc;
@@ -111,7 +112,6 @@ impl Retries {
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     pub(super) fn settle(&self, leftovers: Vec<Leftover>) {
-        let Some(settling) = self.context.processor.settling() else { return };
         let (client, until) = (self.context.id().as_str(), Instant::now() + self.context.limits.command);
         // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
@@ -121,7 +121,7 @@ impl Retries {
                 None if left.is_zero() => {
                     Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
                 }
-                None => settling.settle(&leftover.claim(client), left),
+                None => self.context.processor.settle(&leftover.claim(client), left),
                 Some(error) => Err(Error::clone(error)),
             };
             failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
@@ -161,14 +161,14 @@ impl Retries {
     /// answered.
     fn release_all(&self, leftovers: &[Leftover]) -> Vec<bool> {
         let (client, limit) = (self.context.id().as_str(), self.context.limits.command);
-        let Some(settling) = self.context.processor.settling() else {
+        if !self.context.limits.settles {
             let requests: Vec<_> = leftovers.iter().map(|leftover| leftover.request(client)).collect();
             return self.context.batch(&requests, limit).iter().map(Result::is_ok).collect();
-        };
+        }
         let until = Instant::now() + limit;
         let settle = |leftover: &Leftover| {
             let left = until.saturating_duration_since(Instant::now());
-            !left.is_zero() && settling.settle(&leftover.claim(client), left).is_ok()
+            !left.is_zero() && self.context.processor.settle(&leftover.claim(client), left).is_ok()
         };
         leftovers.iter().map(settle).collect()
     }

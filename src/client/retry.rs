@@ -51,7 +51,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
             }
         }
     }
-    let unsettled = if core.processor.settling().is_some() { std::mem::take(&mut leftovers) } else { Vec::new() };
+    let unsettled = if core.limits.settles { std::mem::take(&mut leftovers) } else { Vec::new() };
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name, core.id(), None))
@@ -81,7 +81,6 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     } else {
         release(core, unwanted, core.limits.command);
     }
-    core.notice_server();
 }
 
 /// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.

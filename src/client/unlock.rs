@@ -13,13 +13,13 @@ use crate::client::question::{Answer, is_unknown};
 use crate::client::renew;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Note, Outcome, ReleaseOutcome, Request};
+use crate::store::processor::{Note, ReleaseOutcome, Request};
 use crate::sync::{MutexGuard, mutant};
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl<'c> Unlock<'c> {
     /// million.
     fn needs_numbers(self, state: &State) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if tenure.needs_numbers() && self.core.processor.numbers().is_some() => {
+            Phase::Held(tenure) if tenure.needs_numbers() && self.core.limits.numbers => {
                 !state.queue.is_empty() || tenure.may_linger() && self.core.subscription.hears(self.key)
             }
             _ => false,
@@ -288,12 +288,7 @@ impl<'c> Unlock<'c> {
         let note = Note::new(next.settings.reason(), None, Some(core.id().host()));
         let wanted = core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
         let request = Request::HandOver(core.ending(&key.name, tenure), wanted);
-        match core.run(&request, core.limits.command)? {
-            Outcome::Release(outcome) => Ok(outcome),
-            other => {
-                Err(Error::backend(BackendFailure::Unknown, format!("the store answered {other:?} to a hand-over")))
-            }
-        }
+        core.run(&request, core.limits.command).and_then(ReleaseOutcome::try_from)
     }
 
     fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {

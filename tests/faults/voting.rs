@@ -50,10 +50,10 @@ impl Voting {
         }
     }
 
-    /// The entries of locks. The last message to each client stays.
+    /// The entries of locks. The last message to each client stays, and so do the marks of idle sessions.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys = self.quorum.list(&format!("{}/", self.root));
-        keys.retain(|key| !key.contains("/.inbox/"));
+        keys.retain(|key| !key.contains("/.inbox/") && !key.contains("/.session/"));
         keys
     }
 

@@ -3,8 +3,8 @@
 
 use crate::support::RedisServer;
 use crate::support::{Asking, claim};
-use redis_dlock::processor::Gap;
-use redis_dlock::{AcquireOutcome, DLockGenerator, Error, LockProcessor, Message, RedisLockProcessor};
+use redis_dlock::processor::{Gap, Operations};
+use redis_dlock::{AcquireOutcome, DLockGenerator, Error, Message, RedisLockProcessor};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use crate::support::{Asking, claim};
 use crate::support::{LONG, Proxy, RedisServer};
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::processor::Operations;
 use redis_dlock::{BackendFailure, Error, MemoryLockProcessor, RedisLockProcessor};
 use std::error::Error as _;
 use std::io;

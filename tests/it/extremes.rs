@@ -5,7 +5,7 @@ use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use proptest::prelude::*;
 use proptest::sample::select;
-use redis_dlock::processor::Gap;
+use redis_dlock::processor::{Gap, Limit, Operations};
 use redis_dlock::{
     Clock, DLockConfig, DLockGenerator, Error, LockProcessor, MAX_LEASE, MIN_LEASE, ManualClock, MemoryLockProcessor,
     Moment, RedisLockProcessor, Request,
@@ -214,18 +214,18 @@ fn every_operation(store: &dyn LockProcessor, key: &str, locker: &str, lease: Du
     let ended = asked.with_poller_gap(Some(Gap::new(lease, lease)));
     let queue = store.queue().unwrap();
     let _ = store.acquire(&asked, limit);
-    let _ = queue.join(&asked, limit);
+    let _ = store.join(&asked, limit);
     let _ = store.poll(&asked, limit);
     let _ = store.extend(&asked, limit);
     let _ = store.extend_fresh(&asked, limit);
     let _ = store.probe(&asked, limit);
     let _ = store.inspect(key, limit);
-    let _ = queue.hand_over(&ended, &asked, limit);
+    let _ = store.hand_over(&ended, &asked, limit);
     let _ = store.release(&ended, limit);
     if let Some(posting) = store.posting() {
         let _ = posting.post_release(&ended, limit, Box::new(drop));
     }
-    let _ = store.batch(&[Request::Join(asked), Request::Probe(asked)], limit);
+    let _ = store.run(&[Request::Join(asked), Request::Probe(asked)], Limit::Attempt(limit));
     let _ = queue.check_inbox(locker, "k", limit);
     if let Ok(mut inbox) = store.open(locker, limit) {
         let _ = inbox.next(Duration::ZERO);

@@ -2,16 +2,17 @@
 
 use crate::conformance::minimal_store::MinimalProcessor;
 use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::owned::OwnedRequest;
 use crossbeam_channel::unbounded;
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
-    OwnedRequest, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    Inbox, InboxBreaker, Limit, LockProcessor, Message, Operations, Outcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
     MemoryLockProcessor, SystemClock,
 };
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -21,10 +22,10 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(1000);
 
 /// Whatever a test turns on in a [`Special`] store, and what it counts.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Switches {
-    /// The number of the server that answers.
-    server: AtomicU64,
+    /// Who is told when another server answers.
+    told: Mutex<Vec<Box<dyn Fn(u64) + Send + Sync>>>,
     /// How many acquires and polls are executed and not answered.
     unanswered: AtomicUsize,
     /// Whether an inbox tells only that something has changed.
@@ -44,10 +45,16 @@ struct Switches {
 }
 
 /// The embedded store with some parts replaced.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Special {
     inner: MemoryLockProcessor,
     switches: Arc<Switches>,
+}
+
+impl fmt::Debug for Special {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Special").field("inner", &self.inner).finish_non_exhaustive()
+    }
 }
 
 impl Special {
@@ -59,7 +66,52 @@ impl Special {
         self.switches.asked.lock().push(OwnedRequest::of(&request));
     }
 
-    fn answer<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// Another server answers from now on.
+    fn replace(&self, number: u64) {
+        self.switches.told.lock().iter().for_each(|told| told(number));
+    }
+
+    fn execute(&self, request: Request<'_>, limit: Limit) -> Result<Outcome, Error> {
+        let Switches { joins, probes, polls, releases, settled, .. } = &*self.switches;
+        let count = |counter: &AtomicUsize| _ = counter.fetch_add(1, Ordering::SeqCst);
+        let run = |request| self.inner.run_one(request, limit);
+        match request {
+            Request::Acquire(_) => {
+                self.record(request);
+                self.answer(run(request))
+            }
+            Request::Join(claim) => {
+                assert!(self.hears(claim.client, claim.key), "whoever joins the queue hears");
+                count(joins);
+                self.record(request);
+                self.answer(run(request))
+            }
+            Request::Poll(_) => {
+                count(polls);
+                self.answer(run(request))
+            }
+            Request::Probe(_) => {
+                count(probes);
+                run(request)
+            }
+            Request::Release(_) => {
+                count(releases);
+                run(request)
+            }
+            Request::HandOver(..) => {
+                self.record(request);
+                run(request)
+            }
+            Request::Settle(claim) => {
+                run(Request::Release(claim))?;
+                settled.lock().push(claim.locker.to_owned());
+                Ok(Outcome::Settle(()))
+            }
+            other => run(other),
+        }
+    }
+
+    fn answer(&self, outcome: Result<Outcome, Error>) -> Result<Outcome, Error> {
         let unanswered = &self.switches.unanswered;
         if unanswered.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Error::backend(BackendFailure::Unknown, "the test loses this answer"));
@@ -69,68 +121,26 @@ impl Special {
 }
 
 impl LockProcessor for Special {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.record(Request::Acquire(*claim));
-        self.answer(self.inner.acquire(claim, limit))
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.inner.extend(claim, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.switches.releases.fetch_add(1, Ordering::SeqCst);
-        self.inner.release(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.inner.inspect(key, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.switches.polls.fetch_add(1, Ordering::SeqCst);
-        self.answer(self.inner.poll(claim, limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.switches.probes.fetch_add(1, Ordering::SeqCst);
-        self.inner.probe(claim, limit)
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        requests.iter().map(|request| self.execute(*request, limit)).collect()
     }
 
     fn limits(&self) -> StoreLimits {
-        self.inner.limits()
+        let mut limits = self.inner.limits();
+        limits.settles = self.switches.settles;
+        limits
     }
 
-    fn status(&self) -> Status {
-        Status::answering().with_server(self.switches.server.load(Ordering::SeqCst))
+    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
+        self.switches.told.lock().push(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
         Some(self)
     }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        self.inner.numbers()
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
-        self.switches.settles.then_some(self)
-    }
 }
 
 impl WaitQueue for Special {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        assert!(self.hears(claim.client, claim.key), "whoever joins the queue hears");
-        self.switches.joins.fetch_add(1, Ordering::SeqCst);
-        self.record(Request::Join(*claim));
-        self.answer(self.inner.join(claim, limit))
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.record(Request::HandOver(*claim, *next));
-        self.inner.hand_over(claim, next, limit)
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         let inbox = self.inner.open_inbox(client, limit)?;
         Ok(if self.switches.tells_changes_only { Box::new(Vague(inbox)) } else { inbox })
@@ -142,14 +152,6 @@ impl WaitQueue for Special {
 
     fn get_ready_to_hear(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
         self.switches.ready.store(true, Ordering::SeqCst);
-        Ok(())
-    }
-}
-
-impl Settling for Special {
-    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        self.inner.release(claim, limit)?;
-        self.switches.settled.lock().push(claim.locker.to_owned());
         Ok(())
     }
 }
@@ -242,7 +244,7 @@ fn told<'a>(request: &Request<'a>) -> (&'static str, &'a str, Option<&'a str>) {
     let (what, claim) = match request {
         Request::HandOver(_, next) => ("hand over", next),
         Request::Join(claim) => ("join", claim),
-        other => ("acquire", other.claim()),
+        other => ("acquire", other.claim().expect("a claim")),
     };
     assert!(claim.note.host.is_some_and(|host| !host.is_empty()), "{request:?}");
     (what, claim.note.why.expect("a reason"), claim.note.thread)
@@ -292,29 +294,22 @@ fn a_store_is_told_who_asks_and_why() {
 fn another_server_makes_every_hold_checked_and_every_wait_asked_for_at_once() {
     let clock = Arc::new(ManualClock::new());
     let store = Special::new(clock.clone(), Switches::default());
-    let (generator, held) = lock_in(&store, &clock);
+    let (_generator, held) = lock_in(&store, &clock);
     let guard = held.lock().unwrap();
-    let (other, busy) = lock_in(&store, &clock);
+    let (_other, busy) = lock_in(&store, &clock);
     let busy_guard = busy.clone();
     let waiter = spawn(move || drop(busy_guard.lock().unwrap()));
     eventually("it waits", || held.inspect().unwrap().waiting == 1);
     let (probes, polls) = (store.switches.probes.load(Ordering::SeqCst), store.switches.polls.load(Ordering::SeqCst));
-    store.switches.server.store(1, Ordering::SeqCst);
-    // The clock stands still. The next request of each client notices.
-    for generator in [&generator, &other] {
-        let probe = generator.generate_with(DLockConfig::new("OTHER", "y").with_lease(LEASE)).unwrap();
-        drop(probe.try_lock().unwrap());
-    }
+    // The clock stands still.
+    store.replace(1);
     eventually("the hold is checked", || store.switches.probes.load(Ordering::SeqCst) > probes);
     eventually("the wait is asked for", || store.switches.polls.load(Ordering::SeqCst) > polls);
     assert!(guard.is_valid());
     // The other server has lost the key: the holder is told without a move of the clock.
     let lost = guard.lost();
     store.inner.delete(held.key());
-    store.switches.server.store(2, Ordering::SeqCst);
-    for generator in [&generator, &other] {
-        drop(generator.generate_with(DLockConfig::new("OTHER", "y").with_lease(LEASE)).unwrap().try_lock().unwrap());
-    }
+    store.replace(2);
     lost.recv_timeout(HANG).expect("told");
     drop(guard.unlock());
     waiter.join();

@@ -2,9 +2,7 @@
 
 use crate::support::crew::eventually;
 use crate::support::journal;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, ReleaseOutcome, StoreLimits,
-};
+use redis_dlock::processor::{Limit, LockProcessor, Outcome, Request, StoreLimits};
 use redis_dlock::{DLockConfig, DLockGenerator, Error, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,27 +16,16 @@ const OUTAGE: Duration = Duration::from_secs(20);
 struct Slow(Arc<(MemoryLockProcessor, AtomicUsize)>);
 
 impl LockProcessor for Slow {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.0.0.acquire(claim, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        let outcome = self.0.0.extend(claim, limit);
-        self.0.1.fetch_add(1, Ordering::SeqCst);
-        outcome
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.0.0.release(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.0.0.inspect(key, limit)
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        let results = self.0.0.run(requests, limit);
+        let extensions = requests.iter().filter(|request| matches!(request, Request::Extend(_))).count();
+        self.0.1.fetch_add(extensions, Ordering::SeqCst);
+        results
     }
 
     fn limits(&self) -> StoreLimits {
         let mut limits = self.0.0.limits();
-        limits.outage = OUTAGE;
+        (limits.outage, limits.poller_gaps, limits.numbers, limits.breaks) = (OUTAGE, false, false, false);
         limits
     }
 }

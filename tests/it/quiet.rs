@@ -5,6 +5,7 @@ use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
+use redis_dlock::processor::Operations;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
     MemoryLockProcessor, RedisBuilder, RedisLockProcessor,

@@ -5,10 +5,9 @@ use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, R
 #[cfg(feature = "tls")]
 use redis_dlock::processor::TlsSettings;
 use redis_dlock::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome,
-    Extension, Gap, Grant, Inbox, InboxBreaker, Inspection, KeyFilter, ListPage, Message, NotOurs, Note, Numbers,
-    Outcome, OwnedRequest, Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, Settling,
-    Status, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome, Extension, Gap,
+    Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Limit, ListPage, Message, NotOurs, Note, Operations, Outcome,
+    Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
@@ -104,21 +103,18 @@ const _: () = {
     goes_anywhere::<Break<'_>>();
     goes_anywhere::<BreakOutcome>();
     goes_anywhere::<Broken>();
-    goes_anywhere::<dyn Breaking>();
     goes_anywhere::<Request<'_>>();
+    goes_anywhere::<Limit>();
+    goes_anywhere::<dyn Operations>();
     goes_anywhere::<Outcome>();
-    goes_anywhere::<OwnedRequest>();
     goes_anywhere::<Message>();
     goes_anywhere::<StoreLimits>();
     goes_anywhere::<DeadWaiters>();
-    goes_anywhere::<Status>();
     goes_anywhere::<Parties>();
     goes_anywhere::<ListPage>();
     goes_anywhere::<dyn Directory>();
     goes_anywhere::<dyn WaitQueue>();
-    goes_anywhere::<dyn Numbers>();
     goes_anywhere::<dyn Posting>();
-    goes_anywhere::<dyn Settling>();
     goes_anywhere::<dyn InboxBreaker>();
     goes_anywhere::<KeyFilter>();
     #[cfg(feature = "tls")]

@@ -2,10 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use parking_lot::Mutex;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, PollOutcome, ProbeOutcome, ReleaseOutcome,
-    Status, WaitQueue,
-};
+use redis_dlock::processor::{Inbox, Limit, LockProcessor, Operations, Outcome, Request, WaitQueue};
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock, MemoryLockProcessor,
 };
@@ -20,7 +17,7 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Switches {
     server: AtomicU64,
-    told: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    told: Mutex<Vec<Box<dyn Fn(u64) + Send + Sync>>>,
     probes: Mutex<Vec<String>>,
     failed_releases: AtomicU64,
     failed_inboxes: AtomicU64,
@@ -37,8 +34,33 @@ struct Replaced(MemoryLockProcessor, Arc<Switches>);
 impl Replaced {
     /// Another server answers from now on.
     fn replace(&self) {
-        self.1.server.fetch_add(1, Ordering::SeqCst);
-        self.1.told.lock().iter().for_each(|told| told());
+        let number = self.1.server.fetch_add(1, Ordering::SeqCst) + 1;
+        self.1.told.lock().iter().for_each(|told| told(number));
+    }
+
+    fn execute(&self, request: Request<'_>, limit: Limit) -> Result<Outcome, Error> {
+        if let Request::Probe(claim) = &request {
+            self.1.probes.lock().push(claim.key.to_owned());
+            let breaks = self.1.breaks_probe.lock().take();
+            if let Some(breaks) = breaks {
+                breaks();
+                return Err(Error::backend(BackendFailure::Unknown, "the connection was cut"));
+            }
+        }
+        let outcome = self.0.run_one(request, limit);
+        match request {
+            Request::Acquire(_) => {
+                let meanwhile = self.1.meanwhile.lock().take();
+                if let Some(meanwhile) = meanwhile {
+                    meanwhile();
+                }
+            }
+            Request::Release(_) => {
+                self.1.failed_releases.fetch_add(u64::from(outcome.is_err()), Ordering::SeqCst);
+            }
+            _ => {}
+        }
+        outcome
     }
 }
 
@@ -49,48 +71,11 @@ impl fmt::Debug for Replaced {
 }
 
 impl LockProcessor for Replaced {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        let outcome = self.0.acquire(claim, limit);
-        let meanwhile = self.1.meanwhile.lock().take();
-        if let Some(meanwhile) = meanwhile {
-            meanwhile();
-        }
-        outcome
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        requests.iter().map(|request| self.execute(*request, limit)).collect()
     }
 
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.0.extend(claim, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        let outcome = self.0.release(claim, limit);
-        self.1.failed_releases.fetch_add(u64::from(outcome.is_err()), Ordering::SeqCst);
-        outcome
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.0.poll(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.0.inspect(key, limit)
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.1.probes.lock().push(claim.key.to_owned());
-        let breaks = self.1.breaks_probe.lock().take();
-        if let Some(breaks) = breaks {
-            breaks();
-            return Err(Error::backend(BackendFailure::Unknown, "the connection was cut"));
-        }
-        self.0.probe(claim, limit)
-    }
-
-    fn status(&self) -> Status {
-        Status::answering().with_server(self.1.server.load(Ordering::SeqCst))
-    }
-
-    fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
         self.1.told.lock().push(told);
     }
 
@@ -100,14 +85,6 @@ impl LockProcessor for Replaced {
 }
 
 impl WaitQueue for Replaced {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.0.queue().expect("a queue").join(claim, limit)
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.0.queue().expect("a queue").hand_over(claim, next, limit)
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         let inbox = self.0.queue().expect("a queue").open_inbox(client, limit);
         let count = if inbox.is_ok() { &self.1.opened_inboxes } else { &self.1.failed_inboxes };

@@ -91,7 +91,7 @@ fn the_figures_of_the_page_are_the_limits_of_the_stores() {
             ),
             (
                 "[`describe`, `list`](crate::manual::who_holds_it), [`break_lock`](crate::DLockGenerator::break_lock)",
-                yes_or_no(store.directory().is_some() && store.breaking().is_some()),
+                yes_or_no(store.directory().is_some() && limits.breaks),
             ),
         ];
         for (name, expected) in expected {

@@ -167,238 +167,88 @@ fn holds(name: &str, rules: Rules) {
     assert!(checker.state_count() < ENOUGH, "{name} is too large to be explored");
 }
 
-#[test]
-fn two_once_with_two_faults() {
-    holds("two once, two faults", Rules { faults: 2, under_way: 2, extends: false, ..ONCE });
+/// Makes a test of each model: what the table above calls it, and its rules.
+macro_rules! holds {
+    ($($(#[$comment:meta])* $name:ident: $model:expr, $rules:expr;)*) => {
+        $(
+            $(#[$comment])*
+            #[test]
+            fn $name() {
+                holds($model, $rules);
+            }
+        )*
+    };
 }
 
-#[test]
-fn two_once_with_everything() {
-    holds("two once, everything", Rules { under_way: 2, tries: true, probes: true, ..ONCE });
-}
-
-#[test]
-fn two_once_with_a_finer_clock() {
-    holds("two once, lease of 3", Rules { under_way: 2, lease: 3, ..ONCE });
-}
-
-#[test]
-fn two_once_with_a_lock_delay() {
-    holds("two once, lock-delay", Rules { delay: 1, under_way: 2, extends: false, ..ONCE });
-}
-
-#[test]
-fn two_twice_with_a_lock_delay_and_a_crash() {
-    let rules = Rules { delay: 1, drops: false, deafness: false, extends: false, ..PAIR };
-    holds("two twice, lock-delay", rules);
-}
-
-#[test]
-fn two_once_with_a_break_and_a_fault() {
-    holds("two once, break", Rules { breaks: 1, under_way: 2, extends: false, ..ONCE });
-}
-
-#[test]
-fn two_twice_with_a_break() {
-    holds("two twice, break", Rules { breaks: 1, faults: 0, extends: false, ..PAIR });
-}
-
-#[test]
-fn three_with_breaks() {
-    holds("three, breaks", Rules { breaks: 2, faults: 0, lease: 1, ..TRIO });
-}
-
-#[test]
-fn three_with_a_break_and_a_lost_message() {
-    holds("three, break, messages", Rules { breaks: 1, crashes: false, drops: false, lease: 1, ..TRIO });
-}
-
-#[test]
-fn two_twice_without_faults() {
-    holds("two twice, no faults", Rules { faults: 0, ..PAIR });
-}
-
-#[test]
-fn two_twice_with_a_dropped_connection() {
-    holds(
+holds! {
+    two_once_with_two_faults: "two once, two faults", Rules { faults: 2, under_way: 2, extends: false, ..ONCE };
+    two_once_with_everything: "two once, everything", Rules { under_way: 2, tries: true, probes: true, ..ONCE };
+    two_once_with_a_finer_clock: "two once, lease of 3", Rules { under_way: 2, lease: 3, ..ONCE };
+    two_once_with_a_lock_delay: "two once, lock-delay", Rules { delay: 1, under_way: 2, extends: false, ..ONCE };
+    two_twice_with_a_lock_delay_and_a_crash:
+        "two twice, lock-delay", Rules { delay: 1, drops: false, deafness: false, extends: false, ..PAIR };
+    two_once_with_a_break_and_a_fault: "two once, break", Rules { breaks: 1, under_way: 2, extends: false, ..ONCE };
+    two_twice_with_a_break: "two twice, break", Rules { breaks: 1, faults: 0, extends: false, ..PAIR };
+    three_with_breaks: "three, breaks", Rules { breaks: 2, faults: 0, lease: 1, ..TRIO };
+    three_with_a_break_and_a_lost_message:
+        "three, break, messages", Rules { breaks: 1, crashes: false, drops: false, lease: 1, ..TRIO };
+    two_twice_without_faults: "two twice, no faults", Rules { faults: 0, ..PAIR };
+    two_twice_with_a_dropped_connection:
         "two twice, drops",
-        Rules { crashes: false, deafness: false, extends: false, lockers: &[2, 1], alike: false, ..PAIR },
-    );
-}
-
-#[test]
-fn two_twice_with_a_lost_message() {
-    holds("two twice, messages", Rules { crashes: false, drops: false, extends: false, ..PAIR });
-}
-
-#[test]
-fn two_twice_with_a_crash() {
-    holds("two twice, crashes", Rules { drops: false, deafness: false, extends: false, ..PAIR });
-}
-
-#[test]
-fn two_twice_with_gaps() {
-    holds("two twice, gaps", Rules { faults: 0, gaps: 2, extends: false, ..PAIR });
-}
-
-#[test]
-fn two_once_with_gaps_and_a_fault() {
-    holds("two once, gaps", Rules { gaps: 2, ..ONCE });
-}
-
-#[test]
-fn three_with_a_gap_and_a_dropped_connection() {
-    let rules = Rules { crashes: false, deafness: false, lease: 1, gaps: 1, ..TRIO };
-    holds("three, gap and drops", rules);
-}
-
-#[test]
-fn two_twice_with_a_refused_command() {
-    let rules = Rules {
-        refusals: true,
-        crashes: false,
-        drops: false,
-        deafness: false,
-        extends: false,
-        lockers: &[2, 1],
-        alike: false,
-        ..PAIR
-    };
-    holds("two twice, refusals", rules);
-}
-
-#[test]
-fn two_twice_with_inboxes_that_close_and_a_clock_that_steps_back() {
-    let rules = Rules {
-        keep: 2,
-        faults: 2,
-        steps_back: true,
-        crashes: false,
-        drops: false,
-        extends: false,
-        lockers: &[2, 1],
-        alike: false,
-        ..PAIR
-    };
-    holds("two twice, unheard", rules);
-}
-
-#[test]
-fn three_that_are_all_unheard_at_once() {
-    let rules = Rules { all_deaf: true, crashes: false, drops: false, deafness: false, ..TRIO };
-    holds("three, all unheard", rules);
-}
-
-#[test]
-fn three_with_a_refused_command_while_all_are_unheard() {
-    let rules = Rules {
-        all_deaf: true,
-        refusals: true,
-        faults: 2,
-        crashes: false,
-        drops: false,
-        deafness: false,
-        lease: 1,
-        ..TRIO
-    };
-    holds("three, unheard, refusals", rules);
-}
-
-#[test]
-fn three_with_a_refused_command() {
-    let rules = Rules { refusals: true, crashes: false, drops: false, deafness: false, lease: 1, ..TRIO };
-    holds("three, refusals", rules);
-}
-
-#[test]
-fn two_twice_without_messages() {
-    holds("two twice, PUBLISH denied", Rules { faults: 0, publish: false, ..PAIR });
-}
-
-#[test]
-fn three_with_a_dropped_connection() {
-    holds("three, drops", Rules { crashes: false, deafness: false, lease: 1, ..TRIO });
-}
-
-#[test]
-fn three_with_a_lost_message() {
-    holds("three, messages", Rules { crashes: false, drops: false, ..TRIO });
-}
-
-#[test]
-fn three_with_a_crash() {
-    holds("three, crashes", Rules { drops: false, deafness: false, ..TRIO });
-}
-
-#[test]
-fn two_twice_with_a_lost_fence() {
-    holds("two twice, lost fence", FENCE);
-}
-
-#[test]
-fn two_once_plainly() {
-    holds("two once, plain", Rules { plain: true, under_way: 2, extends: false, ..ONCE });
-}
-
-#[test]
-fn two_twice_plainly() {
-    holds("two twice, plain", Rules { plain: true, faults: 0, extends: false, ..PAIR });
-}
-
-#[test]
-fn two_once_plainly_with_gaps() {
-    holds("two once, plain, gaps", Rules { plain: true, gaps: 2, extends: false, ..ONCE });
-}
-
-#[test]
-fn three_plainly() {
-    holds("three, plain", Rules { plain: true, faults: 0, lease: 1, ..TRIO });
-}
-
-#[test]
-fn two_twice_plainly_with_a_lost_fence() {
-    holds("two twice, plain, lost fence", Rules { plain: true, ..FENCE });
-}
-
-#[test]
-fn two_plainly_with_a_deleted_key() {
-    holds("two, plain, deleted key", DELETED);
-}
-
-#[test]
-fn two_twice_with_a_script_that_raises() {
-    let rules = Rules {
-        raises: true,
-        crashes: false,
-        drops: false,
-        deafness: false,
-        extends: false,
-        lockers: &[2, 1],
-        alike: false,
-        ..PAIR
-    };
-    holds("two twice, raised", rules);
-}
-
-#[test]
-fn three_with_a_script_that_raises() {
-    let rules = Rules { raises: true, crashes: false, drops: false, deafness: false, lease: 1, ..TRIO };
-    holds("three, raised", rules);
-}
-
-#[test]
-fn two_once_that_hear_late() {
-    holds("two once, heard late", Rules { hears_late: true, ..ONCE });
-}
-
-#[test]
-fn two_twice_that_hear_late_with_a_lost_message() {
-    let rules = Rules { hears_late: true, crashes: false, drops: false, extends: false, ..PAIR };
-    holds("two twice, heard late", rules);
-}
-
-#[test]
-fn three_that_hear_late_with_a_lost_message() {
-    let rules = Rules { hears_late: true, crashes: false, drops: false, lease: 1, ..TRIO };
-    holds("three, heard late", rules);
+        Rules {
+            crashes: false, deafness: false, extends: false, lockers: &[2, 1], alike: false, ..PAIR
+        };
+    two_twice_with_a_lost_message:
+        "two twice, messages", Rules { crashes: false, drops: false, extends: false, ..PAIR };
+    two_twice_with_a_crash: "two twice, crashes", Rules { drops: false, deafness: false, extends: false, ..PAIR };
+    two_twice_with_gaps: "two twice, gaps", Rules { faults: 0, gaps: 2, extends: false, ..PAIR };
+    two_once_with_gaps_and_a_fault: "two once, gaps", Rules { gaps: 2, ..ONCE };
+    three_with_a_gap_and_a_dropped_connection:
+        "three, gap and drops", Rules { crashes: false, deafness: false, lease: 1, gaps: 1, ..TRIO };
+    two_twice_with_a_refused_command:
+        "two twice, refusals",
+        Rules {
+            refusals: true, crashes: false, drops: false, deafness: false, extends: false, lockers: &[2, 1],
+            alike: false, ..PAIR
+        };
+    two_twice_with_inboxes_that_close_and_a_clock_that_steps_back:
+        "two twice, unheard",
+        Rules {
+            keep: 2, faults: 2, steps_back: true, crashes: false, drops: false, extends: false,
+            lockers: &[2, 1], alike: false, ..PAIR
+        };
+    three_that_are_all_unheard_at_once:
+        "three, all unheard", Rules { all_deaf: true, crashes: false, drops: false, deafness: false, ..TRIO };
+    three_with_a_refused_command_while_all_are_unheard:
+        "three, unheard, refusals",
+        Rules {
+            all_deaf: true, refusals: true, faults: 2, crashes: false, drops: false, deafness: false, lease: 1,
+            ..TRIO
+        };
+    three_with_a_refused_command:
+        "three, refusals", Rules { refusals: true, crashes: false, drops: false, deafness: false, lease: 1, ..TRIO };
+    two_twice_without_messages: "two twice, PUBLISH denied", Rules { faults: 0, publish: false, ..PAIR };
+    three_with_a_dropped_connection: "three, drops", Rules { crashes: false, deafness: false, lease: 1, ..TRIO };
+    three_with_a_lost_message: "three, messages", Rules { crashes: false, drops: false, ..TRIO };
+    three_with_a_crash: "three, crashes", Rules { drops: false, deafness: false, ..TRIO };
+    two_twice_with_a_lost_fence: "two twice, lost fence", FENCE;
+    two_once_plainly: "two once, plain", Rules { plain: true, under_way: 2, extends: false, ..ONCE };
+    two_twice_plainly: "two twice, plain", Rules { plain: true, faults: 0, extends: false, ..PAIR };
+    two_once_plainly_with_gaps: "two once, plain, gaps", Rules { plain: true, gaps: 2, extends: false, ..ONCE };
+    three_plainly: "three, plain", Rules { plain: true, faults: 0, lease: 1, ..TRIO };
+    two_twice_plainly_with_a_lost_fence: "two twice, plain, lost fence", Rules { plain: true, ..FENCE };
+    two_plainly_with_a_deleted_key: "two, plain, deleted key", DELETED;
+    two_twice_with_a_script_that_raises:
+        "two twice, raised",
+        Rules {
+            raises: true, crashes: false, drops: false, deafness: false, extends: false, lockers: &[2, 1],
+            alike: false, ..PAIR
+        };
+    three_with_a_script_that_raises:
+        "three, raised", Rules { raises: true, crashes: false, drops: false, deafness: false, lease: 1, ..TRIO };
+    two_once_that_hear_late: "two once, heard late", Rules { hears_late: true, ..ONCE };
+    two_twice_that_hear_late_with_a_lost_message:
+        "two twice, heard late", Rules { hears_late: true, crashes: false, drops: false, extends: false, ..PAIR };
+    three_that_hear_late_with_a_lost_message:
+        "three, heard late", Rules { hears_late: true, crashes: false, drops: false, lease: 1, ..TRIO };
 }

@@ -40,7 +40,8 @@
 //!
 //! | word | what a store with it has |
 //! |---|---|
-//! | `Queue`, `Numbers`, `Directory`, `Posting`, `Settling`, `Breaking` | the method of [`LockProcessor`] of that name returns something |
+//! | `Queue`, `Directory`, `Posting` | the method of [`LockProcessor`] of that name returns something |
+//! | `Numbers`, `Settling`, `Breaking` | [`numbers`](redis_dlock::processor::StoreLimits::numbers), [`settles`](redis_dlock::processor::StoreLimits::settles), [`breaks`](redis_dlock::processor::StoreLimits::breaks) of its limits |
 //! | `Gaps` | [gaps for pollers](redis_dlock::processor::StoreLimits::poller_gaps) |
 //! | `DeadAtOnce` | dead waiters are [dropped at once](redis_dlock::processor::StoreLimits::dead_waiters) |
 //! | `Keeps` | waiters that nobody hears [keep their places](redis_dlock::processor::StoreLimits::keeps_unheard) for a while |

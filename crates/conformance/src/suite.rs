@@ -4,7 +4,7 @@ use super::ear::Ear;
 use super::store::{Need, Store};
 use super::tenure::{PATIENCE, Tenure};
 use parking_lot::Mutex;
-use redis_dlock::processor::{Claim, DeadWaiters, Inspection, LockProcessor, StoreLimits, WaitQueue};
+use redis_dlock::processor::{Claim, DeadWaiters, Inspection, LockProcessor, Operations, StoreLimits, WaitQueue};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,15 +62,15 @@ impl Suite {
         let store = &self.processors[0];
         match need {
             Need::Queue => store.queue().is_some(),
-            Need::Numbers => store.numbers().is_some(),
+            Need::Numbers => self.limits.numbers,
             Need::Gaps => self.limits.poller_gaps,
             Need::DeadAtOnce => self.limits.dead_waiters == DeadWaiters::AtOnce,
             Need::Keeps => !self.limits.keeps_unheard.is_zero(),
             Need::Denials => self.store.deny(&[]),
             Need::Directory => store.directory().is_some(),
             Need::Posting => store.posting().is_some(),
-            Need::Settling => store.settling().is_some(),
-            Need::Breaking => store.breaking().is_some(),
+            Need::Settling => self.limits.settles,
+            Need::Breaking => self.limits.breaks,
         }
     }
 

@@ -1,8 +1,8 @@
 //! A tenure asks.
 
 use redis_dlock::processor::{
-    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, LockProcessor, NotOurs, PollOutcome,
-    ProbeOutcome, ReleaseOutcome, WaitQueue,
+    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, LockProcessor, NotOurs, Operations, PollOutcome,
+    ProbeOutcome, ReleaseOutcome,
 };
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
@@ -35,18 +35,18 @@ impl Tenure {
         Claim::new(&self.key, &self.client, &self.locker, self.lease)
     }
 
-    fn queue(&self) -> &dyn WaitQueue {
-        self.processor.queue().expect("the case needs a queue")
-    }
-
     fn try_ask(&self, wait: bool) -> Result<AcquireOutcome, Error> {
-        if wait { self.queue().join(&self.claim(), PATIENCE) } else { self.processor.acquire(&self.claim(), PATIENCE) }
+        if wait {
+            self.processor.join(&self.claim(), PATIENCE)
+        } else {
+            self.processor.acquire(&self.claim(), PATIENCE)
+        }
     }
 
     fn try_release(&self, next: Option<&Tenure>, gap: Option<Gap>) -> Result<ReleaseOutcome, Error> {
         let claim = self.claim().with_poller_gap(gap);
         match next {
-            Some(next) => self.queue().hand_over(&claim, &next.claim(), PATIENCE),
+            Some(next) => self.processor.hand_over(&claim, &next.claim(), PATIENCE),
             None => self.processor.release(&claim, PATIENCE),
         }
     }
@@ -149,9 +149,10 @@ impl Tenure {
 
     /// Renews the lease, and asks for fresh numbers if the store issues ranges of them.
     pub fn extend_fresh(&self) -> ExtendOutcome {
-        match self.processor.numbers() {
-            Some(numbers) => numbers.extend_with_numbers(&self.claim(), PATIENCE).unwrap(),
-            None => self.extend(),
+        if self.processor.limits().numbers {
+            self.processor.extend_with_numbers(&self.claim(), PATIENCE).unwrap()
+        } else {
+            self.extend()
         }
     }
 

@@ -1,216 +1,249 @@
 //! How a locker gets a key: acquire, join, poll.
+//!
+//! Consul cannot check in a transaction that nobody waits, but a transaction can look. So a client may acquire the lock past the queue. It sees
+//! the queue in the answer, and hands the lock to the first waiter immediately. A request of that hand-over which has no answer may take the
+//! lock away later, so the tenure is [doomed](super::sessions): it never begins to hold.
+//!
+//! A locker is sent by one acquire alone. So a locker that stands in the store before its own acquire is that of a twin: a copy of this process
+//! that runs elsewhere and makes the same lockers. The answer names it as the holder, the client draws another identity, and nothing is
+//! written: an entry of ours would replace the twin's. The same session may be the twin's, too, so the entry says nothing about who of the two
+//! holds the key.
 
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
-use super::sight::Sight;
-use super::store::{Gift, Given, RaftStore, is_open, until_settled};
+use super::snapshot::Snapshot;
+use super::store::{ConsensusStore, Gift, Given, is_open, take_up, until_settled, waiting};
+use super::timing::DELAYED;
 use crate::sync::mutant;
 use redis_dlock::Error;
-use redis_dlock::processor::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
-use std::time::Duration;
-
-/// How soon the first waiter asks again for a key in its lock-delay. The store does not tell how long that lasts.
-const DELAYED: Duration = Duration::from_secs(1);
+use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
 
 /// What came of an attempt to hold a key.
 enum Attempt {
     Settled(Option<AcquireOutcome>),
     /// Somebody holds the key or waits for it.
-    Behind(Sight),
+    Behind(Snapshot),
     /// Nobody may hold the key for a while.
     Delayed,
 }
 
-impl RaftStore {
-    /// Takes a free key, or else, with `waits`, a place at the queue's end.
-    pub(super) fn take(&self, claim: &Claim<'_>, waits: bool, deadline: Deadline) -> Result<AcquireOutcome, Error> {
+/// What became of a locker that stood in the queue.
+enum Place {
+    Holds(Grant),
+    Waits(Busy),
+    /// It is not there any more, so its session has ended, or somebody has deleted its entry.
+    Gone,
+}
+
+/// A locker that wants a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acquire<'a> {
+    pub(super) store: &'a ConsensusStore,
+    pub(super) claim: &'a Claim<'a>,
+    /// Whether it takes a place at the queue's end if the key is busy.
+    pub(super) waits: bool,
+    pub(super) deadline: Deadline,
+}
+
+impl Acquire<'_> {
+    /// Takes a free key, or else a place in the queue.
+    pub(super) fn take(&self) -> Result<AcquireOutcome, Error> {
+        let (claim, sessions) = (self.claim, &self.store.sessions);
+        // Of a twin that uses this store, too. Its session goes on.
+        let is_known = sessions.of(claim.locker).is_some();
         let outcome = until_settled(claim.key, || {
-            let session = self.session_of(claim, deadline)?;
-            self.try_take(claim, &session, waits, deadline)
+            let session = self.store.session_of(claim, self.deadline)?;
+            self.try_take(&session)
         });
         match &outcome {
-            Ok(AcquireOutcome::Busy(_)) if !waits => self.sessions.end(claim.locker),
+            _ if is_known => {}
+            Ok(AcquireOutcome::Busy(busy)) if !self.waits || busy.holder.as_deref() == Some(claim.locker) => {
+                sessions.end(claim.locker);
+            }
             // Whoever knows that nothing was done for the locker does not ask about it again.
-            Err(error) if !is_open(error) => self.sessions.end(claim.locker),
+            Err(error) if !is_open(error) => sessions.end(claim.locker),
             _ => {}
         }
         outcome
     }
 
-    fn try_take(
-        &self,
-        claim: &Claim<'_>,
-        session: &Session,
-        waits: bool,
-        deadline: Deadline,
-    ) -> Result<Option<AcquireOutcome>, Error> {
-        let mut check = Check::Free { path: self.names.lock(claim.key) };
+    fn try_take(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
+        let path = self.store.names.lock(self.claim.key);
+        let mut check = Check::Free { path: path.clone() };
         for is_last in [false, true] {
-            let sight = match self.hold_if(check, claim, session, deadline)? {
+            let snapshot = match self.hold_if(check, session)? {
                 Attempt::Settled(outcome) => return Ok(outcome),
-                Attempt::Behind(sight) => sight,
-                Attempt::Delayed if waits => return self.enter(claim, session, deadline),
+                Attempt::Behind(snapshot) => snapshot,
+                Attempt::Delayed if self.waits => return self.enter(session),
                 Attempt::Delayed => return Ok(Some(AcquireOutcome::Busy(Busy::free(None)))),
             };
-            if !is_last && sight.idle.is_some() && sight.waiters.is_empty() {
-                // The entry that another program has left.
-                check = sight.is_free(self.names.lock(claim.key));
-                continue;
+            if snapshot.names(self.claim.locker) {
+                return Ok(Some(AcquireOutcome::Busy(self.twin())));
             }
-            return self.behind_others(claim, session, sight, waits, deadline);
+            if snapshot.holder.is_some() || !snapshot.waiters.is_empty() {
+                return self.behind_others(session, snapshot);
+            }
+            if is_last || snapshot.idle.is_none() {
+                return self.refused();
+            }
+            // The entry that another program has left.
+            check = snapshot.is_free(path.clone());
         }
         Ok(None)
     }
 
+    /// The answer to a locker that another process has, too.
+    fn twin(&self) -> Busy {
+        Busy::new(self.claim.locker.to_owned(), None)
+    }
+
     /// Takes the key if a check holds. Otherwise returns what is known of the key.
-    fn hold_if(
-        &self,
-        check: Check,
-        claim: &Claim<'_>,
-        session: &Session,
-        deadline: Deadline,
-    ) -> Result<Attempt, Error> {
-        let (path, prefix) = (self.names.lock(claim.key), self.names.waiters(claim.key));
+    fn hold_if(&self, check: Check, session: &Session) -> Result<Attempt, Error> {
+        let (store, claim, deadline) = (self.store, self.claim, self.deadline);
+        let (path, prefix) = (store.names.lock(claim.key), store.names.waiters(claim.key));
         let hold = Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) };
-        let transaction = Transaction {
+        let mut transaction = Transaction {
             checks: vec![check, Check::Nothing { prefix }],
             writes: vec![hold],
-            look: self.names.of(claim.key),
+            look: store.names.of(claim.key),
         };
-        let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
+        take_up(&store.names, &mut transaction, session, claim.locker);
+        let snapshot = match store.commit(&[claim.locker], &transaction, deadline)? {
             Committed::Done { index, entries } => {
-                let sight = self.read_after(claim, Doubt::Loses, entries)?;
-                if sight.waiters.is_empty() {
+                let snapshot = self.read_after(Doubt::Loses, entries)?;
+                if snapshot.waiters.is_empty() {
                     return Ok(Attempt::Settled(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
                 }
                 // A store that cannot check whether somebody waits has given us the key. It is the first waiter's.
-                match self.give(claim.key, &Gift::of(claim.locker, &session.id, &sight), deadline) {
-                    Ok(Given::Done(sight)) => sight,
-                    Ok(Given::Changed | Given::Delayed) => {
-                        return self.taken_back(claim, deadline).map(Attempt::Settled);
-                    }
+                match store.give(claim.key, &Gift::of(claim.locker, &session.id, &snapshot), deadline) {
+                    Ok(Given::Done(snapshot)) => snapshot,
+                    Ok(Given::Changed | Given::Delayed) => return self.taken_back().map(Attempt::Settled),
                     // If it is executed later, it takes the key from the locker.
-                    Err(error) => return Err(self.left_open(claim, Doubt::Loses, &error)),
+                    Err(error) => return Err(store.left_open(claim, Doubt::Loses, &error)),
                 }
             }
-            Committed::Refused(Some(entries)) => self.read(claim.key, entries)?,
-            Committed::Refused(None) => self.look(claim.key, deadline)?,
+            Committed::Refused(Some(entries)) => store.read(claim.key, entries)?,
+            Committed::Refused(None) => store.look(claim.key, deadline)?,
             Committed::NoSession => {
-                self.sessions.forget_with_idle(claim.locker);
+                store.sessions.forget_with_idle(claim.locker);
                 return Ok(Attempt::Settled(None));
             }
             Committed::Delayed => return Ok(Attempt::Delayed),
         };
-        Ok(Attempt::Behind(sight))
+        Ok(Attempt::Behind(snapshot))
     }
 
-    /// Reads the entries after something was done for a locker.
-    fn read_after(&self, claim: &Claim<'_>, doubt: Doubt, entries: Vec<Entry>) -> Result<Sight, Error> {
-        self.read(claim.key, entries).inspect_err(|_| self.sessions.doubt(claim.locker, doubt))
+    /// What comes of an attempt that was refused though nobody is in the way: perhaps a twin has the session. Otherwise it is tried again.
+    fn refused(&self) -> Result<Option<AcquireOutcome>, Error> {
+        let is_with_twin = self.store.is_with_twin(self.claim.locker, self.deadline)?;
+        Ok(is_with_twin.then(|| AcquireOutcome::Busy(self.twin())))
+    }
+
+    /// Reads the entries after something was done for the locker.
+    fn read_after(&self, doubt: Doubt, entries: Vec<Entry>) -> Result<Snapshot, Error> {
+        let read = self.store.read(self.claim.key, entries);
+        read.inspect_err(|_| self.store.sessions.doubt(self.claim.locker, doubt))
     }
 
     /// What comes of an attempt at a key that is not free, or for which others wait.
-    fn behind_others(
-        &self,
-        claim: &Claim<'_>,
-        session: &Session,
-        sight: Sight,
-        waits: bool,
-        deadline: Deadline,
-    ) -> Result<Option<AcquireOutcome>, Error> {
-        if !waits {
-            let sight = if sight.holder.is_none() { self.given_on(claim.key, deadline)? } else { sight };
-            let is_delayed = sight.holder.is_none() && !sight.waiters.is_empty();
-            let busy = sight.holder.map(|holder| holder.busy()).or_else(|| is_delayed.then(|| Busy::free(None)));
-            return Ok(busy.map(AcquireOutcome::Busy));
+    fn behind_others(&self, session: &Session, snapshot: Snapshot) -> Result<Option<AcquireOutcome>, Error> {
+        if self.waits {
+            return self.enter(session);
         }
-        self.enter(claim, session, deadline)
+        let snapshot = match snapshot.holder {
+            Some(_) => snapshot,
+            None => self.store.given_on(self.claim.key, self.deadline)?,
+        };
+        let is_delayed = snapshot.holder.is_none() && !snapshot.waiters.is_empty();
+        let busy = snapshot.holder.map(|holder| holder.busy()).or_else(|| is_delayed.then(|| Busy::free(None)));
+        Ok(busy.map(AcquireOutcome::Busy))
     }
 
     /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile.
-    fn taken_back(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
-        self.destroy(claim, deadline).map_err(|error| self.left_open(claim, Doubt::Loses, &error))?;
+    fn taken_back(&self) -> Result<Option<AcquireOutcome>, Error> {
+        let destroyed = self.store.destroy(self.claim, self.deadline);
+        destroyed.map_err(|error| self.store.left_open(self.claim, Doubt::Loses, &error))?;
         Ok(None)
     }
 
     /// Takes a place at the queue's end.
-    fn enter(&self, claim: &Claim<'_>, session: &Session, deadline: Deadline) -> Result<Option<AcquireOutcome>, Error> {
-        let transaction = Transaction {
-            checks: Vec::new(),
-            writes: vec![self.waiting(claim, session)],
-            look: self.names.of(claim.key),
-        };
-        let sight = match self.commit(&[claim.locker], &transaction, deadline)? {
-            Committed::Done { entries, .. } => self.read_after(claim, Doubt::Gains, entries)?,
-            Committed::Refused(_) | Committed::Delayed => return Ok(None),
+    fn enter(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
+        let (store, claim) = (self.store, self.claim);
+        // A twin's place is left alone.
+        let checks = vec![Check::Free { path: store.names.waiter(claim.key, claim.locker) }];
+        let writes = vec![waiting(&store.names, claim, session)];
+        let mut transaction = Transaction { checks, writes, look: store.names.of(claim.key) };
+        take_up(&store.names, &mut transaction, session, claim.locker);
+        let snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
+            Committed::Done { entries, .. } => self.read_after(Doubt::Gains, entries)?,
+            Committed::Refused(_) => return self.refused(),
+            Committed::Delayed => return Ok(None),
             Committed::NoSession => {
-                self.sessions.forget_with_idle(claim.locker);
+                store.sessions.forget_with_idle(claim.locker);
                 return Ok(None);
             }
         };
         // From here on the locker is in the queue, and the answer must say so.
-        let outcome = self.resolved(claim, session, sight, deadline);
-        match outcome {
-            Ok(PollOutcome::Acquired(grant)) => Ok(Some(AcquireOutcome::Acquired(grant))),
-            Ok(PollOutcome::Waiting(busy)) => Ok(Some(AcquireOutcome::Busy(busy))),
-            Ok(_) => {
-                self.sessions.forget(claim.locker);
+        match self.resolved(session, snapshot) {
+            Ok(Place::Holds(grant)) => Ok(Some(AcquireOutcome::Acquired(grant))),
+            Ok(Place::Waits(busy)) => Ok(Some(AcquireOutcome::Busy(busy))),
+            Ok(Place::Gone) => {
+                store.sessions.forget(claim.locker);
                 Ok(None)
             }
-            Err(error) => Err(self.left_open(claim, Doubt::Gains, &error)),
+            Err(error) => Err(store.left_open(claim, Doubt::Gains, &error)),
         }
     }
 
-    /// Returns what became of a locker that has this session. Gives a free key to the first waiter.
-    fn resolved(
-        &self,
-        claim: &Claim<'_>,
-        session: &Session,
-        mut sight: Sight,
-        deadline: Deadline,
-    ) -> Result<PollOutcome, Error> {
+    /// Returns what became of the locker, which has this session. Gives a free key to the first waiter.
+    fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<Place, Error> {
+        let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {
-            if let Some(holder) = sight.is_held_by(&session.id, claim.locker) {
-                self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
-                return Ok(Some(PollOutcome::Acquired(Grant::new(holder.index, sight.waiting()))));
+            if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
+                store.sessions.note_wanted(claim.locker, snapshot.waiting() > 0);
+                return Ok(Some(Place::Holds(Grant::new(holder.index, snapshot.waiting()))));
             }
-            let Some(place) = sight.place(claim.locker) else { return Ok(Some(PollOutcome::Gone)) };
-            if let Some(holder) = &sight.holder {
-                self.tell_holder(claim.key, claim.locker, &sight, deadline);
-                return Ok(Some(PollOutcome::Waiting(holder.busy())));
+            let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(Place::Gone)) };
+            if let Some(holder) = &snapshot.holder {
+                store.tell_holder(claim.key, claim.locker, &snapshot, deadline);
+                return Ok(Some(Place::Waits(holder.busy())));
             }
-            let gift = Gift { asker: Some(claim.locker), ..Gift::of_nobody(&sight) };
-            sight = match self.give(claim.key, &gift, deadline)? {
-                Given::Done(sight) => sight,
-                Given::Changed => self.look(claim.key, deadline)?,
+            let gift = Gift::of_nobody(&snapshot).asked_by(claim.locker);
+            snapshot = match store.give(claim.key, &gift, deadline)? {
+                Given::Done(snapshot) => snapshot,
+                Given::Changed => store.look(claim.key, deadline)?,
                 // The first waiter asks again soon, and tells the others by taking the key.
                 Given::Delayed => {
-                    return Ok(Some(PollOutcome::Waiting(Busy::free((place == 0).then_some(DELAYED)))));
+                    return Ok(Some(Place::Waits(Busy::free((place == 0).then_some(DELAYED)))));
                 }
             };
             Ok(None)
         })
     }
 
-    /// Returns what became of a locker, and renews its session.
-    pub(super) fn ask(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<PollOutcome, Error> {
-        let doubt = self.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);
-        if doubt == Doubt::Loses && !mutant!(HoldsWhatIsForfeit) {
-            self.destroy(claim, deadline)?;
+    /// Returns what became of the locker, and renews its session.
+    pub(super) fn poll(&self) -> Result<PollOutcome, Error> {
+        let (store, claim, deadline) = (self.store, self.claim, self.deadline);
+        let doubt = store.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);
+        if doubt == Doubt::Loses && !mutant!(HoldsWhatIsDoomed) {
+            store.destroy(claim, deadline)?;
             return Ok(PollOutcome::Gone);
         }
-        let (Some(session), sight) = self.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
-        let outcome = self.resolved(claim, &session, sight, deadline)?;
-        if outcome == PollOutcome::Gone {
-            // A request without an answer may still be on its way. After the end of its session it does nothing.
-            if doubt != Doubt::None {
-                self.kv.end_session(&session.id, deadline)?;
-                self.sessions.forget(claim.locker);
+        let (Some(session), snapshot) = store.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
+        Ok(match self.resolved(&session, snapshot)? {
+            Place::Holds(grant) => PollOutcome::Acquired(grant),
+            Place::Waits(busy) => PollOutcome::Waiting(busy),
+            Place::Gone => {
+                // A request without an answer may still be on its way. After the end of its session it does nothing.
+                if doubt != Doubt::None {
+                    store.kv.end_session(&session.id, deadline)?;
+                    store.sessions.forget(claim.locker);
+                }
+                store.sessions.end(claim.locker);
+                PollOutcome::Gone
             }
-            self.sessions.end(claim.locker);
-        }
-        Ok(outcome)
+        })
     }
 }

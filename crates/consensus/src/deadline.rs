@@ -1,5 +1,6 @@
 //! The moment until which a call may go on.
 
+use super::timing::UNLIMITED;
 use redis_dlock::{BackendFailure, Error};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ impl Deadline {
     ///
     /// [`Error::Backend`] if none is: nothing is sent then.
     pub(super) fn left(self) -> Result<Duration, Error> {
-        let left = self.0.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
+        let left = self.0.map_or(UNLIMITED, |at| at.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(Error::backend(
                 BackendFailure::NotExecuted,

@@ -1,6 +1,13 @@
 //! Requests over HTTP to one of several servers.
+//!
+//! A request asks one server after another. The first one has half of the time at most, and is not asked first again if it hangs. So a renewal
+//! reaches a healthy server in time. A request that may have been executed goes to the next server only if it does no harm twice; any other
+//! fails with an unknown outcome, and the [session](super::sessions) that it names is ended.
+//!
+//! One limit is for all steps of a request, from the look-up of a name to the end of the body.
 
 use super::deadline::Deadline;
+use super::timing::{CONNECTING, PATIENCE};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
@@ -69,9 +76,6 @@ impl Answer {
     }
 }
 
-/// How long a request waits for a server, at most, if there are others to try.
-const PATIENCE: Duration = Duration::from_millis(1500);
-
 /// The most that is read of an answer.
 const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
@@ -138,7 +142,7 @@ impl Http {
             let answer = ask(agent, &self.servers[place], call, limit).and_then(&read);
             if answer.as_ref().is_err_and(|error| goes_on(error, true)) {
                 let next = (place + 1) % self.servers.len();
-                // Whoever else has moved on already is right, too.
+                // If another thread has moved the hint already, its choice stands.
                 let _ = self.preferred.compare_exchange(place, next, Ordering::SeqCst, Ordering::SeqCst);
             }
             match answer {
@@ -174,9 +178,6 @@ impl fmt::Debug for Http {
         f.debug_struct("Http").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
-
-/// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
-const CONNECTING: Duration = Duration::from_secs(2);
 
 fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
     let config = Agent::config_builder()

@@ -1,10 +1,17 @@
 //! A client's inbox: a thread that waits for changes of an entry, and a channel that can be waited for with a limit.
+//!
+//! A read of HTTP cannot be interrupted when a limit ends, and it must not be: what has arrived of an answer would be lost. So a thread of its
+//! own reads, for as long as the inbox lives, and whoever owns the inbox waits at the channel.
+//!
+//! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
+//! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
+//! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
 use super::kv::Listening;
 use super::message;
 use super::sessions::Sessions;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use redis_dlock::processor::{Inbox, InboxBreaker, Message};
+use redis_dlock::port::{Inbox, InboxBreaker, Message};
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -12,8 +19,8 @@ use std::time::Duration;
 
 type Heard = Result<Message, Error>;
 
-/// The inbox of a store that votes. Dropping it ends the thread.
-pub(super) struct RaftInbox {
+/// The inbox of a consensus store. Dropping it ends the thread.
+pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
@@ -22,7 +29,8 @@ pub(super) struct RaftInbox {
     has_ended: bool,
 }
 
-impl RaftInbox {
+impl ConsensusInbox {
+    /// Begins to read. What is heard while nobody waits stays in the channel, in order.
     pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
@@ -70,7 +78,7 @@ impl Drop for Teller {
     }
 }
 
-impl Inbox for RaftInbox {
+impl Inbox for ConsensusInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         if self.has_ended {
             return Err(ended());
@@ -89,7 +97,7 @@ impl Inbox for RaftInbox {
     }
 }
 
-impl Drop for RaftInbox {
+impl Drop for ConsensusInbox {
     fn drop(&mut self) {
         (self.cutter)();
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,6 @@
 //! Reading JSON that a server sent.
+//!
+//! What cannot be read has an unknown outcome: the request may have been executed, and something in between has spoilt its answer.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What the protocol needs of a store that votes: entries, sessions that hold entries, and transactions.
+//! What the protocol needs of a consensus store: entries, sessions that hold entries, and transactions.
 //!
 //! | here | etcd | Consul |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 
 use super::deadline::Deadline;
 use redis_dlock::Error;
-use redis_dlock::processor::{Claim, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits};
 use std::fmt;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub(super) struct Life {
     pub(super) delay: Duration,
 }
 
-/// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::processor::LockProcessor) do. None of them sends a
+/// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::port::LockProcessor) do. None of them sends a
 /// request a second time that may have been executed.
 pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     fn limits(&self) -> StoreLimits;

@@ -32,29 +32,31 @@
 // Without these features, some links point to items that do not exist.
 #![cfg_attr(not(all(feature = "consul", feature = "etcd")), allow(rustdoc::broken_intra_doc_links))]
 
-// Stores that vote: a majority of servers agrees on every write, so a lock survives the death of a server.
+// # How it is made
 //
 // | file | holds |
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
-// | `acquire.rs`, `release.rs` | the operations of a lock |
-// | `store.rs` | what several of them do: give a key on, end a session |
+// | `acquire.rs`, `extend.rs`, `release.rs` | the operations, each a value with the store, the claim and the limit |
+// | `store.rs` | what several of them do: give a key on, write it anew, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
-// | `sight.rs` | who holds a key and who waits, at one index |
+// | `snapshot.rs` | who holds a key and who waits, at one index |
 // | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
 // | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
 // | `settings.rs`, `public.rs` | what the public types have in common |
+// | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
 // | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
 //
-// The protocol is one for all of them. A tenure has a session. Its lock is an entry that the session holds, and so goes with it. A waiter
-// is an entry, too; the order of their creation is the queue. Every hand-over is one transaction: the lock passes from the holder's
-// session to that of the first waiter, the waiter's entry goes, and a message to its client is written.
+// One protocol runs on both stores, through the trait `Kv`: sessions, entries that a session holds, transactions. A tenure has a session. Its
+// lock is an entry that the session holds, and so goes with it. A waiter is an entry, too; the order of their creation is the queue. Every
+// hand-over is one transaction: the lock passes from the holder's session to that of the first waiter, the waiter's entry goes, and a message to
+// its client is written.
 //
-// A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So
-// the end of the session is the end of the request, and nothing has to be waited for.
+// A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So the end
+// of the session is the end of the request, and nothing has to be waited for: `sessions.rs`.
 
 mod acquire;
 #[cfg(feature = "consul")]
@@ -62,6 +64,7 @@ mod consul;
 mod deadline;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod extend;
 mod http;
 mod inbox;
 mod json;
@@ -74,11 +77,12 @@ mod public;
 mod release;
 mod sessions;
 mod settings;
-mod sight;
+mod snapshot;
 mod store;
 #[cfg(feature = "etcd")]
 mod stream;
 mod sync;
+mod timing;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;

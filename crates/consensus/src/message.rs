@@ -1,8 +1,14 @@
 //! The messages between clients, as the store keeps them.
+//!
+//! A message is the value of the receiver's inbox. etcd tells every change of it. In Consul it is one entry, and a message may replace one that
+//! nobody has seen. Each message locks and unlocks the entry, and Consul counts that (`LockIndex`). A reader that has missed a message sees it by
+//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for (mutant `HearsTheLast`).
+//!
+//! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
 use super::kv::Change;
 use crate::sync::mutant;
-use redis_dlock::processor::{Grant, Message};
+use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
 /// Says to a waiter that it has the key. Its number is the index of the message.

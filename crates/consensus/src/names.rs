@@ -5,12 +5,13 @@
 //! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
 //! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
 //! | `{root}.inbox/{client}` | the last message to a client |
+//! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
 //!
 //! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program
 //! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
 //! another's path, and Consul refuses paths that cannot be printed.
 
-use redis_dlock::processor::Claim;
+use redis_dlock::port::Claim;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -41,6 +42,11 @@ impl Names {
 
     pub(super) fn waiter(&self, key: &str, locker: &str) -> String {
         self.waiters(key) + &encoded(locker)
+    }
+
+    /// The mark of a session.
+    pub(super) fn mark(&self, session: &str) -> String {
+        format!("{}.session/{}", self.root, encoded(session))
     }
 
     pub(super) fn inbox(&self, client: &str) -> String {

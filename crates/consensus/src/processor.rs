@@ -1,66 +1,41 @@
-//! The port of a store that votes.
+//! The port of a consensus store: requests in, outcomes out. Each request is a value of its own, which has the store, the claim and the limit.
+//!
+//! The servers have no requests that concern several keys of different sessions. So a batch is executed one by one, and its limit is shared.
 
+use super::acquire::Acquire;
 use super::deadline::Deadline;
-use super::inbox::RaftInbox;
+use super::extend::Extend;
+use super::inbox::ConsensusInbox;
 use super::kv::{Transaction, Write};
-use super::store::RaftStore;
+use super::release::Release;
+use super::store::ConsensusStore;
+use super::timing::CLOSING;
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
-};
+use redis_dlock::port::{Claim, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one};
 use std::time::Duration;
 
-impl LockProcessor for RaftStore {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, false, Deadline::after(limit))
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.prolong(claim, Deadline::after(limit))
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.give_up(claim, None, Deadline::after(limit))
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        let sight = self.look(key, Deadline::after(limit))?;
-        let inspection = match sight.locker() {
-            Some(locker) => Inspection::held_by(locker, None),
-            None => Inspection::free(),
-        };
-        Ok(inspection.with_waiting(sight.waiting()))
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.ask(claim, Deadline::after(limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.is_ours(claim, Deadline::after(limit))
+/// What a client asks of a store.
+impl LockProcessor for ConsensusStore {
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time())))
     }
 
     fn limits(&self) -> StoreLimits {
-        self.kv.limits()
+        let mut limits = self.kv.limits();
+        (limits.numbers, limits.settles) = (true, true);
+        limits
     }
 
-    fn status(&self) -> Status {
-        Status::answering().with_has_answered(self.kv.has_answered())
+    fn has_answered(&self) -> bool {
+        self.kv.has_answered()
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
         Some(self)
     }
 
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        Some(self)
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
-        Some(self)
-    }
-
+    /// Deletes the inboxes of the clients, and ends the sessions that nobody uses. Whatever holds or waits has ended before, so only what serves
+    /// later tenures is left. All of it ends by itself, if the servers do not answer now.
     fn close(&self) {
         let deadline = Deadline::after(CLOSING);
         let clients = std::mem::take(&mut *self.clients.lock());
@@ -69,43 +44,36 @@ impl LockProcessor for RaftStore {
             // Whatever is left is one entry.
             let _ = self.kv.commit(&Transaction { writes, ..Transaction::default() }, deadline);
         }
-        for session in self.sessions.take_all_idle() {
-            // Whatever is left ends by itself.
-            if self.kv.end_session(&session.id, deadline).is_err() {
-                break;
-            }
-        }
+        self.end_idle(deadline);
         self.kv.close();
     }
 }
 
-/// How long a store takes, at most, to end the sessions that nobody uses when it is closed.
-const CLOSING: Duration = Duration::from_secs(1);
-
-impl WaitQueue for RaftStore {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, true, Deadline::after(limit))
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.give_up(claim, Some(next), Deadline::after(limit))
-    }
-
+impl WaitQueue for ConsensusStore {
+    /// A waiter counts as live while its session lives, inbox or not. So the inbox is only for messages, and the client that has none polls.
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
-        Ok(Box::new(RaftInbox::new(listening, self.sessions.clone())?))
+        Ok(Box::new(ConsensusInbox::new(listening, self.sessions.clone())?))
     }
 }
 
-impl Numbers for RaftStore {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.prolong_with_numbers(claim, Deadline::after(limit))
-    }
-}
-
-impl Settling for RaftStore {
-    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        self.end_for_certain(claim, Deadline::after(limit))
+/// Executes one request. A store that does not know a request says so: the port may get more of them.
+fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: Deadline) -> Result<Outcome, Error> {
+    let acquire = |claim: &'a Claim<'a>, waits| Acquire { store, claim, waits, deadline };
+    let extend = |claim: &'a Claim<'a>| Extend { store, claim, deadline };
+    let release = |claim: &'a Claim<'a>| Release { store, claim, deadline };
+    match request {
+        Request::Acquire(claim) => acquire(claim, false).take().map(Into::into),
+        Request::Join(claim) => acquire(claim, true).take().map(Into::into),
+        Request::Poll(claim) => acquire(claim, true).poll().map(Into::into),
+        Request::Extend(claim) => extend(claim).extend().map(Into::into),
+        Request::ExtendWithNumbers(claim) => extend(claim).extend_with_numbers().map(Into::into),
+        Request::Release(claim) => release(claim).give_up(None).map(Into::into),
+        Request::HandOver(claim, next) => release(claim).give_up(Some(next)).map(Into::into),
+        Request::Probe(claim) => extend(claim).probe().map(Into::into),
+        Request::Inspect { key } => store.look(key, deadline).map(|snapshot| snapshot.inspection().into()),
+        Request::Settle(claim) => release(claim).settle().map(Into::into),
+        other => Err(other.unsupported()),
     }
 }

@@ -1,7 +1,10 @@
 //! What the public types of these stores have in common.
+//!
+//! Each store has a public type of its own, with its own limits, rights and builder in its documentation. Inside there is one store: these macros
+//! hand everything on to it.
 
-/// Implements for a store with the field `store: Arc<RaftStore>` what programs and the client see of it.
-macro_rules! forward_to_raft_store {
+/// Implements for a store with the field `store: Arc<ConsensusStore>` what programs and the client see of it.
+macro_rules! forward_to_store {
     ($name:ident) => {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -10,48 +13,20 @@ macro_rules! forward_to_raft_store {
         }
 
         impl LockProcessor for $name {
-            fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-                self.store.acquire(claim, limit)
-            }
-
-            fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-                self.store.extend(claim, limit)
-            }
-
-            fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-                self.store.release(claim, limit)
-            }
-
-            fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-                self.store.inspect(key, limit)
-            }
-
-            fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-                self.store.poll(claim, limit)
-            }
-
-            fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-                self.store.probe(claim, limit)
+            fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+                self.store.run(requests, limit)
             }
 
             fn limits(&self) -> StoreLimits {
                 self.store.limits()
             }
 
-            fn status(&self) -> Status {
-                self.store.status()
+            fn has_answered(&self) -> bool {
+                self.store.has_answered()
             }
 
             fn queue(&self) -> Option<&dyn WaitQueue> {
                 self.store.queue()
-            }
-
-            fn numbers(&self) -> Option<&dyn Numbers> {
-                self.store.numbers()
-            }
-
-            fn settling(&self) -> Option<&dyn Settling> {
-                self.store.settling()
             }
 
             fn close(&self) {
@@ -83,4 +58,4 @@ macro_rules! certificates {
     };
 }
 
-pub(super) use {certificates, forward_to_raft_store};
+pub(super) use {certificates, forward_to_store};

@@ -1,325 +1,229 @@
-//! How a tenure is kept and how it ends: extend, probe, release, hand-over, settle.
+//! How a tenure ends: release, hand-over, settle.
+//!
+//! A release tries first what costs least by what it knows. Whoever was told that somebody waits, by its grant or by a message, looks at the
+//! queue and gives the key on: one write. Whoever was not, frees the key: one write, too. A client without an inbox, which has never waited, is
+//! told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a gift.
+//!
+//! Consul cannot check that nobody waits. So a release there may free the key although somebody does. It sees the queue in the answer, and gives
+//! the free key to the first waiter; if that fails, the waiter's next poll does it.
 
+use super::acquire::Acquire;
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Transaction, Write};
-use super::names;
 use super::sessions::{Doubt, Tenure};
-use super::sight::Sight;
-use super::store::{Gift, Given, RaftStore, is_open, until_settled};
+use super::snapshot::Snapshot;
+use super::store::{ConsensusStore, Gift, Given, Rewritten, is_open, until_settled};
 use crate::sync::mutant;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Extension, Grant, NotOurs, ProbeOutcome, ReleaseOutcome,
-};
+use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 
-/// What came of writing the lock's entry anew.
-enum Rewritten {
-    /// It was written at this index. This is what is known of the key now.
-    Done(u64, Sight),
-    /// The locker does not hold it, or somebody waits.
-    Changed,
-    /// Nobody may hold the entry anew for a while. A server that was restarted begins the delays of its log anew, also of a key that somebody holds since.
-    Delayed,
+/// A locker that gives up its key, or its place in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Release<'a> {
+    pub(super) store: &'a ConsensusStore,
+    pub(super) claim: &'a Claim<'a>,
+    pub(super) deadline: Deadline,
 }
 
-impl RaftStore {
-    /// Renews the session of a locker, and looks whether the key is still its own: somebody may have deleted the entry.
-    pub(super) fn prolong(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ExtendOutcome, Error> {
-        let (session, sight) = self.renew(claim, deadline)?;
-        let held = session.as_ref().and_then(|session| sight.is_held_by(&session.id, claim.locker));
-        Ok(match held {
-            Some(holder) => {
-                self.sessions.note_wanted(claim.locker, sight.waiting() > 0);
-                ExtendOutcome::Extended(Extension::while_waiting(sight.waiting()).with_number(holder.index))
-            }
-            None => ExtendOutcome::NotOurs(NotOurs::new(sight.locker())),
-        })
-    }
-
-    /// The same, with a new number: that of a write of our own.
-    pub(super) fn prolong_with_numbers(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ExtendOutcome, Error> {
-        let outcome = self.prolong(claim, deadline)?;
-        let (ExtendOutcome::Extended(extension), Some(tenure)) = (&outcome, self.tenure(claim, deadline)?) else {
-            return Ok(outcome);
-        };
-        // The lease is renewed, whatever comes of the number.
-        let number = match self.rewrite(claim, claim, &tenure, extension.number, deadline) {
-            Ok(Rewritten::Done(index, _)) => Some(index),
-            _ => None,
-        };
-        let Some(number) = number else { return Ok(outcome) };
-        Ok(ExtendOutcome::Extended(extension.clone().with_number(number).with_numbers(Some(number..=number))))
-    }
-
-    /// Writes the lock's entry anew in the name of a locker of the same client, with the same session.
-    fn rewrite(
-        &self,
-        claim: &Claim<'_>,
-        next: &Claim<'_>,
-        tenure: &Tenure,
-        after: Option<u64>,
-        deadline: Deadline,
-    ) -> Result<Rewritten, Error> {
-        let path = self.names.lock(claim.key);
-        let from = tenure.session.id.clone();
-        let mut checks = vec![Check::HeldBy { path: path.clone(), session: from.clone() }];
-        let is_passed = claim.locker != next.locker;
-        if is_passed {
-            checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
-        }
-        let value = names::party(next, after);
-        let has_own_life = self.kv.life(next) != tenure.session.life;
-        let write = if is_passed && has_own_life {
-            let to = self.session_of(next, deadline)?.id;
-            Write::Pass { path, from, to, value }
-        } else {
-            Write::Hold { path, session: from, value }
-        };
-        let transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
-        let committed = self.commit(&[claim.locker, next.locker], &transaction, deadline);
-        if is_passed && !has_own_life && committed.as_ref().is_err_and(is_open) {
-            self.sessions.doubt_pass(claim.locker, next.locker);
-        }
-        let (index, entries) = match committed? {
-            Committed::Done { index, entries } => (index, entries),
-            Committed::Delayed => return Ok(Rewritten::Delayed),
-            Committed::Refused(_) | Committed::NoSession => return Ok(Rewritten::Changed),
-        };
-        if is_passed && !has_own_life {
-            self.sessions.pass(claim.locker, next.locker);
-        }
-        Ok(Rewritten::Done(index, self.read(claim.key, entries)?))
-    }
-
-    /// Returns whether the key is this locker's.
-    pub(super) fn is_ours(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<ProbeOutcome, Error> {
-        let sight = self.look(claim.key, deadline)?;
-        let tenure = self.sessions.of(claim.locker);
-        let session =
-            tenure.as_ref().map(|tenure| tenure.session.id.as_str()).or_else(|| sight.session_of(claim.locker));
-        let ours = session.is_some_and(|session| sight.is_held_by(session, claim.locker).is_some());
-        Ok(if ours { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(NotOurs::new(sight.locker())) })
-    }
-
-    /// Ends a tenure, or takes a locker out of the queue.
-    pub(super) fn give_up(
-        &self,
-        claim: &Claim<'_>,
-        next: Option<&Claim<'_>>,
-        deadline: Deadline,
-    ) -> Result<ReleaseOutcome, Error> {
-        let Some(tenure) = self.tenure(claim, deadline)? else {
-            return Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker())));
+impl<'a> Release<'a> {
+    /// Ends the tenure, or takes the locker out of the queue. A next locker of the client gets the key if nobody waits, or else the last place.
+    pub(super) fn give_up(&self, next: Option<&'a Claim<'a>>) -> Result<ReleaseOutcome, Error> {
+        let (store, claim) = (self.store, self.claim);
+        let Some(tenure) = store.tenure(claim, self.deadline)? else {
+            return self.not_ours();
         };
         if tenure.doubt != Doubt::None {
-            return self.end_in_doubt(claim, &tenure, next, deadline);
+            return self.end_in_doubt(&tenure, next);
         }
         let outcome = until_settled(claim.key, || match next {
-            Some(next) => self.try_hand_over(claim, next, &tenure, deadline),
-            None => self.try_release(claim, &tenure, deadline),
+            Some(next) => {
+                let outcome = self.try_hand_over(next, &tenure)?;
+                if outcome.is_none() {
+                    // Perhaps because of the next locker's session. The next attempt has another one then.
+                    store.is_with_twin(next.locker, self.deadline)?;
+                }
+                Ok(outcome)
+            }
+            None => self.try_release(&tenure),
         });
         if outcome.is_ok() {
-            self.sessions.end(claim.locker);
+            store.sessions.end(claim.locker);
         }
         let is_unknown_to_the_store = match &outcome {
             Ok(outcome) => matches!(outcome, ReleaseOutcome::NotOurs(_)),
             Err(error) => !is_open(error),
         };
         if let Some(next) = next.filter(|_| is_unknown_to_the_store) {
-            self.sessions.end(next.locker);
+            store.sessions.end(next.locker);
         }
         outcome
     }
 
-    fn try_release(
-        &self,
-        claim: &Claim<'_>,
-        tenure: &Tenure,
-        deadline: Deadline,
-    ) -> Result<Option<ReleaseOutcome>, Error> {
-        let session = &tenure.session.id;
+    fn look(&self) -> Result<Snapshot, Error> {
+        self.store.look(self.claim.key, self.deadline)
+    }
+
+    /// The outcome for a locker that has no session.
+    fn not_ours(&self) -> Result<ReleaseOutcome, Error> {
+        Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look()?.locker())))
+    }
+
+    fn try_release(&self, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
-            && let Some(outcome) = self.free(claim, session, deadline)?
+            && let Some(outcome) = self.free(&tenure.session.id)?
         {
             return Ok(Some(outcome));
         }
-        let sight = self.look(claim.key, deadline)?;
-        let (session, sight) = match self.held(claim, sight, deadline)? {
+        let (session, snapshot) = match self.held(self.look()?)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
-        if sight.waiters.is_empty() {
-            return self.free(claim, &session, deadline);
+        if snapshot.waiters.is_empty() {
+            return self.free(&session);
         }
-        match self.give(claim.key, &Gift::of(claim.locker, &session, &sight), deadline)? {
-            Given::Done(sight) => Ok(Some(released(sight.waiting()))),
+        let gift = Gift::of(self.claim.locker, &session, &snapshot);
+        match self.store.give(self.claim.key, &gift, self.deadline)? {
+            Given::Done(snapshot) => Ok(Some(released(snapshot.waiting()))),
             Given::Changed => Ok(None),
             // Who waits gets it later.
-            Given::Delayed => self.free(claim, &session, deadline),
+            Given::Delayed => self.free(&session),
         }
     }
 
-    /// Returns the session with which a locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
+    /// Returns the session with which the locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
     /// queue: an administrator may have given the key to one that waited.
-    fn held(
-        &self,
-        claim: &Claim<'_>,
-        mut sight: Sight,
-        deadline: Deadline,
-    ) -> Result<Result<(String, Sight), NotOurs>, Error> {
-        if sight.place(claim.locker).is_some() {
-            let write = Write::Delete { path: self.names.waiter(claim.key, claim.locker) };
-            let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: self.names.of(claim.key) };
+    fn held(&self, mut snapshot: Snapshot) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+        let (store, claim) = (self.store, self.claim);
+        if snapshot.place(claim.locker).is_some() {
+            let write = Write::Delete { path: store.names.waiter(claim.key, claim.locker) };
+            let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: store.names.of(claim.key) };
             // Since the look it may have been given the key.
-            sight = match self.commit(&[claim.locker], &transaction, deadline)? {
-                Committed::Done { entries, .. } if !mutant!(LeavesTheQueueUnlooked) => self.read(claim.key, entries)?,
-                _ => sight,
+            snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
+                Committed::Done { entries, .. } if !mutant!(LeavesTheQueueUnlooked) => {
+                    store.read(claim.key, entries)?
+                }
+                _ => snapshot,
             };
-            sight.waiters.retain(|waiter| waiter.party.locker != claim.locker);
+            snapshot.waiters.retain(|waiter| waiter.party.locker != claim.locker);
         }
-        let holder = sight.holder.as_ref().filter(|holder| holder.party.locker == claim.locker);
+        let holder = snapshot.holder.as_ref().filter(|holder| holder.party.locker == claim.locker);
         Ok(match holder.and_then(|holder| holder.session.clone()) {
-            Some(session) => Ok((session, sight)),
-            None => Err(NotOurs::new(sight.locker())),
+            Some(session) => Ok((session, snapshot)),
+            None => Err(NotOurs::new(snapshot.locker())),
         })
     }
 
     /// Deletes the lock's entry. `None` if the locker does not hold it, or somebody waits.
-    fn free(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<Option<ReleaseOutcome>, Error> {
-        let path = self.names.lock(claim.key);
+    fn free(&self, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
+        let (store, claim) = (self.store, self.claim);
+        let path = store.names.lock(claim.key);
         let checks = vec![
             Check::HeldBy { path: path.clone(), session: session.to_owned() },
-            Check::Nothing { prefix: self.names.waiters(claim.key) },
+            Check::Nothing { prefix: store.names.waiters(claim.key) },
         ];
-        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: self.names.of(claim.key) };
-        let Committed::Done { entries, .. } = self.commit(&[claim.locker], &transaction, deadline)? else {
+        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: store.names.of(claim.key) };
+        let Committed::Done { entries, .. } = store.commit(&[claim.locker], &transaction, self.deadline)? else {
             return Ok(None);
         };
-        let sight = self.read(claim.key, entries)?;
-        let waiting = sight.waiting();
-        // A store that cannot check whether somebody waits has freed the key for the first of them. If this fails, the next poll does it.
-        let given = if waiting > 0 && !mutant!(FreesUnlooked) { self.given_on(claim.key, deadline).ok() } else { None };
-        Ok(Some(released(given.map_or(waiting, |sight| sight.waiting()))))
+        let waiting = store.read(claim.key, entries)?.waiting();
+        let is_given = waiting > 0 && !mutant!(FreesUnlooked);
+        let given = is_given.then(|| store.given_on(claim.key, self.deadline).ok()).flatten();
+        Ok(Some(released(given.map_or(waiting, |snapshot| snapshot.waiting()))))
     }
 
-    fn try_hand_over(
-        &self,
-        claim: &Claim<'_>,
-        next: &Claim<'_>,
-        tenure: &Tenure,
-        deadline: Deadline,
-    ) -> Result<Option<ReleaseOutcome>, Error> {
-        if !self.lives_for(claim, tenure, next, deadline)? {
-            return Ok(Some(ReleaseOutcome::NotOurs(NotOurs::new(self.look(claim.key, deadline)?.locker()))));
+    fn try_hand_over(&self, next: &'a Claim<'a>, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
+        let (store, claim, deadline) = (self.store, self.claim, self.deadline);
+        if !store.lives_for(claim, tenure, next, deadline)? {
+            return self.not_ours().map(Some);
         }
-        let sight = if tenure.is_wanted {
-            self.look(claim.key, deadline)?
-        } else {
-            match self.rewrite(claim, next, tenure, None, deadline)? {
-                Rewritten::Done(index, sight) if sight.waiters.is_empty() => {
-                    return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
-                }
-                // A store that cannot check whether somebody waits has passed the key over the first waiter.
-                Rewritten::Done(index, sight) => {
-                    let outcome = self.passed_over(next, index, &sight, deadline);
-                    return outcome.map(Some).map_err(|error| self.left_open(next, Doubt::Loses, &error));
-                }
-                Rewritten::Changed | Rewritten::Delayed => self.look(claim.key, deadline)?,
+        if !tenure.is_wanted
+            && let Rewritten::Done(index, snapshot) = store.rewrite(claim, next, tenure, None, deadline)?
+        {
+            if snapshot.waiters.is_empty() {
+                return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
             }
-        };
-        let (session, sight) = match self.held(claim, sight, deadline)? {
+            let outcome = self.passed_over(next, index, &snapshot);
+            return outcome.map(Some).map_err(|error| store.left_open(next, Doubt::Loses, &error));
+        }
+        let (session, snapshot) = match self.held(self.look()?)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
-        if sight.waiters.is_empty() {
-            return match self.rewrite(claim, next, tenure, None, deadline)? {
-                Rewritten::Done(index, sight) => Ok(Some(ReleaseOutcome::Passed(Grant::new(index, sight.waiting())))),
+        if snapshot.waiters.is_empty() {
+            return match store.rewrite(claim, next, tenure, None, deadline)? {
+                Rewritten::Done(index, snapshot) => {
+                    Ok(Some(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting()))))
+                }
                 Rewritten::Changed => Ok(None),
-                Rewritten::Delayed => self.free_for(claim, next, &session, deadline),
+                Rewritten::Delayed => self.free_for(next, &session),
             };
         }
-        let behind = self.session_of(next, deadline)?;
-        let gift = Gift { next: Some((next, &behind)), ..Gift::of(claim.locker, &session, &sight) };
-        match self.give(claim.key, &gift, deadline)? {
-            Given::Done(sight) => Ok(sight.holder.map(|holder| ReleaseOutcome::Queued(holder.busy()))),
+        let behind = store.session_of(next, deadline)?;
+        let gift = Gift::of(claim.locker, &session, &snapshot).then(next, &behind);
+        match store.give(claim.key, &gift, deadline)? {
+            Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy()))),
             Given::Changed => Ok(None),
-            Given::Delayed => self.free_for(claim, next, &session, deadline),
+            Given::Delayed => self.free_for(next, &session),
         }
     }
 
     /// Deletes the lock's entry, which nobody may hold anew for a while, and has the next locker wait.
-    fn free_for(
-        &self,
-        claim: &Claim<'_>,
-        next: &Claim<'_>,
-        session: &str,
-        deadline: Deadline,
-    ) -> Result<Option<ReleaseOutcome>, Error> {
-        if self.free(claim, session, deadline)?.is_none() {
+    fn free_for(&self, next: &Claim<'_>, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
+        if self.free(session)?.is_none() {
             return Ok(None);
         }
-        self.begin_anew(next, deadline).map(Some)
+        self.begin_anew(next).map(Some)
     }
 
-    /// Has the next locker ask for the key, since the tenure that it should go on with has ended.
-    fn begin_anew(&self, next: &Claim<'_>, deadline: Deadline) -> Result<ReleaseOutcome, Error> {
-        // Whatever comes of that, the earlier tenure has ended.
-        match self.take(next, true, deadline).map_err(|error| self.left_open(next, Doubt::Gains, &error))? {
+    /// Has the next locker ask for the key, since the tenure that it should go on with has ended. Whatever comes of that, the earlier tenure has
+    /// ended.
+    fn begin_anew(&self, next: &Claim<'_>) -> Result<ReleaseOutcome, Error> {
+        let acquire = Acquire { store: self.store, claim: next, waits: true, deadline: self.deadline };
+        let open = |error: &Error| self.store.left_open(next, Doubt::Gains, error);
+        match acquire.take().map_err(|error| open(&error))? {
             AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
             AcquireOutcome::Busy(busy) => Ok(ReleaseOutcome::Queued(busy)),
-            other => {
-                Err(self.left_open(next, Doubt::Gains, &Error::unsupported(format!("an attempt came to {other:?}"))))
-            }
+            other => Err(open(&Error::unsupported(format!("the attempt of the next locker came to {other:?}")))),
         }
     }
 
-    /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end.
-    fn passed_over(
-        &self,
-        next: &Claim<'_>,
-        index: u64,
-        sight: &Sight,
-        deadline: Deadline,
-    ) -> Result<ReleaseOutcome, Error> {
-        let session = self.session_of(next, deadline)?;
-        let gift = Gift { next: Some((next, &session)), ..Gift::of(next.locker, &session.id, sight) };
-        let sight = match self.give(next.key, &gift, deadline)?.done() {
-            Some(sight) => sight,
-            None => self.look(next.key, deadline)?,
+    /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end: a store that cannot
+    /// check whether somebody waits has passed the key over the first waiter.
+    fn passed_over(&self, next: &Claim<'_>, index: u64, snapshot: &Snapshot) -> Result<ReleaseOutcome, Error> {
+        let (store, deadline) = (self.store, self.deadline);
+        let session = store.session_of(next, deadline)?;
+        let gift = Gift::of(next.locker, &session.id, snapshot).then(next, &session);
+        let snapshot = match store.give(next.key, &gift, deadline)?.done() {
+            Some(snapshot) => snapshot,
+            None => store.look(next.key, deadline)?,
         };
-        if sight.is_held_by(&session.id, next.locker).is_some() {
+        if snapshot.is_held_by(&session.id, next.locker).is_some() {
             // Whoever waited has gone. If another one came since, it waits for the next release.
-            return Ok(ReleaseOutcome::Passed(Grant::new(index, sight.waiting())));
+            return Ok(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting())));
         }
-        match sight.holder.filter(|_| sight.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
+        match snapshot.holder.filter(|_| snapshot.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
             Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy())),
             None => Err(Error::backend(BackendFailure::Unknown, "the lock was taken away while it was handed over")),
         }
     }
 
     /// Ends a tenure of which a request may still be on its way: the end of its session ends both.
-    fn end_in_doubt(
-        &self,
-        claim: &Claim<'_>,
-        tenure: &Tenure,
-        next: Option<&Claim<'_>>,
-        deadline: Deadline,
-    ) -> Result<ReleaseOutcome, Error> {
-        let held = self.look(claim.key, deadline)?.is_held_by(&tenure.session.id, claim.locker).is_some();
-        let sight = self.destroy(claim, deadline)?;
+    fn end_in_doubt(&self, tenure: &Tenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
+        let held = self.look()?.is_held_by(&tenure.session.id, self.claim.locker).is_some();
+        let snapshot = self.store.destroy(self.claim, self.deadline)?;
         if !held {
-            return Ok(ReleaseOutcome::NotOurs(NotOurs::new(sight.locker())));
+            return Ok(ReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())));
         }
         match next {
-            Some(next) => self.begin_anew(next, deadline),
-            None => Ok(released(sight.waiting())),
+            Some(next) => self.begin_anew(next),
+            None => Ok(released(snapshot.waiting())),
         }
     }
 
-    /// Makes sure that no request of a locker takes effect any more, and that it neither holds nor waits.
-    pub(super) fn end_for_certain(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(), Error> {
-        self.destroy(claim, deadline).map(drop)
+    /// Makes sure that no request of the locker takes effect any more, and that it neither holds nor waits.
+    pub(super) fn settle(&self) -> Result<(), Error> {
+        self.store.destroy(self.claim, self.deadline).map(drop)
     }
 }
 

@@ -1,23 +1,42 @@
-//! The sessions of a client's tenures.
-//!
-//! Each tenure has a session of its own, so that the end of one never ends another. A session that is left after an orderly release serves
+//! The sessions of a process. Each tenure that holds or waits has one of its own. A session that is left over after an orderly release serves
 //! the next tenure: creating one and destroying it are two more writes that the servers must agree on.
 //!
 //! | state | of | leaves it by |
 //! |---|---|---|
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
 //! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
-//! | forfeit | a tenure in doubt that such a request may take the key from | the same; its next poll ends it, whatever the key says |
+//! | doomed | an unanswered request may still take the key away | the next poll ends the session even if the tenure holds the key |
 //! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
-//! Invariants: 1. A session is of one tenure at most, or of two of which one is forfeit. 2. A session that was ever in doubt is never idle. 3. A session is given to a tenure
-//! only while it certainly lives for the tenure's lease. 4. A tenure that is forfeit is never answered that it holds the key.
+//! Invariants:
+//!
+//! 1. At most one tenure uses a session, not counting a doomed one.
+//! 2. A session that was ever in doubt is never idle.
+//! 3. A session is given to a tenure only while it certainly lives for the tenure's lease. It lives a quarter longer than the lease, by the clock
+//!    that counts suspend, so that it serves tenures for that quarter before it must be renewed.
+//! 4. A tenure that is doomed is never answered that it holds the key.
+//! 5. A session is of one client: the idle ones serve no other. So a client that has no session has neither a hold nor a place in a queue, and
+//!    [a sweep](crate::consul) may delete its inbox.
+//!
+//! *Why a session has a mark.* A copy of this process, as when a snapshot of a machine is restored twice, has the same idle sessions. If both
+//! used one, each could end the other's hold. So whoever takes an idle session up writes its mark, in the transaction that needs the session, and
+//! checks there that the mark is as this process has left it. The second to come is refused, and learns that it has a [twin](super::acquire). A
+//! session that has served one tenure only has no mark yet; it was created by this process, and nobody else knows it unless it was copied since.
+//!
+//! *Why a request without an answer does no harm.* It may be executed at any later time. It names its session, and a store executes nothing for a
+//! session that has ended. So the end of the session is the end of the request: the client settles a locker by one request, and waits for no
+//! lease.
+//!
+//! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to
+//! a waiter, or move our own next locker onto the same session; ending the session then ends both. A tenure that holds the key meanwhile
+//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says (mutant `HoldsWhatIsDoomed`; both
+//! cases were shown on real servers).
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
 use crate::sync::Mutex;
 use redis_dlock::Error;
-use redis_dlock::processor::Claim;
+use redis_dlock::port::Claim;
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
 
@@ -30,6 +49,16 @@ pub(super) struct Session {
     pub(super) life: Life,
     /// The moment until which it certainly lives.
     pub(super) until: Moment,
+    pub(super) mark: Mark,
+}
+
+/// What is known of the mark of a session: the index of its last change, `None` if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The tenure has created the session, or has taken it up in the store.
+    Ours(Option<u64>),
+    /// The session was idle. The tenure may use it only if the mark is still so.
+    Left(Option<u64>),
 }
 
 /// What is known of a tenure.
@@ -48,7 +77,7 @@ pub(super) enum Doubt {
     None,
     /// It may give the key, or a place in the queue, to the tenure.
     Gains,
-    /// It may take the key from the tenure, so the tenure never begins to hold.
+    /// It may take the key from the tenure. The tenure is doomed: it never begins to hold.
     Loses,
 }
 
@@ -78,7 +107,8 @@ impl Sessions {
         }
         let begun = SystemClock.now();
         let id = kv.open_session(life, claim.client, deadline)?;
-        let session = Session { id, client: claim.client.to_owned(), life, until: begun + life.time };
+        let (client, until) = (claim.client.to_owned(), begun + life.time);
+        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
         self.enter(claim.locker, session.clone());
         Ok(session)
     }
@@ -105,6 +135,15 @@ impl Sessions {
         if let Some(tenure) = self.tenures.lock().get_mut(locker) {
             let session = &mut tenure.session;
             session.until = session.until.max(sent_at + session.life.time);
+        }
+    }
+
+    /// Notes that a tenure has taken up its session in the store, at this index.
+    pub(super) fn note_taken_up(&self, locker: &str, index: u64) {
+        if let Some(tenure) = self.tenures.lock().get_mut(locker)
+            && let Mark::Left(_) = tenure.session.mark
+        {
+            tenure.session.mark = Mark::Ours(Some(index));
         }
     }
 
@@ -141,10 +180,13 @@ impl Sessions {
 
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
-        let Some(tenure) = self.tenures.lock().remove(locker) else { return };
+        let Some(Tenure { mut session, doubt, .. }) = self.tenures.lock().remove(locker) else { return };
+        if let Mark::Ours(index) = session.mark {
+            session.mark = Mark::Left(index);
+        }
         let mut idle = self.idle.lock();
-        if tenure.doubt == Doubt::None && idle.len() < MOST_IDLE {
-            idle.push(tenure.session);
+        if doubt == Doubt::None && idle.len() < MOST_IDLE {
+            idle.push(session);
         }
     }
 
@@ -168,7 +210,8 @@ impl Sessions {
 impl Tenure {
     /// A tenure that another processor began.
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
-        let session = Session { id: session.to_owned(), client: client.to_owned(), life, until: SystemClock.now() };
+        let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
+        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
         Self { session, doubt: Doubt::None, is_wanted: true }
     }
 }

@@ -1,4 +1,7 @@
 //! What the builders of these stores collect.
+//!
+//! Both builders have the same settings, and check them when they build: a certificate that would not be used is a mistake that nobody would see
+//! later, when the password goes over the network unencrypted.
 
 use super::http::Http;
 #[cfg(feature = "tls")]
@@ -6,7 +9,7 @@ use super::tls;
 use super::url::StoreUrl;
 use redis_dlock::Error;
 #[cfg(feature = "tls")]
-use redis_dlock::processor::TlsSettings;
+use redis_dlock::port::TlsSettings;
 use std::fmt;
 
 /// The servers, the login, and the certificates.

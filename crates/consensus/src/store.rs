@@ -1,22 +1,40 @@
-//! The operations of a lock on a store that votes.
+//! What a store knows and does for all of its operations. [`Acquire`](super::acquire::Acquire), [`Extend`](super::extend::Extend) and
+//! [`Release`](super::release::Release) are the operations.
+//!
+//! | operation | transaction | writes |
+//! |---|---|---|
+//! | acquire | if there is no lock, and nobody waits: write the lock for the own session | 1 |
+//! | join | the same; if it is busy: write the own entry among the waiters, look, and tell the holder if it is the first | 1; 2 to wait, 3 for the first |
+//! | release | if the own session holds the lock, and nobody waits: delete it | 1 |
+//! | release, hand-over to a waiter | if the own session holds the lock and the waiter's session its entry: pass the lock to that session, delete the entry, write a message; with a next locker, write its entry among the waiters | 1 |
+//! | hand-over without waiters | if the own session holds the lock: write it anew for the next locker | 1 |
+//! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
+//! | extend with numbers | write the lock anew: the index is the number | 1 |
+//! | settle | end the session | 1 |
+//!
+//! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
+//! is the same, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
+//! rewritten says the index before it.
+//!
+//! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
+//! request and one write to the log.
 
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
-use super::sessions::{Doubt, Session, Sessions, Tenure};
-use super::sight::{Sight, Waiter};
+use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
+use super::snapshot::{Snapshot, Waiter};
+use super::timing::{TELLING, TRIES};
 use crate::sync::{Mutex, mutant};
-use redis_dlock::processor::Claim;
-use redis_dlock::{BackendFailure, Error};
-use redis_dlock::{Clock, SystemClock};
+use redis_dlock::port::Claim;
+use redis_dlock::{BackendFailure, Clock, Error, SystemClock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// A store that votes, with the sessions of one process.
+/// A consensus store, with the sessions of one process.
 #[derive(Debug)]
-pub(super) struct RaftStore {
+pub(super) struct ConsensusStore {
     pub(super) kv: Arc<dyn Kv>,
     pub(super) names: Names,
     pub(super) sessions: Arc<Sessions>,
@@ -28,32 +46,98 @@ pub(super) struct RaftStore {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gift<'a> {
     /// The locker that holds it, and its session; `None` if nobody does.
-    pub(super) from: Option<(&'a str, &'a str)>,
+    from: Option<(&'a str, &'a str)>,
     /// What is known of the key.
-    pub(super) sight: &'a Sight,
+    snapshot: &'a Snapshot,
     /// Who is to be at the queue's end.
-    pub(super) next: Option<(&'a Claim<'a>, &'a Session)>,
+    next: Option<(&'a Claim<'a>, &'a Session)>,
     /// Who asks, and so learns by the answer that it has the key.
-    pub(super) asker: Option<&'a str>,
+    asker: Option<&'a str>,
 }
 
 impl<'a> Gift<'a> {
     /// A key that nobody holds.
-    pub(super) fn of_nobody(sight: &'a Sight) -> Self {
-        Self { from: None, sight, next: None, asker: None }
+    pub(super) fn of_nobody(snapshot: &'a Snapshot) -> Self {
+        Self { from: None, snapshot, next: None, asker: None }
     }
 
     /// A key that this locker holds with this session.
-    pub(super) fn of(locker: &'a str, session: &'a str, sight: &'a Sight) -> Self {
-        Self { from: Some((locker, session)), ..Self::of_nobody(sight) }
+    pub(super) fn of(locker: &'a str, session: &'a str, snapshot: &'a Snapshot) -> Self {
+        Self { from: Some((locker, session)), ..Self::of_nobody(snapshot) }
     }
+
+    /// Sets who is to be at the queue's end in the same step.
+    pub(super) fn then(self, next: &'a Claim<'a>, session: &'a Session) -> Self {
+        Self { next: Some((next, session)), ..self }
+    }
+
+    /// Sets who is not told of what it is answered.
+    pub(super) fn asked_by(self, locker: &'a str) -> Self {
+        Self { asker: Some(locker), ..self }
+    }
+
+    /// The writes that give the key to a waiter, and say so to it.
+    ///
+    /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
+    /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
+    fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
+        let path = names.lock(key);
+        let (session, value) = (to.session.clone(), names::from_now(&to.value));
+        let (check, hold) = match self.from {
+            Some((_, from)) => (
+                Check::HeldBy { path: path.clone(), session: from.to_owned() },
+                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
+            ),
+            None => (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
+        };
+        let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
+        let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
+        if let Some(client) = &to.party.client
+            && self.asker != Some(to.party.locker.as_str())
+            && !mutant!(GivesUnsaid)
+        {
+            let value = message::granted(key, &to.party.locker, others);
+            writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
+        }
+        let still_waits = Check::HeldBy { path: to.path.clone(), session };
+        let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
+        let mut transaction = Transaction { checks, writes, look: names.of(key) };
+        if let Some((claim, session)) = self.next {
+            transaction.writes.push(waiting(names, claim, session));
+            take_up(names, &mut transaction, session, claim.locker);
+        }
+        transaction
+    }
+
+    /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
+    fn lockers(&self) -> Vec<&str> {
+        let from = self.from.map(|(locker, _)| locker);
+        from.into_iter().chain(self.asker).chain(self.next.map(|(claim, _)| claim.locker)).collect()
+    }
+}
+
+/// The write that puts a locker into the queue.
+pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Write {
+    let path = names.waiter(claim.key, claim.locker);
+    Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
+}
+
+/// Has a transaction take up a session that was idle: it is refused if a twin has done so.
+pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Session, locker: &str) {
+    let Mark::Left(index) = session.mark else { return };
+    let path = names.mark(&session.id);
+    transaction.checks.push(match index {
+        Some(index) => Check::Unchanged { path: path.clone(), index },
+        None => Check::Free { path: path.clone() },
+    });
+    transaction.writes.push(Write::Hold { path, session: session.id.clone(), value: locker.into() });
 }
 
 /// What came of giving a key to the first waiter.
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     /// The first waiter holds the key. This is what is known of it now.
-    Done(Sight),
+    Done(Snapshot),
     /// The key has changed since it was looked at, or nobody waits.
     Changed,
     /// Nobody may hold the key for a while.
@@ -62,16 +146,26 @@ pub(super) enum Given {
 
 impl Given {
     /// Returns what is known of a key that the first waiter holds now.
-    pub(super) fn done(self) -> Option<Sight> {
+    pub(super) fn done(self) -> Option<Snapshot> {
         match self {
-            Self::Done(sight) => Some(sight),
+            Self::Done(snapshot) => Some(snapshot),
             Self::Changed | Self::Delayed => None,
         }
     }
 }
 
-/// A key that changes under our hands is looked at again, this often at once. Each time another process has taken it or given it away.
-pub(super) const TRIES: u32 = 16;
+/// What came of writing the lock's entry anew.
+pub(super) enum Rewritten {
+    /// It was written at this index. This is what is known of the key now.
+    Done(u64, Snapshot),
+    /// The locker does not hold it, or somebody waits.
+    Changed,
+    /// Nobody may hold the entry anew for a while. A server that was restarted begins the delays of its log anew, also of a key that somebody holds since.
+    Delayed,
+}
+
+/// How many idle sessions are ended together. Each has a check and two operations on its mark, and Consul takes 64 of them in a transaction.
+const TOGETHER: usize = 20;
 
 /// Returns whether a request that failed so may have done something.
 pub(super) fn is_open(error: &Error) -> bool {
@@ -79,6 +173,8 @@ pub(super) fn is_open(error: &Error) -> bool {
 }
 
 /// Repeats `step` until it has an answer: it has none when the key has changed between its look and its transaction.
+///
+/// Each time another process has taken the key or given it away, so all of them together get on.
 pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
     for _ in 0..TRIES {
         if let Some(answer) = step()? {
@@ -89,17 +185,17 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
     Err(Error::backend(BackendFailure::NotExecuted, message))
 }
 
-impl RaftStore {
+impl ConsensusStore {
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self { kv, names: Names::new(root), sessions: Arc::default(), clients: Mutex::default() }
     }
 
-    pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Sight, Error> {
-        Sight::read(entries, key, &self.names)
+    pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Snapshot, Error> {
+        Snapshot::read(entries, key, &self.names)
     }
 
     /// Looks at a key.
-    pub(super) fn look(&self, key: &str, deadline: Deadline) -> Result<Sight, Error> {
+    pub(super) fn look(&self, key: &str, deadline: Deadline) -> Result<Snapshot, Error> {
         let entries = self.kv.look(&self.names.of(key), deadline)?;
         self.read(key, entries)
     }
@@ -115,7 +211,38 @@ impl RaftStore {
         if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
         }
+        if let Ok(Committed::Done { index, .. }) = &committed {
+            lockers.iter().for_each(|locker| self.sessions.note_taken_up(locker, *index));
+        }
         committed
+    }
+
+    /// Looks why a transaction was refused that takes up the session of a locker. If the session is the reason, it is forgotten, and the next
+    /// attempt has another one. Returns `true` if a twin has it: a mark that has gone may have been deleted by a person, one that has changed
+    /// has another owner.
+    pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
+        let Some(Tenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
+        let Mark::Left(index) = session.mark else { return Ok(false) };
+        let path = self.names.mark(&session.id);
+        let entries = self.kv.look(&path, deadline)?;
+        let found = entries.iter().find(|entry| entry.path == path).map(|entry| entry.changed);
+        if found != index {
+            self.sessions.forget(locker);
+        }
+        Ok(found != index && found.is_some())
+    }
+
+    /// Ends the sessions that nobody uses. One that a twin has taken up since is left alone: it may hold something now.
+    pub(super) fn end_idle(&self, deadline: Deadline) {
+        for some in self.sessions.take_all_idle().chunks(TOGETHER) {
+            let mut transaction = Transaction::default();
+            some.iter().for_each(|session| take_up(&self.names, &mut transaction, session, ""));
+            // Whatever is left ends by itself.
+            let Ok(Committed::Done { .. }) = self.kv.commit(&transaction, deadline) else { return };
+            if some.iter().any(|session| self.kv.end_session(&session.id, deadline).is_err()) {
+                return;
+            }
+        }
     }
 
     /// Returns what is known of a tenure. The session of one that another processor began stands in its entry.
@@ -123,8 +250,9 @@ impl RaftStore {
         if let Some(tenure) = self.sessions.of(claim.locker) {
             return Ok(Some(tenure));
         }
-        let sight = self.look(claim.key, deadline)?;
-        Ok(sight.session_of(claim.locker).map(|session| Tenure::of_another(session, claim.client, self.kv.life(claim))))
+        let snapshot = self.look(claim.key, deadline)?;
+        let of = |session| Tenure::of_another(session, claim.client, self.kv.life(claim));
+        Ok(snapshot.session_of(claim.locker).map(of))
     }
 
     /// Returns the session of a locker that begins, and gives it one if it has none.
@@ -147,7 +275,11 @@ impl RaftStore {
     }
 
     /// Renews the session of a locker, and looks at the key. There is no session if it has ended, and with it whatever it held.
-    pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(Option<Session>, Sight), Error> {
+    ///
+    /// A leader of etcd that was replaced may renew a lease in vain until it hears of it
+    /// ([issue 15247](https://github.com/etcd-io/etcd/issues/15247)). So a renewal counts only if its answer has the same term as the look that
+    /// follows it, which the leader of now answers.
+    pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(Option<Session>, Snapshot), Error> {
         until_settled(claim.key, || {
             let Some(tenure) = self.tenure(claim, deadline)? else {
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
@@ -157,17 +289,21 @@ impl RaftStore {
                 self.sessions.forget(claim.locker);
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             }
-            let sight = self.look(claim.key, deadline)?;
-            // The look is by whoever leads now. If that is another server than before, the renewal may have been in vain.
+            let snapshot = self.look(claim.key, deadline)?;
             if self.kv.term() != term {
                 return Ok(None);
             }
             self.sessions.note_renewed(claim.locker, sent_at);
-            Ok(Some((Some(tenure.session), sight)))
+            Ok(Some((Some(tenure.session), snapshot)))
         })
     }
 
     /// Renews a session of a locker. `false` is certain: nothing with this session takes effect any more.
+    ///
+    /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal
+    /// with "not found", and ends nothing when it is asked to. So a renewal that finds no session is checked with the entries of the majority:
+    /// what the session holds would have ended with it. Otherwise a waiter would be taken for gone, leave its entry behind, and be given the lock
+    /// (shown by the restart of all servers in `tests/faults`, and by the mutant `BelievesRenewals`).
     fn lives(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<bool, Error> {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
@@ -176,8 +312,6 @@ impl RaftStore {
             if mutant!(BelievesRenewals) {
                 return Ok(false);
             }
-            // A server that has just begun to lead may not know the session yet. The entries are those of the majority: what the session
-            // holds would have ended with it.
             if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
                 self.sessions.doubt(claim.locker, Doubt::Gains);
                 self.kv.end_session(session, deadline)?;
@@ -187,8 +321,8 @@ impl RaftStore {
         Err(Error::backend(BackendFailure::Unknown, "the servers do not renew a session that has not ended"))
     }
 
-    /// Makes sure that the session of a tenure lives for the whole lease of the next one from now on, because another locker goes on with it. Returns `false`
-    /// if it has ended.
+    /// Makes sure that the session of a tenure lives for the whole lease of the next one from now on, because another locker goes on with it.
+    /// Returns `false` if it has ended.
     pub(super) fn lives_for(
         &self,
         claim: &Claim<'_>,
@@ -206,69 +340,79 @@ impl RaftStore {
         Error::backend(BackendFailure::Unknown, error.to_string())
     }
 
-    /// The writes that give a key to the first waiter, and say so to it.
-    fn giving(&self, key: &str, gift: &Gift<'_>, to: &Waiter) -> Transaction {
-        let path = self.names.lock(key);
-        let (session, value) = (to.session.clone(), names::from_now(&to.value));
-        let (check, hold) = match gift.from {
-            Some((_, from)) => (
-                Check::HeldBy { path: path.clone(), session: from.to_owned() },
-                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
-            ),
-            None => (gift.sight.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
-        };
-        let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
-        let others = gift.sight.waiting() - 1 + u64::from(gift.next.is_some());
-        if let Some(client) = &to.party.client
-            && gift.asker != Some(to.party.locker.as_str())
-            && !mutant!(GivesUnsaid)
-        {
-            let value = message::granted(key, &to.party.locker, others);
-            writes.push(Write::Say { path: self.names.inbox(client), session: session.clone(), value });
-        }
-        let still_waits = Check::HeldBy { path: to.path.clone(), session };
-        let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
-        Transaction { checks, writes, look: self.names.of(key) }
-    }
-
-    /// Gives a key that this session holds, or that nobody holds, to the first waiter. With a next locker, that one goes to the queue's
-    /// end in the same step. The asker is not told of what it is answered.
+    /// Gives a key that this session holds, or that nobody holds, to the first waiter.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
-        let Some(head) = gift.sight.waiters.first() else { return Ok(Given::Changed) };
-        let mut lockers: Vec<_> = gift.from.iter().map(|(locker, _)| *locker).chain(gift.asker).collect();
-        let mut transaction = self.giving(key, gift, head);
-        if let Some((claim, session)) = gift.next {
-            transaction.writes.push(self.waiting(claim, session));
-            lockers.push(claim.locker);
-        }
-        Ok(match self.commit(&lockers, &transaction, deadline)? {
+        let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
+        let transaction = gift.transaction(key, head, &self.names);
+        Ok(match self.commit(&gift.lockers(), &transaction, deadline)? {
             Committed::Done { entries, .. } => Given::Done(self.read(key, entries)?),
             Committed::Refused(_) | Committed::NoSession => Given::Changed,
             Committed::Delayed => Given::Delayed,
         })
     }
 
-    /// The write that puts a locker into the queue.
-    pub(super) fn waiting(&self, claim: &Claim<'_>, session: &Session) -> Write {
-        let path = self.names.waiter(claim.key, claim.locker);
-        Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
+    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then. If somebody waits and nobody holds it
+    /// even then, nobody may hold it for a while.
+    pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Snapshot, Error> {
+        until_settled(key, || {
+            let snapshot = self.look(key, deadline)?;
+            if snapshot.holder.is_some() || snapshot.waiters.is_empty() {
+                return Ok(Some(snapshot));
+            }
+            Ok(match self.give(key, &Gift::of_nobody(&snapshot), deadline)? {
+                Given::Done(snapshot) => Some(snapshot),
+                Given::Changed => None,
+                Given::Delayed => Some(snapshot),
+            })
+        })
     }
 
-    /// Lets go of a key that this session may hold, where the end of a session that holds one would keep others out for a while. If this
-    /// fails, they wait for that while.
-    fn let_go(&self, key: &str, session: &Session, deadline: Deadline) {
-        if !self.kv.keeps_shut(session.life) {
-            return;
+    /// Writes the lock's entry anew in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
+    /// with the same session unless it needs one that lives longer.
+    pub(super) fn rewrite(
+        &self,
+        claim: &Claim<'_>,
+        next: &Claim<'_>,
+        tenure: &Tenure,
+        after: Option<u64>,
+        deadline: Deadline,
+    ) -> Result<Rewritten, Error> {
+        let path = self.names.lock(claim.key);
+        let from = tenure.session.id.clone();
+        let mut checks = vec![Check::HeldBy { path: path.clone(), session: from.clone() }];
+        let is_passed = claim.locker != next.locker;
+        if is_passed {
+            checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
         }
-        let path = self.names.lock(key);
-        let checks = vec![Check::HeldBy { path: path.clone(), session: session.id.clone() }];
-        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: String::new() };
-        let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
+        let value = names::party(next, after);
+        let has_own_life = self.kv.life(next) != tenure.session.life;
+        let own = (is_passed && has_own_life).then(|| self.session_of(next, deadline)).transpose()?;
+        let write = match &own {
+            Some(session) => Write::Pass { path, from, to: session.id.clone(), value },
+            None => Write::Hold { path, session: from, value },
+        };
+        let mut transaction = Transaction { checks, writes: vec![write], look: self.names.of(claim.key) };
+        if let Some(session) = own {
+            take_up(&self.names, &mut transaction, &session, next.locker);
+        }
+        let committed = self.commit(&[claim.locker, next.locker], &transaction, deadline);
+        if is_passed && !has_own_life && committed.as_ref().is_err_and(is_open) {
+            self.sessions.doubt_pass(claim.locker, next.locker);
+        }
+        let (index, entries) = match committed? {
+            Committed::Done { index, entries } => (index, entries),
+            Committed::Delayed => return Ok(Rewritten::Delayed),
+            Committed::Refused(_) | Committed::NoSession => return Ok(Rewritten::Changed),
+        };
+        if is_passed && !has_own_life {
+            self.sessions.pass(claim.locker, next.locker);
+        }
+        Ok(Rewritten::Done(index, self.read(claim.key, entries)?))
     }
 
     /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
     /// then.
-    pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Sight, Error> {
+    pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Snapshot, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
             if !mutant!(LeavesSessions) {
                 self.let_go(claim.key, &tenure.session, deadline);
@@ -279,30 +423,30 @@ impl RaftStore {
         self.given_on(claim.key, deadline)
     }
 
-    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then. If somebody waits and nobody holds it
-    /// even then, nobody may hold it for a while.
-    pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Sight, Error> {
-        until_settled(key, || {
-            let sight = self.look(key, deadline)?;
-            if sight.holder.is_some() || sight.waiters.is_empty() {
-                return Ok(Some(sight));
-            }
-            Ok(match self.give(key, &Gift::of_nobody(&sight), deadline)? {
-                Given::Done(sight) => Some(sight),
-                Given::Changed => None,
-                Given::Delayed => Some(sight),
-            })
-        })
+    /// Deletes the lock's entry if this session holds it, where the end of a session that holds one would keep others out for a while.
+    ///
+    /// Consul lets nobody lock an entry for a while after a session with a lock-delay has ended while it held it, whoever ends the session: 15 s
+    /// for `consul lock` and Go's `api.Lock`; the tenure's lock-delay for ours, or a lease on an agent's node. So a client that ends one because
+    /// a request had no answer lets go of the key first, if it can. If this fails, others wait for that while: an attempt is told "busy",
+    /// a waiter takes or keeps its place, and the first one asks every second.
+    fn let_go(&self, key: &str, session: &Session, deadline: Deadline) {
+        if !self.kv.keeps_shut(session.life) {
+            return;
+        }
+        let path = self.names.lock(key);
+        let checks = vec![Check::HeldBy { path: path.clone(), session: session.id.clone() }];
+        let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: String::new() };
+        let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
     }
 
     /// Has the holder know that somebody waits, if this locker is the first to wait. Nobody depends on it: a holder also learns it when it
     /// extends its lease.
-    pub(super) fn tell_holder(&self, key: &str, locker: &str, sight: &Sight, deadline: Deadline) {
-        let holder = sight.holder.as_ref().map(|holder| &holder.party);
+    pub(super) fn tell_holder(&self, key: &str, locker: &str, snapshot: &Snapshot, deadline: Deadline) {
+        let holder = snapshot.holder.as_ref().map(|holder| &holder.party);
         let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else {
             return;
         };
-        if let Some(first) = sight.waiters.first().filter(|waiter| waiter.party.locker == locker) {
+        if let Some(first) = snapshot.waiters.first().filter(|waiter| waiter.party.locker == locker) {
             let (path, value) = (self.names.inbox(client), message::contended(key, holder, locker));
             let write = Write::Say { path, session: first.session.clone(), value };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
@@ -310,7 +454,3 @@ impl RaftStore {
         }
     }
 }
-
-/// How long a request may take, at most, on which nobody depends: a waiter's message to the holder, or letting go of a key before the
-/// session ends.
-const TELLING: Duration = Duration::from_millis(500);

@@ -1,4 +1,8 @@
 //! Answers that never end: a server sends lines for as long as the connection lives.
+//!
+//! Each stream has connections of its own, which no other request shares. So the end of a stream is the end of its connection, and whoever cuts
+//! it harms nobody else. The time that a stream may last is set when it begins, because nobody can tell a silent connection from one whose
+//! server has died.
 
 use super::deadline::Deadline;
 use super::http::{Call, Http, failure, request};
@@ -16,22 +20,22 @@ pub(super) struct Stream {
     pub(super) server: String,
 }
 
-impl Http {
+impl Stream {
     /// Opens a stream of answers to one request, from the first server that gives one. Its connection is its own.
-    pub(super) fn stream(&self, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Stream, Error> {
-        let first = self.preferred.load(Ordering::SeqCst);
+    pub(super) fn open(http: &Http, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Self, Error> {
+        let first = http.preferred.load(Ordering::SeqCst);
         let mut failed = None;
-        for n in 0..self.servers.len() {
-            if self.is_closed.load(Ordering::SeqCst) {
+        for n in 0..http.servers.len() {
+            if http.is_closed.load(Ordering::SeqCst) {
                 return Err(Error::ShutDown);
             }
-            let server = &self.servers[(first + n) % self.servers.len()];
-            let agent = self.own_agent();
+            let server = &http.servers[(first + n) % http.servers.len()];
+            let agent = http.own_agent();
             let left = deadline.left()?;
             // A server that hangs leaves time for the next one.
-            let limit = if n + 1 < self.servers.len() { left / 2 } else { left };
+            let limit = if n + 1 < http.servers.len() { left / 2 } else { left };
             match begin_stream(&agent, server, call, life, limit) {
-                Ok((status, body)) => return Ok(Stream { agent, status, body, server: server.clone() }),
+                Ok((status, body)) => return Ok(Self { agent, status, body, server: server.clone() }),
                 Err(error) => failed = Some(error),
             }
         }

@@ -1,7 +1,10 @@
 //! TLS for requests over HTTP.
+//!
+//! `redis-dlock` reads and checks the certificates, as for its own store. Here they are only handed on, in the types of the HTTP client. The crypto
+//! provider is named, so that nothing depends on one that the program has installed: without one, rustls would panic.
 
 use redis_dlock::Error;
-use redis_dlock::processor::TlsSettings;
+use redis_dlock::port::TlsSettings;
 use std::io;
 use std::sync::Arc;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};

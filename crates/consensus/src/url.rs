@@ -1,7 +1,8 @@
-//! URLs of stores that vote: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`.
+//! URLs of consensus stores: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`.
 
 use percent_encoding::percent_decode_str;
 use redis_dlock::Error;
+use std::net::Ipv6Addr;
 
 /// A parsed URL. It contains a secret.
 #[derive(Clone)]
@@ -23,92 +24,125 @@ impl StoreUrl {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`], which shows no more of the URL than its scheme.
-    pub(super) fn parse(url: &str, scheme: &str, port: u16) -> Result<Self, Error> {
+    pub(super) fn parse(url: &str, scheme: &'static str, port: u16) -> Result<Self, Error> {
         let (found, rest) = url.split_once("://").unwrap_or(("", url));
-        let wrong = |hint: String| Error::invalid_config("URL", shown(found), hint);
-        let form = || format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}");
-        let is_encrypted = match found.strip_prefix(scheme) {
-            Some("") => false,
-            Some("+https") if cfg!(feature = "tls") => true,
-            Some("+https") => return Err(wrong("this program was built without the feature `tls`".into())),
-            _ => return Err(wrong(form())),
-        };
-        let http = if is_encrypted { "https" } else { "http" };
+        Reader { found, scheme, port }.read(rest)
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.servers.iter().all(|server| server.starts_with("https://"))
+    }
+}
+
+/// Reads a URL after its scheme, part by part. Each part has a hint of its own, because the URL itself is never shown: it may contain a password,
+/// and a slip of the pen moves the password into another part.
+struct Reader<'a> {
+    /// What stands before `://`.
+    found: &'a str,
+    /// The scheme that should stand there, and the port of servers that name none.
+    scheme: &'static str,
+    port: u16,
+}
+
+impl Reader<'_> {
+    fn read(&self, rest: &str) -> Result<StoreUrl, Error> {
+        let http = self.protocol()?;
         let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
+        // A password may contain an `@`, a host does not.
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
         };
         if authority.contains(['?', '#']) {
-            return Err(wrong(
-                "leave out what begins with ? or #: there are no parameters; in a login write %3F and %23".into(),
-            ));
+            let hint = "leave out what begins with ? or #: there are no parameters; in a login write %3F and %23";
+            return Err(self.wrong(hint));
         }
-        if login.is_some_and(|login| login.is_empty() || login.starts_with(':')) {
-            return Err(wrong("write a user or token before the @, or leave the @ out".into()));
-        }
+        let login = login.map(|login| self.login(login)).transpose()?;
         if hosts.is_empty() {
-            return Err(wrong(format!("a host is missing: {}", form())));
+            return Err(self.wrong(format!("a host is missing: {}", self.form())));
         }
-        let decoded = |text: &str| {
-            let text = percent_decode_str(text).decode_utf8();
-            text.map(std::borrow::Cow::into_owned)
-                .map_err(|_| wrong("write what is no letter or digit of a user or password as %XX, in UTF-8".into()))
+        let servers: Result<_, _> = hosts.split(',').map(|host| self.server(http, host)).collect();
+        Ok(StoreUrl { servers: servers?, login, root: self.root(root)? })
+    }
+
+    fn wrong(&self, hint: impl Into<String>) -> Error {
+        Error::invalid_config("URL", shown(self.found), hint)
+    }
+
+    fn form(&self) -> String {
+        let Self { scheme, port, .. } = self;
+        format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}")
+    }
+
+    /// The protocol below the store's own.
+    fn protocol(&self) -> Result<&'static str, Error> {
+        match self.found.strip_prefix(self.scheme) {
+            Some("") => Ok("http"),
+            Some("+https") if cfg!(feature = "tls") => Ok("https"),
+            Some("+https") => Err(self.wrong("this program was built without the feature `tls` of dlock-consensus")),
+            _ => Err(self.wrong(self.form())),
+        }
+    }
+
+    /// A user, and the password if there is one.
+    fn login(&self, login: &str) -> Result<(String, Option<String>), Error> {
+        if login.is_empty() || login.starts_with(':') {
+            return Err(self.wrong("write a user or token before the @, or leave the @ out"));
+        }
+        let decoded = |text: &str| match percent_decode_str(text).decode_utf8() {
+            Ok(text) => Ok(text.into_owned()),
+            Err(_) => Err(self.wrong("write what is no letter or digit of a user or password as %XX, in UTF-8")),
         };
-        let login =
-            match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)))) {
-                Some((user, password)) => Some((decoded(user)?, password.map(decoded).transpose()?)),
-                None => None,
-            };
-        let mut servers = Vec::new();
-        for host in hosts.split(',') {
-            let (name, given) = match host.rsplit_once(':') {
-                Some((name, given)) if !given.ends_with(']') => (name, Some(given)),
-                _ => (host, None),
-            };
-            let number = |given: &str| {
-                let is_number = given.bytes().all(|byte| byte.is_ascii_digit());
-                given.parse().ok().filter(|port| is_number && *port != 0)
-            };
-            let port = given.map_or(Some(port), number);
-            let is_name = |name: &str| {
-                name.contains(|c: char| c.is_ascii_alphanumeric())
-                    && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
-            };
-            let is_v6 = name
-                .strip_prefix('[')
-                .and_then(|name| name.strip_suffix(']'))
-                .is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
-            match port {
-                Some(port) if is_v6 || is_name(name) => servers.push(format!("{http}://{name}:{port}")),
-                None => return Err(wrong(format!("a port is a number from 1 to 65535: {}", form()))),
-                _ => {
-                    return Err(wrong(format!(
-                        "a host is a name or an address, in brackets if it is of IPv6: {}",
-                        form()
-                    )));
-                }
-            }
+        match login.split_once(':') {
+            Some((user, password)) => Ok((decoded(user)?, Some(decoded(password)?))),
+            None => Ok((decoded(login)?, None)),
         }
-        let root = match root.trim_end_matches('/') {
-            "" => ROOT.to_owned(),
-            root if root.split('/').all(is_part) => format!("{root}/"),
+    }
+
+    /// The address of a server, as requests to it begin.
+    fn server(&self, http: &str, host: &str) -> Result<String, Error> {
+        // The colons of an address of IPv6 stand in brackets.
+        let (name, given) = match host.rsplit_once(':') {
+            Some((name, given)) if !given.ends_with(']') => (name, Some(given)),
+            _ => (host, None),
+        };
+        let Some(port) = given.map_or(Some(self.port), port_number) else {
+            return Err(self.wrong(format!("a port is a number from 1 to 65535: {}", self.form())));
+        };
+        if !is_host(name) {
+            let hint = format!("a host is a name or an address, in brackets if it is of IPv6: {}", self.form());
+            return Err(self.wrong(hint));
+        }
+        Ok(format!("{http}://{name}:{port}"))
+    }
+
+    /// The prefix of all paths, with a slash at its end.
+    fn root(&self, root: &str) -> Result<String, Error> {
+        match root.trim_end_matches('/') {
+            "" => Ok(ROOT.to_owned()),
+            root if root.split('/').all(is_part) => Ok(format!("{root}/")),
             // It may be the rest of a password with a slash in it, so it is not shown.
-            _ => {
-                let hint = "write the prefix as words separated by single slashes, without any of ?#@% and not . or .., and a slash in a \
-                            login as %2F";
-                return Err(wrong(hint.into()));
-            }
-        };
-        Ok(Self { servers, login, root })
+            _ => Err(self.wrong(
+                "write the prefix as words separated by single slashes, without any of ?#@% and not . or .., and a slash in a login as %2F",
+            )),
+        }
     }
 }
 
-impl StoreUrl {
-    #[cfg(feature = "tls")]
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.servers.iter().all(|server| server.starts_with("https://"))
+/// Reads a port. `u16` would also read a sign.
+fn port_number(given: &str) -> Option<u16> {
+    let is_number = given.bytes().all(|byte| byte.is_ascii_digit());
+    given.parse().ok().filter(|port| is_number && *port != 0)
+}
+
+fn is_host(name: &str) -> bool {
+    let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    if let Some(address) = bracketed {
+        return address.parse::<Ipv6Addr>().is_ok();
     }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    name.contains(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
 }
 
 /// Whether a store can have a part of a prefix in the path of a request, which knows `.` and `..` as directories.

@@ -105,7 +105,6 @@ impl<'c> Acquire<'c> {
         let limit = self.limit.limit(sent_at, core.limits.command);
         let thread = thread::current();
         let result = core.run(&question.request(&key.name, core.id(), thread.name()), limit);
-        core.notice_server();
         turn.take_in(question, result, sent_at)
     }
 

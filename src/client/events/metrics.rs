@@ -78,6 +78,10 @@ pub(crate) fn name_of(request: &Request<'_>) -> &'static str {
         Request::Release(_) => "release",
         Request::HandOver(..) => "hand_over",
         Request::Probe(_) => "probe",
+        Request::Inspect { .. } => "inspect",
+        Request::Settle(_) => "settle",
+        Request::Break(_) => "break",
+        Request::Broken { .. } => "broken",
     }
 }
 

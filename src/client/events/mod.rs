@@ -248,20 +248,6 @@ impl Events {
 
 /// Calls of the store.
 impl Events {
-    /// Makes one call of the store about a key, and notes how it ended.
-    #[inline]
-    pub(super) fn observe<T>(
-        &self,
-        (name, key): (&'static str, &str),
-        limit: Duration,
-        call: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        match &self.observer {
-            None => call(),
-            Some(observer) => self.observed(observer, (name, key), limit, call),
-        }
-    }
-
     /// Sends one request by `call`, and notes how it ended.
     #[inline]
     pub(super) fn observe_request(
@@ -272,7 +258,7 @@ impl Events {
     ) -> Result<Outcome, Error> {
         match &self.observer {
             None => call(),
-            Some(observer) => self.observed(observer, (name_of(request), request.claim().key), limit, call),
+            Some(observer) => self.observed(observer, (name_of(request), request.key()), limit, call),
         }
     }
 
@@ -291,7 +277,7 @@ impl Events {
             observer.record(Sample::Call { name: "batch", took, is_answered });
         }
         for (request, result) in requests.iter().zip(&results) {
-            observer.note_answer(request.claim().key, result.as_ref().err(), || self.clock.now());
+            observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
         }
         results
     }

@@ -5,8 +5,7 @@ use crate::error::{BackendFailure, Error};
 use crate::lock::generator::DLockGenerator;
 use crate::log;
 use crate::one_line::OneLine;
-use crate::store::processor::{Break, BreakOutcome, Breaking, Broken};
-use std::time::Duration;
+use crate::store::processor::{Break, BreakOutcome, Broken, Operations};
 
 /// How many characters of the reason for a break a holder is told.
 const LONGEST_REASON: usize = 256;
@@ -59,14 +58,16 @@ impl DLockGenerator {
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        let Some(breaking) = self.client.processor.breaking() else {
+        if !self.client.limits.breaks {
             return Err(Error::unsupported("the store cannot break locks: end the holder's process"));
-        };
+        }
         let reason = OneLine(reason.chars().take(LONGEST_REASON).collect::<String>()).to_string();
         let order = Break::new(name.unique_key(), expected_locker, self.client.id().as_str(), &reason);
-        let outcome = breaking
+        let outcome = self
+            .client
+            .processor
             .break_hold(&order, self.client.limits.command)
-            .or_else(|error| self.look_for_break(breaking, &order, error))?;
+            .or_else(|error| self.look_for_break(&order, error))?;
         if let BreakOutcome::Broken { next, .. } = &outcome {
             log::info!(
                 RELEASE,
@@ -79,13 +80,12 @@ impl DLockGenerator {
 
     /// Finds out whether an order was carried out whose reply is lost: the store then says by whom the hold was broken. Fails with the error
     /// of the order otherwise. The order may still be carried out then.
-    fn look_for_break(&self, breaking: &dyn Breaking, order: &Break<'_>, error: Error) -> Result<BreakOutcome, Error> {
+    fn look_for_break(&self, order: &Break<'_>, error: Error) -> Result<BreakOutcome, Error> {
         if !matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }) {
             return Err(error);
         }
         let limit = self.client.limits.command;
-        let claim = self.client.claim(order.key, order.locker, Duration::ZERO);
-        match breaking.broken(&claim, limit) {
+        match self.client.processor.broken(order.key, order.locker, limit) {
             Ok(Some(Broken { by, reason })) if by == order.by && reason == order.reason => {
                 let found = self.client.processor.inspect(order.key, limit)?;
                 Ok(BreakOutcome::Broken { next: found.holder, waiting: found.waiting })

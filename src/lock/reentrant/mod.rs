@@ -10,7 +10,7 @@ use crate::lock::inspected::{Holder, LockState};
 use crate::lock::unguarded::UnguardedLock;
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
-use crate::store::processor::Inspection;
+use crate::store::processor::{Inspection, Operations};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

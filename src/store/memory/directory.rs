@@ -2,7 +2,7 @@
 
 use super::processor::MemoryLockProcessor;
 use crate::error::Error;
-use crate::store::processor::{Directory, KeyFilter, ListPage, Message, Parties};
+use crate::store::processor::{Directory, KeyFilter, ListPage, Message, Operations, Parties};
 use std::time::Duration;
 
 /// How many waiting lockers are named.
@@ -31,7 +31,7 @@ impl Directory for MemoryLockProcessor {
         let next = names.last().filter(|_| has_more).cloned();
         let mut locks = Vec::with_capacity(names.len());
         for name in names {
-            let found = crate::store::processor::LockProcessor::inspect(self, &name, limit)?;
+            let found = self.inspect(&name, limit)?;
             if found.holder.is_some() || found.waiting > 0 {
                 locks.push((name, found));
             }

@@ -7,8 +7,7 @@ use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, Directory, ExtendOutcome, Inbox, Inspection,
-    LockProcessor, Numbers, PollOutcome, ProbeOutcome, ReleaseOutcome, StoreLimits, WaitQueue,
+    Break, BreakOutcome, Broken, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue,
 };
 use parking_lot::Mutex;
 use std::fmt;
@@ -41,7 +40,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use redis_dlock::MemoryLockProcessor;
-/// use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor};
+/// use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor, Operations};
 /// use std::time::Duration;
 ///
 /// let store = MemoryLockProcessor::new();
@@ -86,78 +85,36 @@ impl MemoryLockProcessor {
     }
 }
 
-impl LockProcessor for MemoryLockProcessor {
-    fn acquire(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.acquire(scene, claim, false))?
+impl MemoryLockProcessor {
+    fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
+        let key = request.key();
+        match request {
+            Request::Acquire(claim) => {
+                self.serve(key, |state, scene| state.acquire(scene, claim, false))?.map(Into::into)
+            }
+            Request::Join(claim) => self.serve(key, |state, scene| state.acquire(scene, claim, true))?.map(Into::into),
+            Request::Poll(claim) => self.serve(key, |state, scene| state.poll(scene, claim))?.map(Into::into),
+            Request::Extend(claim) => {
+                self.serve(key, |state, scene| state.extend(scene, claim, false))?.map(Into::into)
+            }
+            Request::ExtendWithNumbers(claim) => {
+                self.serve(key, |state, scene| state.extend(scene, claim, true))?.map(Into::into)
+            }
+            Request::Release(claim) => {
+                self.serve(key, |state, scene| state.release(scene, claim, None))?.map(Into::into)
+            }
+            Request::HandOver(claim, next) => {
+                self.serve(key, |state, scene| state.release(scene, claim, Some(next)))?.map(Into::into)
+            }
+            Request::Probe(claim) => self.serve(key, |state, _| state.probe(claim.locker)).map(Into::into),
+            Request::Inspect { .. } => self.serve(key, |state, scene| state.inspect(scene.now)).map(Into::into),
+            Request::Break(order) => self.break_hold(order).map(Into::into),
+            Request::Broken { locker, .. } => self.broken(locker).map(Into::into),
+            Request::Settle(_) => Err(request.unsupported()),
+        }
     }
 
-    fn extend(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.extend(scene, claim, false))?
-    }
-
-    fn release(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.release(scene, claim, None))?
-    }
-
-    fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
-        self.serve(key, |state, scene| state.inspect(scene.now))
-    }
-
-    fn poll(&self, claim: &Claim<'_>, _limit: Duration) -> Result<PollOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.poll(scene, claim))?
-    }
-
-    fn probe(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.serve(claim.key, |state, _| state.probe(claim.locker))
-    }
-
-    fn limits(&self) -> StoreLimits {
-        StoreLimits { tick: Duration::ZERO, keeps_unheard: KEEP, poller_gaps: true, ..StoreLimits::default() }
-    }
-
-    fn queue(&self) -> Option<&dyn WaitQueue> {
-        Some(self)
-    }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        Some(self)
-    }
-
-    fn breaking(&self) -> Option<&dyn Breaking> {
-        Some(self)
-    }
-
-    fn directory(&self) -> Option<&dyn Directory> {
-        Some(self)
-    }
-}
-
-impl WaitQueue for MemoryLockProcessor {
-    fn join(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.acquire(scene, claim, true))?
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.release(scene, claim, Some(next)))?
-    }
-
-    fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
-    }
-
-    fn check_inbox(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
-        self.link.check()
-    }
-}
-
-impl Numbers for MemoryLockProcessor {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.serve(claim.key, |state, scene| state.extend(scene, claim, true))?
-    }
-}
-
-impl Breaking for MemoryLockProcessor {
-    fn break_hold(&self, order: &Break<'_>, _limit: Duration) -> Result<BreakOutcome, Error> {
+    fn break_hold(&self, order: &Break<'_>) -> Result<BreakOutcome, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
         let now = self.shared.clock.now();
@@ -169,11 +126,46 @@ impl Breaking for MemoryLockProcessor {
         Ok(outcome)
     }
 
-    fn broken(&self, claim: &Claim<'_>, _limit: Duration) -> Result<Option<Broken>, Error> {
+    fn broken(&self, locker: &str) -> Result<Option<Broken>, Error> {
         let store = self.shared.store.lock();
         self.link.check()?;
         let now = self.shared.clock.now();
-        Ok(store.broken.get(claim.locker).filter(|(_, until)| *until > now).map(|(broken, _)| broken.clone()))
+        Ok(store.broken.get(locker).filter(|(_, until)| *until > now).map(|(broken, _)| broken.clone()))
+    }
+}
+
+impl LockProcessor for MemoryLockProcessor {
+    fn run(&self, requests: &[Request<'_>], _limit: Limit) -> Vec<Result<Outcome, Error>> {
+        requests.iter().map(|request| self.execute(request)).collect()
+    }
+
+    fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            tick: Duration::ZERO,
+            keeps_unheard: KEEP,
+            poller_gaps: true,
+            numbers: true,
+            breaks: true,
+            ..StoreLimits::default()
+        }
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+}
+
+impl WaitQueue for MemoryLockProcessor {
+    fn open_inbox(&self, client: &str, _limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        Ok(Box::new(MemoryInbox::open(&self.shared, &self.link, client)?))
+    }
+
+    fn check_inbox(&self, _client: &str, _key: &str, _limit: Duration) -> Result<(), Error> {
+        self.link.check()
     }
 }
 

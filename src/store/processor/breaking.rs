@@ -1,32 +1,6 @@
-//! Forced breaks: taking a key from its holder because an operator wants that.
+//! Forced breaks: what takes a key from its holder because an operator wants that.
 
-use super::Claim;
-use crate::error::Error;
-use std::time::Duration;
-
-/// The end of a hold against its holder's will: [`LockProcessor::breaking`](super::LockProcessor::breaking). In a store without it,
-/// [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock) fails as unsupported.
-pub trait Breaking: Send + Sync {
-    /// Takes the key from the locker if it contains that very locker, and gives it to the first live waiter, or frees it; otherwise changes
-    /// nothing. It is one atomic step. The next number is greater, as after a release. The client of the locker gets a
-    /// [`Message::Broken`](super::Message::Broken). Blocks for at most `limit`. Safe to repeat.
-    ///
-    /// # Errors
-    ///
-    /// As [`release`](super::LockProcessor::release).
-    fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error>;
-
-    /// Returns by whom the hold of this claim's locker was broken, and why, if it was. The store must know it for a minute, and longer until
-    /// the lease that was broken would have ended; it may forget it then. Asked when the client of the locker has found that the key does not
-    /// contain it, and by whoever has broken the hold and has lost the reply. Blocks for at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As [`inspect`](super::LockProcessor::inspect).
-    fn broken(&self, claim: &Claim<'_>, limit: Duration) -> Result<Option<Broken>, Error>;
-}
-
-/// An order to break a hold.
+/// An order to break a hold: [`Request::Break`](super::Request::Break).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Break<'a> {
@@ -66,7 +40,7 @@ pub enum BreakOutcome {
     },
 }
 
-/// By whom and why a hold was broken: [`Breaking::broken`].
+/// By whom and why a hold was broken: [`Request::Broken`](super::Request::Broken).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Broken {

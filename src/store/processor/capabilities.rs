@@ -1,15 +1,16 @@
-//! What a store may be able to do beyond the required methods. A client does without what is missing: it polls, asks one by one, and
+//! What a store may be able to do beyond its requests. A client does without what is missing: it polls, asks one by one, and
 //! gives a key back sooner.
 
-use super::{AcquireOutcome, Claim, ExtendOutcome, Inbox, ReleaseDone, ReleaseOutcome};
+use super::{Claim, Inbox, ReleaseDone};
 use crate::error::Error;
 use std::time::Duration;
 
-/// A queue of waiting tenures for each key, and the hand-over of the key to them: [`LockProcessor::queue`](super::LockProcessor::queue).
+/// The inboxes of a store that has a queue of waiting tenures for each key, and hands the key over to them:
+/// [`LockProcessor::queue`](super::LockProcessor::queue). Such a store carries out [`Request::Join`](super::Request::Join) and
+/// [`Request::HandOver`](super::Request::HandOver).
 ///
-/// In a store with a queue, a free key for which others wait is given to the first live waiter before anybody else: by
-/// [`acquire`](super::LockProcessor::acquire), by [`poll`](super::LockProcessor::poll), and by
-/// [`release`](super::LockProcessor::release), which otherwise frees it. A waiter is live while its client has an open inbox
+/// In a store with a queue, a free key for which others wait is given to the first live waiter before anybody else: by an acquire, by a
+/// poll, and by a release, which otherwise frees it. A waiter is live while its client has an open inbox
 /// ([`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none, and
 /// [`StoreLimits::keeps_unheard`](super::StoreLimits::keeps_unheard) for how long such a waiter keeps its place), and a tenure that is given the
 /// key gets a [`Message::Granted`](super::Message::Granted). The first tenure to wait for a held key makes the store send
@@ -17,25 +18,6 @@ use std::time::Duration;
 ///
 /// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each method with a `limit` blocks for at most that.
 pub trait WaitQueue: Send + Sync {
-    /// Takes the key as [`acquire`](super::LockProcessor::acquire) does, and otherwise puts the locker at the end of the queue.
-    ///
-    /// If a store knows that the key is busy, it says so even when the limit ends before the asker is in the queue:
-    /// [`AcquireOutcome::Unqueued`].
-    ///
-    /// # Errors
-    ///
-    /// See the trait.
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error>;
-
-    /// Ends a tenure as [`release`](super::LockProcessor::release) does, for a client that wants the key again: gives it to the first live
-    /// waiter and puts the `next` locker at the end of the queue, or gives it to the `next` locker if nobody waits. The next claim is a
-    /// fresh one of the same client and key.
-    ///
-    /// # Errors
-    ///
-    /// See the trait.
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error>;
-
     /// Opens the inbox of a client. When this returns, the store counts the client's waiting tenures as live and delivers every later
     /// message.
     ///
@@ -76,23 +58,10 @@ pub trait WaitQueue: Send + Sync {
     }
 }
 
-/// Ranges of numbers for a tenure that is passed on among the threads of a process many times:
-/// [`LockProcessor::numbers`](super::LockProcessor::numbers). Each number serves 1,024 holds. In a store without it, a tenure is given back
-/// after 1,024 holds.
-pub trait Numbers: Send + Sync {
-    /// Renews a lease as [`extend`](super::LockProcessor::extend) does, and fetches a range of numbers that no other tenure of the key was
-    /// or will be given: [`Extension::numbers`](super::Extension::numbers). Blocks for at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As [`extend`](super::LockProcessor::extend).
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error>;
-}
-
 /// Releases that nobody waits for: [`LockProcessor::posting`](super::LockProcessor::posting). In a store without it, a dropped guard waits
 /// for the reply.
 pub trait Posting: Send + Sync {
-    /// Ends a tenure as [`release`](super::LockProcessor::release) does, but need not wait for the reply, which goes to `done`, at once or
+    /// Ends a tenure as a [`Request::Release`](super::Request::Release) does, but need not wait for the reply, which goes to `done`, at once or
     /// later, on whichever thread finds it. When this returns, the request has been sent, unless `limit` has ended or the
     /// connection broke; it comes before whatever the same client sends about the key afterwards. It may block until then, for at
     /// most `limit`. Returns `true` if the reply is still outstanding; the caller must then call [`collect`](Self::collect)
@@ -102,17 +71,4 @@ pub trait Posting: Send + Sync {
     /// Processes the replies to posted releases that have arrived. Does not wait for more. Returns `true` if some are still outstanding.
     /// A release whose `post_release` has returned before this is called is seen by it.
     fn collect(&self) -> bool;
-}
-
-/// The certain end of a locker whose last request had no reply: [`LockProcessor::settling`](super::LockProcessor::settling). In a store
-/// without it, the client repeats the release of such a locker for a lease, because the lost request may still be executed.
-pub trait Settling: Send + Sync {
-    /// Makes sure that no request sent for this locker earlier takes effect after this returns, and that the locker neither holds the key
-    /// nor waits for it. If it held the key, the key is free or handed over, as after a release. Safe to repeat. Blocks for at most
-    /// `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As [`release`](super::LockProcessor::release).
-    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error>;
 }

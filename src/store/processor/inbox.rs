@@ -26,7 +26,7 @@ pub enum Message {
         /// The holding locker.
         locker: String,
     },
-    /// A tenure of this client has lost its key to a [forced break](super::Breaking). The client asks the store at once whether that is so.
+    /// A tenure of this client has lost its key to a [forced break](super::Request::Break). The client asks the store at once whether that is so.
     Broken {
         /// The lock's unique key.
         key: String,

@@ -1,4 +1,4 @@
-//! What a store can keep to, and how it is.
+//! What a store can keep to.
 
 use crate::config::{MAX_LEASE, MIN_LEASE};
 use std::time::Duration;
@@ -39,6 +39,16 @@ pub struct StoreLimits {
     /// Whether the store can leave a key free for clients that only poll: [`Claim::poller_gap`](super::Claim::poller_gap). The default is
     /// `false`.
     pub poller_gaps: bool,
+    /// Whether the store can issue ranges of numbers: [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers). The default is
+    /// `false`: a tenure is given back after 1,024 holds.
+    pub numbers: bool,
+    /// Whether the store can end a locker for certain whose last request had no reply: [`Request::Settle`](super::Request::Settle). The
+    /// default is `false`: the client repeats the release of such a locker for a lease, because the lost request may still be executed.
+    pub settles: bool,
+    /// Whether the store can take a key from its holder by force: [`Request::Break`](super::Request::Break) and
+    /// [`Request::Broken`](super::Request::Broken). The default is `false`:
+    /// [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock) fails as unsupported.
+    pub breaks: bool,
 }
 
 /// When a store passes over a waiter whose process died.
@@ -65,41 +75,9 @@ impl Default for StoreLimits {
             extends_heard_grants: false,
             remaining_known: true,
             poller_gaps: false,
+            numbers: false,
+            settles: false,
+            breaks: false,
         }
-    }
-}
-
-/// How a store is at the moment: [`LockProcessor::status`](super::LockProcessor::status).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Status {
-    /// Whether the store has ever answered. Until then a blocking `lock()` fails instead of waiting for the store, so that a wrong
-    /// address or password is noticed at once.
-    pub has_answered: bool,
-    /// A number that rises whenever another server than before answers, one that may not know what the earlier one knew: it was
-    /// restarted, restored from a backup, or promoted. The client then asks at once about every lock that it waits for, and checks every
-    /// one that it holds. A store that cannot tell leaves it at zero.
-    pub server: u64,
-}
-
-impl Status {
-    /// Describes a store that answers.
-    #[must_use]
-    pub const fn answering() -> Self {
-        Self { has_answered: true, server: 0 }
-    }
-
-    /// Sets whether the store has ever answered.
-    #[must_use]
-    pub const fn with_has_answered(mut self, has_answered: bool) -> Self {
-        self.has_answered = has_answered;
-        self
-    }
-
-    /// Sets the number of the server that answers.
-    #[must_use]
-    pub const fn with_server(mut self, server: u64) -> Self {
-        self.server = server;
-        self
     }
 }

@@ -1,32 +1,129 @@
-//! How to write a store of locks: the trait [`LockProcessor`], its requests and its outcomes. Programs that only lock do not
-//! need this module.
+//! The port: how to write a store of locks. Programs that only lock do not need this module.
 //!
-//! [`DLockGenerator::new`](crate::DLockGenerator::new) takes any [`LockProcessor`]. [`Error::backend`](crate::Error::backend) and the
-//! functions beside it create the errors that a store returns.
+//! [`DLockGenerator::new`](crate::DLockGenerator::new) takes any [`LockProcessor`]. A store keeps a *holder* for each lock key: a locker
+//! string, a lease, and a number that rises from tenure to tenure. Everything that decides who holds a lock is one atomic operation of the
+//! store. A store has one method that it must write, [`run`](LockProcessor::run), which carries out [requests](Request) and returns an
+//! [outcome](Outcome) for each.
 //!
-//! A store keeps a *holder* for each lock key: a locker string, a lease, and a number that rises from tenure to tenure. Everything that
-//! decides who holds a lock is one atomic operation of the store. A store that can compare and set a value, and lets it expire, needs
-//! four methods: [`acquire`](LockProcessor::acquire), [`extend`](LockProcessor::extend), [`release`](LockProcessor::release) and
-//! [`inspect`](LockProcessor::inspect). The client then polls for a busy key.
+//! # The smallest store
 //!
-//! Everything else is optional, and has a default that needs no support from the store:
+//! Any store that can compare and set a value, and lets it expire, can carry out the four requests that every client needs:
+//! [`Acquire`](Request::Acquire), [`Extend`](Request::Extend), [`Release`](Request::Release) and [`Inspect`](Request::Inspect). Of the others,
+//! [`by_extension`](Request::by_extension) carries out a poll and a probe, and refuses the rest. The client then polls for a busy key.
 //!
-//! | a store that can … | returns it from | and gets |
+//! ```
+//! use redis_dlock::port::{
+//!     AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Inspection, Limit, LockProcessor, NotOurs, Outcome, ReleaseOutcome,
+//!     Request, one_by_one,
+//! };
+//! use redis_dlock::{DLockGenerator, Error};
+//! use std::collections::HashMap;
+//! use std::sync::{Mutex, PoisonError};
+//! use std::time::Instant;
+//!
+//! struct Entry {
+//!     locker: String,
+//!     number: u64,
+//!     until: Instant,
+//! }
+//!
+//! /// The entries of the keys, and the last number.
+//! #[derive(Default)]
+//! struct Map(Mutex<(HashMap<String, Entry>, u64)>);
+//! # impl std::fmt::Debug for Map {
+//! #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("Map") }
+//! # }
+//!
+//! impl Map {
+//!     /// One atomic operation on the entry of a key.
+//!     fn on<R>(&self, key: &str, act: impl FnOnce(&mut Option<Entry>, &mut u64, Instant) -> R) -> R {
+//!         let (entries, last) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+//!         let now = Instant::now();
+//!         let mut entry = entries.remove(key).filter(|entry| now < entry.until);
+//!         let result = act(&mut entry, last, now);
+//!         entries.extend(entry.map(|entry| (key.to_owned(), entry)));
+//!         result
+//!     }
+//!
+//!     fn acquire(&self, claim: &Claim<'_>) -> AcquireOutcome {
+//!         self.on(claim.key, |entry, last, now| match entry {
+//!             Some(entry) => AcquireOutcome::Busy(Busy::new(&*entry.locker, Some(entry.until - now))),
+//!             None => {
+//!                 *last += 1;
+//!                 *entry = Some(Entry { locker: claim.locker.to_owned(), number: *last, until: now + claim.lease });
+//!                 AcquireOutcome::Acquired(Grant::new(*last, 0))
+//!             }
+//!         })
+//!     }
+//!
+//!     fn extend(&self, claim: &Claim<'_>) -> ExtendOutcome {
+//!         self.on(claim.key, |entry, _, now| match entry {
+//!             Some(ours) if ours.locker == claim.locker => {
+//!                 ours.until = now + claim.lease;
+//!                 ExtendOutcome::Extended(Extension::of(ours.number))
+//!             }
+//!             other => ExtendOutcome::NotOurs(NotOurs::new(other.as_ref().map(|other| other.locker.clone()))),
+//!         })
+//!     }
+//!
+//!     fn release(&self, claim: &Claim<'_>) -> ReleaseOutcome {
+//!         self.on(claim.key, |entry, _, _| match entry.take_if(|entry| entry.locker == claim.locker) {
+//!             Some(_) => ReleaseOutcome::Released { waiting: 0 },
+//!             None => ReleaseOutcome::NotOurs(NotOurs::new(entry.as_ref().map(|other| other.locker.clone()))),
+//!         })
+//!     }
+//!
+//!     fn inspect(&self, key: &str) -> Inspection {
+//!         self.on(key, |entry, _, now| match entry {
+//!             Some(entry) => Inspection::held_by(&*entry.locker, Some(entry.until - now)),
+//!             None => Inspection::free(),
+//!         })
+//!     }
+//! }
+//!
+//! impl LockProcessor for Map {
+//!     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+//!         one_by_one(requests, limit, |request, _limit| match request {
+//!             Request::Acquire(claim) => Ok(self.acquire(claim).into()),
+//!             Request::Release(claim) => Ok(self.release(claim).into()),
+//!             Request::Inspect { key } => Ok(self.inspect(key).into()),
+//!             other => other.by_extension(|claim| Ok(self.extend(claim))),
+//!         })
+//!     }
+//! }
+//!
+//! let lock = DLockGenerator::new(Map::default())?.generate("ORDER", "4711")?;
+//! let guard = lock.lock()?;
+//! assert_eq!((guard.fencing_token(), lock.is_locked()?), (1, true));
+//! # Ok::<_, Error>(())
+//! ```
+//!
+//! # What to write next
+//!
+//! 1. [`StoreLimits`], by [`limits`](LockProcessor::limits): what the store can keep to. A lock whose settings exceed it is refused by name.
+//! 2. The right errors: [`Error::backend`](crate::Error::backend) and the functions beside it create them, and
+//!    [`BackendFailure`](crate::BackendFailure) says what is known of a command. [`has_answered`](LockProcessor::has_answered) tells a wrong
+//!    address from an outage.
+//! 3. The crate `dlock-conformance` has the tests that every store must pass. Whoever asks a store has a
+//!    method for each request: [`Operations`].
+//! 4. Whatever else the store can do, in the order of what it gains:
+//!
+//! | a store that can … | says so by | and gets |
 //! |---|---|---|
+//! | send several requests together | its [`run`](LockProcessor::run) | one round trip for all renewals that are due |
 //! | keep a queue for each key, and send messages | [`queue`](LockProcessor::queue) | hand-over without polling, order across processes, passing on inside a process, lingering |
-//! | issue ranges of numbers | [`numbers`](LockProcessor::numbers) | tenures that are passed on more than 1,024 times |
+//! | look at a key cheaply | a [`Poll`](Request::Poll) and a [`Probe`](Request::Probe) of its own | fewer extensions |
+//! | tell that another server answers | [`on_new_server`](LockProcessor::on_new_server) | checks at once of what is held and waited for |
+//! | issue ranges of numbers | [`StoreLimits::numbers`] | tenures that are passed on more than 1,024 times |
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
-//! | end a locker for certain | [`settling`](LockProcessor::settling) | a clean-up after lost replies that ends with one answer |
-//! | take a key from its holder by force | [`breaking`](LockProcessor::breaking) | [`break_lock`](crate::DLockGenerator::break_lock) |
+//! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
+//! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
 //! | tell people what it keeps | [`directory`](LockProcessor::directory) | `describe` and `list` |
-//! | look at a key cheaply | [`poll`](LockProcessor::poll), [`probe`](LockProcessor::probe) | fewer extensions |
-//! | send several requests together | [`batch`](LockProcessor::batch) | one round trip for all renewals that are due |
-//!
-//! [`StoreLimits`] says what the store can keep to; a lock whose settings exceed it is refused by name. The crate
-//! `dlock-conformance` has the tests that every store must pass.
 //!
 //! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
 //! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
+//!
+//! `dlock-consensus` is a crate with two stores (etcd and Consul) that use this module alone.
 
 mod breaking;
 mod capabilities;
@@ -35,30 +132,27 @@ mod directory;
 mod inbox;
 mod limits;
 mod lock_processor;
+mod operations;
 mod outcome;
-#[cfg(any(test, feature = "test-util"))]
-mod owned;
 mod pointers;
 mod request;
 
 pub use crate::config::LONGEST_KEY;
-pub use breaking::{Break, BreakOutcome, Breaking, Broken};
-pub use capabilities::{Numbers, Posting, Settling, WaitQueue};
+pub use breaking::{Break, BreakOutcome, Broken};
+pub use capabilities::{Posting, WaitQueue};
 pub(crate) use claim::marks;
 pub use claim::{Claim, Gap, Note};
 pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
-pub use limits::{DeadWaiters, Status, StoreLimits};
+pub use limits::{DeadWaiters, StoreLimits};
 pub use lock_processor::LockProcessor;
+pub use operations::Operations;
+pub(crate) use operations::unanswered;
 pub use outcome::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseDone,
     ReleaseOutcome,
 };
-// Stores of tests that execute a request late use it.
-#[cfg(any(test, feature = "test-util"))]
-#[doc(hidden)]
-pub use owned::OwnedRequest;
-pub use request::{Outcome, Request};
+pub use request::{Limit, Outcome, Request, one_by_one};
 
 #[cfg(feature = "tls")]
 pub use crate::tls::TlsSettings;

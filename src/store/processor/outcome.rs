@@ -50,7 +50,7 @@ impl Busy {
     }
 }
 
-/// The outcome of [`LockProcessor::acquire`](super::LockProcessor::acquire) and of [`WaitQueue::join`](super::WaitQueue::join).
+/// The outcome of a [`Request::Acquire`](super::Request::Acquire) and of a [`Request::Join`](super::Request::Join).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireOutcome {
@@ -64,12 +64,12 @@ pub enum AcquireOutcome {
         /// The holder of the key.
         busy: Busy,
         /// Whether a request for a place was sent and had no reply. If so, it may still be executed, and
-        /// [`LockProcessor::poll`](super::LockProcessor::poll) tells its outcome. If not, the store does not know the locker.
+        /// [`Request::Poll`](super::Request::Poll) tells its outcome. If not, the store does not know the locker.
         under_way: bool,
     },
 }
 
-/// The outcome of [`LockProcessor::poll`](super::LockProcessor::poll).
+/// The outcome of a [`Request::Poll`](super::Request::Poll).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollOutcome {
@@ -85,8 +85,8 @@ pub enum PollOutcome {
     Gone,
 }
 
-/// The outcome of [`LockProcessor::extend`](super::LockProcessor::extend) and of
-/// [`Numbers::extend_with_numbers`](super::Numbers::extend_with_numbers).
+/// The outcome of a [`Request::Extend`](super::Request::Extend) and of a
+/// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendOutcome {
@@ -102,11 +102,11 @@ pub enum ExtendOutcome {
 pub struct Extension {
     /// How many tenures wait in the queue; zero in a store without a queue.
     pub waiting: u64,
-    /// The number of the tenure. The default [`poll`](super::LockProcessor::poll) needs it; a store that has a `poll` of its own may
+    /// The number of the tenure. A poll [by an extension](super::Request::by_extension) needs it; a store that polls without one may
     /// leave it out.
     pub number: Option<u64>,
-    /// Numbers that no other tenure of this key was or will be given, at most 10,000. Only
-    /// [`Numbers::extend_with_numbers`](super::Numbers::extend_with_numbers) returns any. Without them the lease starts anew
+    /// Numbers that no other tenure of this key was or will be given, at most 10,000. Only a
+    /// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers) returns any. Without them the lease starts anew
     /// nevertheless.
     pub numbers: Option<RangeInclusive<u64>>,
 }
@@ -139,8 +139,7 @@ impl Extension {
     }
 }
 
-/// The outcome of [`LockProcessor::release`](super::LockProcessor::release) and of
-/// [`WaitQueue::hand_over`](super::WaitQueue::hand_over).
+/// The outcome of a [`Request::Release`](super::Request::Release) and of a [`Request::HandOver`](super::Request::HandOver).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
@@ -159,7 +158,7 @@ pub enum ReleaseOutcome {
     NotOurs(NotOurs),
 }
 
-/// The outcome of [`LockProcessor::probe`](super::LockProcessor::probe).
+/// The outcome of a [`Request::Probe`](super::Request::Probe).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProbeOutcome {
@@ -197,7 +196,7 @@ impl From<Broken> for LossCause {
     }
 }
 
-/// What a store knows about a key, for people: [`LockProcessor::inspect`](super::LockProcessor::inspect).
+/// What a store knows about a key, for people: [`Request::Inspect`](super::Request::Inspect).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {

@@ -1,44 +1,16 @@
 //! Implements [`LockProcessor`] for pointers to a store.
 
-use super::{
-    AcquireOutcome, Breaking, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome,
-    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
-};
+use super::{Directory, Limit, LockProcessor, Outcome, Posting, Request, StoreLimits, WaitQueue};
 use crate::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Forwards every method to the store behind the pointer. Only the last pointer closes the store: of several generators that
 /// share it, the first one to end does not.
 macro_rules! forward_to_target {
     ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {
-            fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-                (**self).acquire(claim, limit)
-            }
-
-            fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-                (**self).extend(claim, limit)
-            }
-
-            fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-                (**self).release(claim, limit)
-            }
-
-            fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-                (**self).inspect(key, limit)
-            }
-
-            fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-                (**self).poll(claim, limit)
-            }
-
-            fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-                (**self).probe(claim, limit)
-            }
-
-            fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-                (**self).batch(requests, limit)
+            fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+                (**self).run(requests, limit)
             }
 
             fn keeps_waiting(&self, key: &str) -> bool {
@@ -49,11 +21,11 @@ macro_rules! forward_to_target {
                 (**self).limits()
             }
 
-            fn status(&self) -> Status {
-                (**self).status()
+            fn has_answered(&self) -> bool {
+                (**self).has_answered()
             }
 
-            fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+            fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
                 (**self).on_new_server(told);
             }
 
@@ -61,20 +33,8 @@ macro_rules! forward_to_target {
                 (**self).queue()
             }
 
-            fn numbers(&self) -> Option<&dyn Numbers> {
-                (**self).numbers()
-            }
-
             fn posting(&self) -> Option<&dyn Posting> {
                 (**self).posting()
-            }
-
-            fn settling(&self) -> Option<&dyn Settling> {
-                (**self).settling()
-            }
-
-            fn breaking(&self) -> Option<&dyn Breaking> {
-                (**self).breaking()
             }
 
             fn directory(&self) -> Option<&dyn Directory> {

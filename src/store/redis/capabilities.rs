@@ -1,10 +1,8 @@
-//! What the Redis store can do beyond the required methods: the queue with its inbox, ranges of numbers, posted releases, forced
-//! breaks.
+//! What the Redis store can do beyond its requests: the inbox of its queue, and posted releases.
 
 use super::inbox::RedisInbox;
 use super::net::classify::{classify, is_no_master};
 use super::processor::RedisLockProcessor;
-use super::script::breaking::{self, Texts as BreakTexts};
 use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{self, mismatch};
 use super::script::request::Texts;
@@ -14,24 +12,13 @@ use super::script::slot::slot_of;
 use super::transport::{Answer, KeyHash};
 use super::ways::Ways;
 use crate::error::Error;
-use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, Broken, Claim, ExtendOutcome, Inbox, LockProcessor, Numbers,
-    Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue,
-};
+use crate::store::processor::{Claim, Inbox, Operations, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue};
 use ::redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl WaitQueue for RedisLockProcessor {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, true, limit)
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.end(Request::HandOver(*claim, *next), limit)
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         if self.ways.is_closed() {
             return Err(Error::ShutDown);
@@ -71,26 +58,6 @@ impl WaitQueue for RedisLockProcessor {
             Ways::One(_) => Ok(()),
             Ways::Cluster(cluster) => cluster.get_ready_to_hear(client, key, limit),
         }
-    }
-}
-
-impl Breaking for RedisLockProcessor {
-    fn break_hold(&self, order: &Break<'_>, limit: Duration) -> Result<BreakOutcome, Error> {
-        let texts = BreakTexts::of(order, self.ways.form());
-        let replied = self.ways.call(&texts.call(order), limit)?;
-        breaking::outcome(order.key, &replied.value).map_err(|e| self.address.hide(e))
-    }
-
-    fn broken(&self, claim: &Claim<'_>, limit: Duration) -> Result<Option<Broken>, Error> {
-        let key = breaking::key_of(claim);
-        let replied = self.ways.call(&breaking::look(&key), limit)?;
-        breaking::broken(&key, &replied.value).map_err(|e| self.address.hide(e))
-    }
-}
-
-impl Numbers for RedisLockProcessor {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.renew(claim, true, limit)
     }
 }
 
@@ -160,10 +127,7 @@ fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
     // How a reply is read depends only on the kind of request.
     let any = Claim::new("", "", "", Duration::ZERO);
     match (answer.values.first(), answer.failure) {
-        (Some(value), _) => match reply::outcome(&Request::Release(any), value)? {
-            Outcome::Release(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        },
+        (Some(value), _) => reply::outcome(&Request::Release(any), value)?.try_into(),
         (None, failure) => Err(failure.unwrap_or_else(mismatch)),
     }
 }

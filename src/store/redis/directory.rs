@@ -4,11 +4,10 @@ use super::net::classify::classify;
 use super::processor::RedisLockProcessor;
 use super::script::directory;
 use super::script::keys::{key_of_queue, queue_key, record_key};
-use super::script::reply;
-use super::script::request::{inspect, millis};
+use super::script::request::millis;
 use super::ways::Ways;
 use crate::error::Error;
-use crate::store::processor::{Directory, Inspection, KeyFilter, ListPage, Parties};
+use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -25,19 +24,18 @@ impl Directory for RedisLockProcessor {
         let left = || limit.saturating_sub(start.elapsed());
         let found: Vec<_> =
             names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
-        let queues: Vec<_> = found.iter().map(|(key, _)| queue_key(key)).collect();
-        let calls: Vec<_> = found.iter().zip(&queues).map(|((key, _), queue)| inspect(key, queue)).collect();
-        let replies = if calls.is_empty() { Vec::new() } else { self.ways.run(&calls, left(), false, false) };
+        let inspections: Vec<_> = found.iter().map(|(key, _)| Request::Inspect { key }).collect();
+        let results = self.run(&inspections, Limit::Call(left()));
         let mut locks = Vec::with_capacity(found.len());
-        for ((key, is_queue), reply) in found.into_iter().zip(replies) {
-            match reply::inspection(key, &reply?.value) {
+        for ((key, is_queue), result) in found.into_iter().zip(results) {
+            match result.and_then(Inspection::try_from) {
                 // A lock that is held is found by its key, and one that is only waited for by its queue.
                 Ok(Inspection { holder, waiting, .. }) if is_queue && (holder.is_some() || waiting == 0) => {}
                 Ok(Inspection { holder: None, .. }) if !is_queue => {}
                 Ok(found) => locks.push((key.to_owned(), found)),
                 // Somebody else's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
-                Err(error) => return Err(self.address.hide(error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(ListPage::new(locks, next))

@@ -6,9 +6,8 @@ use super::net::address::Address;
 use super::net::classify::{classify, is_no_master};
 use super::plain::{Attempt, Contention, FenceTrust, GivenUp, TakingBack};
 use super::script::acks::{self, ReplicaAcks};
-use super::script::keys::queue_key;
-use super::script::reply::{self, mismatch};
-use super::script::request::{self, Texts};
+use super::script::reply;
+use super::script::request::Texts;
 use super::script::scripts::{Call, KEEP};
 use super::sentinel::Outage;
 use super::transport::{KeyHash, Replied, Reply};
@@ -16,8 +15,7 @@ use super::ways::Ways;
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
-    AcquireOutcome, Breaking, Claim, Directory, ExtendOutcome, Inspection, LockProcessor, Numbers, Outcome,
-    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
+    Claim, Directory, Limit, LockProcessor, Outcome, Posting, Request, StoreLimits, WaitQueue, one_by_one,
 };
 use ::redis::Value;
 use std::fmt;
@@ -116,59 +114,81 @@ impl RedisLockProcessor {
         TakingBack {
             address: &self.address,
             given_up: &self.given_up,
-            by_script: move |request: Request<'_>, limit: Duration| match request {
-                Request::Release(release) => self.release(&release, limit).map(Outcome::Release),
-                other => self.run_one(other, limit),
-            },
+            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, limit),
         }
     }
 
-    fn run_requests(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
-        if requests.is_empty() {
-            return Vec::new();
+    /// Runs one request on behalf of a caller.
+    fn run_alone(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        match request {
+            Request::Acquire(claim) => self.take(&claim, false, limit),
+            Request::Join(claim) => self.take(&claim, true, limit),
+            Request::Settle(_) => Err(request.unsupported()),
+            other => self.run_script(other, limit),
         }
+    }
+
+    /// Takes a free key; with `wait`, joins the queue of a busy one.
+    fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<Outcome, Error> {
+        let start = Instant::now();
+        self.forget_earlier_server();
+        if let Some(node) = self.ways.one() {
+            let attempt = Attempt {
+                transport: &node.transport,
+                is_demoted: &self.is_demoted,
+                trust: &self.trust,
+                contention: &self.contention,
+                acks: self.acks,
+                taking_back: self.taking_back(),
+            };
+            if let Some(outcome) = attempt.run(claim, wait, start, limit)? {
+                return Ok(Outcome::Acquire(outcome));
+            }
+        }
+        let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
+        self.run_script(request, limit.saturating_sub(start.elapsed()))
+    }
+
+    fn run_script(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         if self.given_up.any() {
-            return self.run_requests_about_given_up(requests, limit, or_break);
+            let sent = self.given_up.replacement(&request);
+            let outcome = self.send_script(&sent, limit)?;
+            return Ok(self.given_up.outcome_of(&request, &sent, outcome));
         }
-        self.run_scripts(requests, limit, or_break)
+        self.send_script(&request, limit)
     }
 
-    /// Does as [`run_requests`](Self::run_requests), but sends a release in place of some requests of lockers that were given up.
-    fn run_requests_about_given_up(
-        &self,
-        requests: &[Request<'_>],
-        limit: Duration,
-        or_break: bool,
-    ) -> Vec<Result<Outcome, Error>> {
-        let sent = self.given_up.replace(requests);
-        let outcomes = self.run_scripts(&sent, limit, or_break);
+    fn send_script(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        let sent_at = SystemClock.now();
+        let texts = Texts::of(request, self.ways.form());
+        let reply = self.ways.call(&texts.call(request), limit);
+        self.read(request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
+    }
+
+    /// Runs requests together.
+    fn run_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        if !self.given_up.any() {
+            return self.send_scripts(requests, limit);
+        }
+        let sent: Vec<_> = requests.iter().map(|request| self.given_up.replacement(request)).collect();
+        let outcomes = self.send_scripts(&sent, limit);
         let both = requests.iter().zip(&sent).zip(outcomes);
         both.map(|((request, sent), outcome)| Ok(self.given_up.outcome_of(request, sent, outcome?))).collect()
     }
 
-    fn run_scripts(&self, requests: &[Request<'_>], limit: Duration, or_break: bool) -> Vec<Result<Outcome, Error>> {
+    fn send_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         let form = self.ways.form();
         let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let (sent_at, start) = (SystemClock.now(), Instant::now());
+        let or_break = matches!(limit, Limit::Attempt(_));
         // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.ways.run(&calls, limit, or_break, urgent);
-        let read = |(request, reply)| self.read(request, reply, sent_at, || limit.saturating_sub(start.elapsed()));
+        let replies = self.ways.run(&calls, limit.time(), or_break, urgent);
+        let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
         requests.iter().zip(replies).map(read).collect()
-    }
-
-    fn run_one(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        if self.given_up.any() {
-            let mut outcomes = self.run_requests(&[request], limit, false);
-            return outcomes.pop().unwrap_or_else(|| Err(mismatch()));
-        }
-        let sent_at = SystemClock.now();
-        let texts = Texts::of(&request, self.ways.form());
-        let reply = self.ways.call(&texts.call(&request), limit);
-        self.read(&request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
     /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key. If too few replicas
@@ -181,8 +201,9 @@ impl RedisLockProcessor {
         left: impl Fn() -> Duration,
     ) -> Result<Outcome, Error> {
         let Replied { value, epoch, confirmation } = reply?;
-        if let Ways::Cluster(cluster) = &self.ways {
-            let claim = request.claim();
+        if let Ways::Cluster(cluster) = &self.ways
+            && let Some(claim) = request.claim()
+        {
             cluster.note_need(claim.client, claim.key, claim.lease);
         }
         let one = self.ways.one();
@@ -197,88 +218,27 @@ impl RedisLockProcessor {
         {
             self.trust.note(&node.transport, epoch, number, sent_at);
         }
-        self.contention.note(KeyHash::of(request.claim().key), &outcome);
-        match self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) {
-            Some(Err(error)) if acks::takes(request) => Err(self.taking_back().undo(request.claim(), error, left())),
-            Some(Err(error)) => Err(self.address.hide(error)),
-            Some(Ok(())) | None => Ok(outcome),
-        }
-    }
-}
-
-/// The outcome of a request of this kind.
-macro_rules! outcome_of {
-    ($kind:ident, $outcome:expr) => {
-        match $outcome? {
-            Outcome::$kind(outcome) => Ok(outcome),
-            _ => Err(mismatch()),
-        }
-    };
-}
-
-impl RedisLockProcessor {
-    /// Takes a free key; with `wait`, joins the queue of a busy one.
-    pub(super) fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<AcquireOutcome, Error> {
-        let start = Instant::now();
-        self.forget_earlier_server();
-        if let Some(node) = self.ways.one() {
-            let attempt = Attempt {
-                transport: &node.transport,
-                is_demoted: &self.is_demoted,
-                trust: &self.trust,
-                contention: &self.contention,
-                acks: self.acks,
-                taking_back: self.taking_back(),
-            };
-            if let Some(outcome) = attempt.run(claim, wait, start, limit)? {
-                return Ok(outcome);
-            }
-        }
-        let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
-        outcome_of!(Acquire, self.run_one(request, limit.saturating_sub(start.elapsed())))
-    }
-
-    /// Extends a lease; with `numbers`, asks for a range of numbers, too.
-    pub(super) fn renew(&self, claim: &Claim<'_>, numbers: bool, limit: Duration) -> Result<ExtendOutcome, Error> {
-        let request = if numbers { Request::ExtendWithNumbers(*claim) } else { Request::Extend(*claim) };
-        outcome_of!(Extend, self.run_one(request, limit))
-    }
-
-    /// Ends a tenure by a release or a hand-over.
-    pub(super) fn end(&self, request: Request<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        outcome_of!(Release, self.run_one(request, limit))
+        self.contention.note(KeyHash::of(request.key()), &outcome);
+        let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) else {
+            return Ok(outcome);
+        };
+        Err(match request.claim() {
+            Some(claim) if acks::takes(request) => self.taking_back().undo(claim, error, left()),
+            _ => self.address.hide(error),
+        })
     }
 }
 
 impl LockProcessor for RedisLockProcessor {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.take(claim, false, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.renew(claim, false, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.end(Request::Release(*claim), limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        let queue = queue_key(key);
-        let replied = self.ways.call(&request::inspect(key, &queue), limit)?;
-        reply::inspection(key, &replied.value).map_err(|e| self.address.hide(e))
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        outcome_of!(Poll, self.run_one(Request::Poll(*claim), limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        outcome_of!(Probe, self.run_one(Request::Probe(*claim), limit))
-    }
-
-    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        self.run_requests(requests, limit, true)
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        match (requests, limit) {
+            ([], _) => Vec::new(),
+            ([request], Limit::Call(limit)) => vec![self.run_alone(*request, limit)],
+            (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
+                one_by_one(requests, limit, |request, limit| self.run_alone(*request, limit.time()))
+            }
+            (requests, limit) => self.run_scripts(requests, limit),
+        }
     }
 
     fn keeps_waiting(&self, key: &str) -> bool {
@@ -292,15 +252,17 @@ impl LockProcessor for RedisLockProcessor {
             keeps_unheard: KEEP,
             extends_heard_grants: self.acks.is_some(),
             poller_gaps: true,
+            numbers: true,
+            breaks: true,
             ..StoreLimits::default()
         }
     }
 
-    fn status(&self) -> Status {
-        Status::answering().with_has_answered(self.ways.has_answered()).with_server(self.ways.number())
+    fn has_answered(&self) -> bool {
+        self.ways.has_answered()
     }
 
-    fn on_new_server(&self, told: Box<dyn Fn() + Send + Sync>) {
+    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
         self.ways.tell(told);
     }
 
@@ -308,15 +270,7 @@ impl LockProcessor for RedisLockProcessor {
         Some(self)
     }
 
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        Some(self)
-    }
-
     fn posting(&self) -> Option<&dyn Posting> {
-        Some(self)
-    }
-
-    fn breaking(&self) -> Option<&dyn Breaking> {
         Some(self)
     }
 

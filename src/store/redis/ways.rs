@@ -107,16 +107,8 @@ impl Ways {
         }
     }
 
-    /// Returns a number that rises when another server answers than before.
-    pub(super) fn number(&self) -> u64 {
-        match self {
-            Self::One(node) => node.servers().number(),
-            Self::Cluster(cluster) => cluster.number(),
-        }
-    }
-
-    /// Takes a function to call after each rise of the number.
-    pub(super) fn tell(&self, told: Box<dyn Fn() + Send + Sync>) {
+    /// Takes a function to call whenever another server answers than before.
+    pub(super) fn tell(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
         match self {
             Self::One(node) => node.servers().tell(told),
             Self::Cluster(cluster) => cluster.tell(told),

@@ -11,7 +11,7 @@ use crate::support::queue::begin_the_time_of_the_unheard;
 use crate::work::KEY;
 use crate::worker::now;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use redis_dlock::processor::{Claim, LockProcessor};
+use redis_dlock::processor::{Claim, LockProcessor, Operations};
 use redis_dlock::{AcquireOutcome, DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use std::thread;
 use std::time::Duration;
@@ -122,13 +122,12 @@ fn waiters_whose_inboxes_are_closed_while_the_lock_is_held_are_served_in_their_o
 
 /// Lets a waiter stand in the queue that nobody hears, ever.
 fn leave_behind(store: &RedisLockProcessor, n: usize) {
-    let queue = store.queue().unwrap();
     let client = format!("gone-{n}");
     // One that comes as the lock is free has to come again.
     for attempt in 0.. {
         let locker = format!("{client}-{attempt}");
         let claim = Claim::new(KEY.2, &client, &locker, LEASE);
-        match queue.join(&claim, store.limits().command).unwrap() {
+        match store.join(&claim, store.limits().command).unwrap() {
             AcquireOutcome::Acquired(_) => drop(store.release(&claim, store.limits().command).unwrap()),
             _ => break,
         }

@@ -3,8 +3,8 @@
 
 use super::{LEASE, builder, failure, replicated, signal_replicas, value};
 use crate::support::{Asking, claim};
-use redis_dlock::processor::AcquireOutcome;
-use redis_dlock::{BackendFailure, LockProcessor};
+use redis_dlock::BackendFailure;
+use redis_dlock::processor::{AcquireOutcome, Operations};
 use rustix::process::Signal;
 use std::time::Duration;
 

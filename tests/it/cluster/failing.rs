@@ -4,7 +4,7 @@ use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on}
 use crate::support::cluster::{Cluster, Plan};
 use crate::support::crew::eventually;
 use crate::support::{LONG, claim};
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::processor::{LockProcessor, Operations};
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockGenerator, Error, RedisLockProcessor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

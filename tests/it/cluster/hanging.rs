@@ -5,7 +5,7 @@ use crate::support::cluster::{Cluster, Node, Plan};
 use crate::support::commands::Commands;
 use crate::support::crew::spawn;
 use crate::support::{LONG, claim};
-use redis_dlock::processor::{ExtendOutcome, LockProcessor, Outcome, Request};
+use redis_dlock::processor::{ExtendOutcome, Limit, LockProcessor, Operations, Outcome, Request};
 use redis_dlock::{AcquireOutcome, DLockConfig, DLockGenerator, RedisLockProcessor};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ fn renewed_together(forgets_scripts: bool) {
     let mut admin = cluster.connection(1);
     // The connection for renewals is open, and old enough to be broken.
     for _ in 0..2 {
-        let outcomes = store.batch(&both, LONG);
+        let outcomes = store.run(&both, Limit::Attempt(LONG));
         assert!(outcomes.iter().all(is_extended), "{outcomes:?}");
         thread::sleep(Duration::from_millis(400));
     }
@@ -49,15 +49,15 @@ fn renewed_together(forgets_scripts: bool) {
         if forgets_scripts {
             redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
         }
-        let outcomes = store.batch(&both, Duration::from_millis(300));
+        let outcomes = store.run(&both, Limit::Attempt(Duration::from_millis(300)));
         assert!(outcomes[0].is_err(), "{outcomes:?}");
         assert!(is_extended(&outcomes[1]), "{round}: {outcomes:?}");
     }
     assert_eq!(accepted(&mut admin), before, "no connection of a node that answers is given up");
     cluster.nodes[0].go_on();
-    let mut outcomes = store.batch(&both, LONG);
+    let mut outcomes = store.run(&both, Limit::Attempt(LONG));
     while !outcomes.iter().all(is_extended) {
-        outcomes = store.batch(&both, LONG);
+        outcomes = store.run(&both, Limit::Attempt(LONG));
     }
 }
 

@@ -4,7 +4,7 @@ use super::{LEASE, generator, lock, store, target_on};
 use crate::support::cluster::{Cluster, slot_of};
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::{LONG, claim};
-use redis_dlock::processor::{Inbox, LockProcessor, Message, WaitQueue};
+use redis_dlock::processor::{Inbox, LockProcessor, Message, Operations, WaitQueue};
 use redis_dlock::{DLockConfig, RedisLockProcessor};
 use std::thread;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn a_slot_that_moves_is_heard_again() {
         let lockers = [format!("a-{turn}"), format!("b-{turn}")];
         let [held, waits] = lockers.each_ref().map(|locker| claim(&key, locker, LEASE));
         store.acquire(&held, LONG).unwrap();
-        queue.join(&waits, LONG).unwrap();
+        store.join(&waits, LONG).unwrap();
         store.release(&held, LONG).unwrap();
         match heard.recv_timeout(HANG).unwrap() {
             Message::Granted { locker, .. } => assert_eq!(locker, lockers[1]),

@@ -4,7 +4,7 @@ use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on}
 use crate::support::cluster::{Cluster, Plan, slot_of};
 use crate::support::crew::{eventually, spawn};
 use crate::support::{Asking, LONG, claim};
-use redis_dlock::processor::{ExtendOutcome, LockProcessor, ProbeOutcome, ReleaseOutcome};
+use redis_dlock::processor::{ExtendOutcome, Limit, LockProcessor, Operations, ProbeOutcome, ReleaseOutcome};
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockGenerator, Error, RedisLockProcessor};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ fn while_a_slot_moves_leases_are_extended_and_nobody_gets_in() {
         for processor in [&store, &other] {
             assert_eq!(processor.probe(&held, LONG).unwrap(), ProbeOutcome::Ours, "{step:?}");
             assert!(matches!(processor.extend(&held, LONG).unwrap(), ExtendOutcome::Extended(_)), "{step:?}");
-            let batch = processor.batch(&[redis_dlock::processor::Request::Extend(held)], LONG);
+            let batch = processor.run(&[redis_dlock::processor::Request::Extend(held)], Limit::Attempt(LONG));
             assert!(batch[0].is_ok(), "{step:?}: {batch:?}");
         }
         let locker = format!("c-{steps}");

@@ -6,7 +6,7 @@ use crate::support::commands::Commands;
 use crate::support::crew::{eventually, spawn};
 use crate::support::proxy::Way;
 use crate::support::{LONG, claim};
-use redis_dlock::processor::{LockProcessor, Posting, ReleaseDone, Request};
+use redis_dlock::processor::{Limit, LockProcessor, Operations, Posting, ReleaseDone, Request};
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockConfig, DLockGenerator, Error, RedisLockProcessor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,7 +157,7 @@ fn nothing_is_posted_to_a_node_that_is_silent() {
         answers
     };
     cluster.nodes[1].stop();
-    let missed = store.batch(&[Request::Extend(held)], Duration::from_millis(300));
+    let missed = store.run(&[Request::Extend(held)], Limit::Attempt(Duration::from_millis(300)));
     assert!(missed[0].is_err(), "{missed:?}");
     assert!(store.keeps_waiting(&key));
     let answer = post(&held).try_recv().expect("told before the poster goes on");

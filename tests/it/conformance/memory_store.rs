@@ -1,6 +1,7 @@
 //! [`Store`] for the embedded store: time stands still until a test moves it.
 
 use dlock_conformance::Store;
+use redis_dlock::processor::Operations;
 use redis_dlock::{LockProcessor, ManualClock, MemoryLockProcessor};
 use std::sync::Arc;
 use std::time::Duration;

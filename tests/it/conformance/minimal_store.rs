@@ -1,10 +1,11 @@
-//! A store with the required methods only, as somebody may write it over any store that compares and sets: no queue, no messages, no
+//! A store with the required requests only, as somebody may write it over any store that compares and sets: no queue, no messages, no
 //! ranges of numbers. The client polls.
 
 use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Inspection, LockProcessor, NotOurs, ReleaseOutcome,
+    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Inspection, Limit, LockProcessor, NotOurs, Outcome,
+    ReleaseOutcome, Request, one_by_one,
 };
 use redis_dlock::{Clock, Error, ManualClock, Moment};
 use std::collections::HashMap;
@@ -62,8 +63,19 @@ fn not_ours(entry: &Option<Entry>) -> NotOurs {
 }
 
 impl LockProcessor for MinimalProcessor {
-    fn acquire(&self, claim: &Claim<'_>, _limit: Duration) -> Result<AcquireOutcome, Error> {
-        Ok(self.on(claim.key, |entry, last, now| match entry {
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        one_by_one(requests, limit, |request, _| match request {
+            Request::Acquire(claim) => Ok(self.acquire(claim).into()),
+            Request::Release(claim) => Ok(self.release(claim).into()),
+            Request::Inspect { key } => Ok(self.inspect(key).into()),
+            other => other.by_extension(|claim| Ok(self.extend(claim))),
+        })
+    }
+}
+
+impl MinimalProcessor {
+    fn acquire(&self, claim: &Claim<'_>) -> AcquireOutcome {
+        self.on(claim.key, |entry, last, now| match entry {
             Some(Entry { locker, until, .. }) => {
                 AcquireOutcome::Busy(Busy::new(locker.clone(), until.map(|until| until.since(now))))
             }
@@ -72,34 +84,34 @@ impl LockProcessor for MinimalProcessor {
                 *entry = Some(Entry { locker: claim.locker.to_owned(), number: *last, until: Some(now + claim.lease) });
                 AcquireOutcome::Acquired(Grant::new(*last, 0))
             }
-        }))
+        })
     }
 
-    fn extend(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ExtendOutcome, Error> {
+    fn extend(&self, claim: &Claim<'_>) -> ExtendOutcome {
         self.extensions.fetch_add(1, Ordering::SeqCst);
-        Ok(self.on(claim.key, |entry, _, now| match entry {
+        self.on(claim.key, |entry, _, now| match entry {
             Some(ours) if ours.locker == claim.locker => {
                 ours.until = Some(now + claim.lease);
                 ExtendOutcome::Extended(Extension::of(ours.number))
             }
             other => ExtendOutcome::NotOurs(not_ours(other)),
-        }))
+        })
     }
 
-    fn release(&self, claim: &Claim<'_>, _limit: Duration) -> Result<ReleaseOutcome, Error> {
-        Ok(self.on(claim.key, |entry, _, _| match entry.take_if(|entry| entry.locker == claim.locker) {
+    fn release(&self, claim: &Claim<'_>) -> ReleaseOutcome {
+        self.on(claim.key, |entry, _, _| match entry.take_if(|entry| entry.locker == claim.locker) {
             Some(_) => ReleaseOutcome::Released { waiting: 0 },
             None => ReleaseOutcome::NotOurs(not_ours(entry)),
-        }))
+        })
     }
 
-    fn inspect(&self, key: &str, _limit: Duration) -> Result<Inspection, Error> {
-        Ok(self.on(key, |entry, _, now| match entry {
+    fn inspect(&self, key: &str) -> Inspection {
+        self.on(key, |entry, _, now| match entry {
             Some(Entry { locker, until, .. }) => {
                 Inspection::held_by(locker.clone(), until.map(|until| until.since(now)))
             }
             None => Inspection::free(),
-        }))
+        })
     }
 }
 

@@ -7,8 +7,8 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use redis_dlock::Error;
 use redis_dlock::processor::{
-    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Gap, Grant, Message, Outcome, PollOutcome, ReleaseOutcome,
-    Request,
+    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Gap, Grant, Limit, Message, Operations, Outcome, PollOutcome,
+    ReleaseOutcome, Request,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -171,7 +171,7 @@ impl<'s> Side<'s> {
         let tenure = &self.tenures[me].1;
         if let Step::Break(_) = step {
             let order = Break::new(&self.key, &tenure.locker, "operator-1", "why");
-            return match tenure.processor().breaking().expect("both can").break_hold(&order, LEASE) {
+            return match tenure.processor().break_hold(&order, LEASE) {
                 Ok(outcome) => Seen::Broken(outcome),
                 Err(Error::Denied { .. }) => Seen::Denied,
                 Err(error) => panic!("{step:?}: {error}"),
@@ -190,7 +190,7 @@ impl<'s> Side<'s> {
             }
             Step::Break(_) | Step::Take | Step::Pass | Step::Delete => unreachable!("no request"),
         };
-        let outcome = request.send(tenure.processor(), LEASE);
+        let outcome = tenure.processor().run_one(request, Limit::Call(LEASE));
         match outcome {
             Ok(outcome) => Seen::Answered(self.comparable(outcome)),
             Err(Error::Denied { .. }) => Seen::Denied,

@@ -8,7 +8,7 @@ use crate::support::sentinels::Service;
 use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::RedisLockProcessor;
-use redis_dlock::processor::{Claim, LockProcessor};
+use redis_dlock::processor::{Claim, LockProcessor, Operations};
 use std::any::Any;
 use std::sync::Arc;
 use std::thread;

@@ -6,8 +6,8 @@ use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::Error;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, Posting, ProbeOutcome,
-    ReleaseDone, ReleaseOutcome, Settling, StoreLimits, WaitQueue,
+    Claim, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, StoreLimits,
+    WaitQueue,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -27,47 +27,26 @@ impl fmt::Debug for Special {
 }
 
 impl LockProcessor for Special {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.inner.acquire(claim, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.inner.extend(claim, limit)
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.inner.release(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.inner.inspect(key, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.inner.poll(claim, limit)
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.inner.probe(claim, limit)
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        let run = |request: &Request<'_>| match request {
+            // No request to the embedded store is ever late, so a release ends a locker for certain.
+            Request::Settle(claim) => self.inner.run_one(Request::Release(*claim), limit).map(|_| Outcome::Settle(())),
+            other => self.inner.run_one(*other, limit),
+        };
+        requests.iter().map(run).collect()
     }
 
     fn limits(&self) -> StoreLimits {
-        self.inner.limits()
+        let mut limits = self.inner.limits();
+        (limits.settles, limits.breaks) = (true, false);
+        limits
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
         self.inner.queue()
     }
 
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        self.inner.numbers()
-    }
-
     fn posting(&self) -> Option<&dyn Posting> {
-        Some(self)
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
         Some(self)
     }
 }
@@ -83,13 +62,6 @@ impl Posting for Special {
         let replies = std::mem::take(&mut *self.replies.lock());
         replies.into_iter().for_each(|(done, outcome)| done(outcome));
         false
-    }
-}
-
-/// No request to the embedded store is ever late, so a release ends a locker for certain.
-impl Settling for Special {
-    fn settle(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        self.inner.release(claim, limit).map(drop)
     }
 }
 

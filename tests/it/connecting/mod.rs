@@ -9,6 +9,7 @@ use crate::support::process::alone_in;
 use crate::support::proxy::Way;
 use crate::support::resolver_shim::{self, ResolverShim};
 use crate::support::{Proxy, RedisServer};
+use redis_dlock::processor::Limit;
 use redis_dlock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LockProcessor, RedisBuilder, RedisLockProcessor,
     Request,
@@ -202,7 +203,7 @@ fn a_renewal_whose_time_ends_spares_the_connection_that_was_made_for_it() {
     cut(&proxy);
     // All answers are slow: the connect gets through in the limit, and the answer to the probe does not.
     proxy.delay(Way::ToClient, CONNECT / 2);
-    assert!(store.batch(&probe, CONNECT + CONNECT / 4)[0].is_err());
-    assert!(store.batch(&probe, HANG)[0].is_ok());
+    assert!(store.run(&probe, Limit::Attempt(CONNECT + CONNECT / 4))[0].is_err());
+    assert!(store.run(&probe, Limit::Attempt(HANG))[0].is_ok());
     assert_eq!(proxy.connections() - before, 1, "the connection that the first one has opened");
 }

@@ -5,6 +5,7 @@ use crate::support::monitor::{Executed, Monitor};
 use crate::support::queue::outlast_the_unheard;
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
+use redis_dlock::processor::{Limit, Operations};
 use redis_dlock::{Error, Inbox, LockProcessor, Message, RedisLockProcessor, Request};
 use std::time::Duration;
 
@@ -204,7 +205,7 @@ impl Scene {
                 [Request::Poll(claim(key, locker, lease)), Request::Release(release)]
             })
             .collect();
-        self.free.batch(&requests, LONG).into_iter().for_each(|result| drop(result.unwrap()));
+        self.free.run(&requests, Limit::Attempt(LONG)).into_iter().for_each(|result| drop(result.unwrap()));
         let head: Option<String> = self.run(&["LINDEX", &self.queue_key.clone(), "0"]);
         if head.is_some_and(|entry| entry.starts_with("gap ")) {
             // As if its time were over.

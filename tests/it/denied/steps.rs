@@ -3,9 +3,9 @@
 use super::scene::{KEY, LEASE};
 use crate::support::LONG;
 use crate::support::{Asking, claim};
-use redis_dlock::processor::{Break, BreakOutcome, Breaking, Gap};
+use redis_dlock::processor::{Break, BreakOutcome, Gap, Operations};
 use redis_dlock::{
-    AcquireOutcome, Error, ExtendOutcome, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
+    AcquireOutcome, Error, ExtendOutcome, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ impl Step {
                 BreakOutcome::NotHeldBy { .. } => Came::Seen,
                 other => panic!("{other:?}"),
             },
-            What::LookForBreak => store.broken(&claim(key, locker, LEASE), LONG).map(|_| Came::Seen)?,
+            What::LookForBreak => store.broken(key, locker, LONG).map(|_| Came::Seen)?,
         })
     }
 }

@@ -12,6 +12,7 @@ use crate::support::process::{descriptors, threads, threads_named};
 use crate::support::stalls::Stalls;
 use crate::support::time::Time;
 use parking_lot::Mutex;
+use redis_dlock::processor::Operations;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

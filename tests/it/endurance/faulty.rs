@@ -2,11 +2,11 @@
 //! are executed later than their failure is told.
 
 use crate::support::dice::Dice;
+use crate::support::owned::OwnedRequest;
 use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers, Outcome,
-    OwnedRequest, PollOutcome, ProbeOutcome, ReleaseOutcome, Request, Status, StoreLimits, WaitQueue,
+    Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl FaultyStore {
                 };
                 let now = Instant::now();
                 for (_, command) in due.extract_if(.., |(at, _)| over || *at <= now) {
-                    let _ = store.batch(&[command.request()], store.limits().command);
+                    let _ = store.run(&[command.request()], Limit::Attempt(store.limits().command));
                     counts.executed.fetch_add(1, Ordering::SeqCst);
                 }
                 if over {
@@ -138,19 +138,6 @@ impl FaultyStore {
         let late = self.late.as_ref().expect("there until it is dropped");
         late.send((Instant::now() + Duration::from_micros(micros), OwnedRequest::of(request))).unwrap();
     }
-
-    fn pass<T>(&self, request: Request<'_>, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        match self.fate() {
-            Fate::Answered => work(),
-            Fate::NotExecuted => Err(failed(BackendFailure::NotExecuted)),
-            Fate::Lost => Err(failed(BackendFailure::Unknown)),
-            Fate::Unanswered => work().and(Err(failed(BackendFailure::Unknown))),
-            Fate::Late => {
-                self.postpone(&request);
-                Err(failed(BackendFailure::Unknown))
-            }
-        }
-    }
 }
 
 fn failed(failure: BackendFailure) -> Error {
@@ -167,37 +154,15 @@ impl Drop for FaultyStore {
 }
 
 impl LockProcessor for FaultyStore {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(Request::Acquire(*claim), || self.inner.acquire(claim, limit))
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(Request::Extend(*claim), || self.inner.extend(claim, limit))
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(Request::Release(*claim), || self.inner.release(claim, limit))
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.inner.inspect(key, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.pass(Request::Poll(*claim), || self.inner.poll(claim, limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.pass(Request::Probe(*claim), || self.inner.probe(claim, limit))
-    }
-
     /// Each command has its own fate; what is executed goes in one go, in order.
-    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        let fates: Vec<_> = requests.iter().map(|_| self.fate()).collect();
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        let is_command = |request: &Request<'_>| !matches!(request, Request::Inspect { .. });
+        let fate = |request| if is_command(request) { self.fate() } else { Fate::Answered };
+        let fates: Vec<_> = requests.iter().map(fate).collect();
         let executed =
             requests.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::Answered | Fate::Unanswered));
         let executed: Vec<_> = executed.map(|(request, _)| *request).collect();
-        let mut results = self.inner.batch(&executed, limit).into_iter();
+        let mut results = self.inner.run(&executed, limit).into_iter();
         let outcomes = requests.iter().zip(&fates).map(|(request, fate)| match fate {
             Fate::Answered => results.next().unwrap(),
             Fate::Unanswered => results.next().unwrap().and(Err(failed(BackendFailure::Unknown))),
@@ -212,18 +177,20 @@ impl LockProcessor for FaultyStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        self.inner.limits()
+        let mut limits = self.inner.limits();
+        (limits.settles, limits.breaks) = (false, false);
+        limits
     }
 
-    fn status(&self) -> Status {
-        self.inner.status()
+    fn has_answered(&self) -> bool {
+        self.inner.has_answered()
+    }
+
+    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
+        self.inner.on_new_server(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
-        Some(self)
-    }
-
-    fn numbers(&self) -> Option<&dyn Numbers> {
         Some(self)
     }
 
@@ -233,14 +200,6 @@ impl LockProcessor for FaultyStore {
 }
 
 impl WaitQueue for FaultyStore {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(Request::Join(*claim), || self.inner_queue().join(claim, limit))
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(Request::HandOver(*claim, *next), || self.inner_queue().hand_over(claim, next, limit))
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         if self.fate() != Fate::Answered {
             return Err(failed(BackendFailure::NotExecuted));
@@ -262,14 +221,6 @@ impl WaitQueue for FaultyStore {
 
     fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         self.inner_queue().get_ready_to_hear(client, key, limit)
-    }
-}
-
-impl Numbers for FaultyStore {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(Request::ExtendWithNumbers(*claim), || {
-            self.inner.numbers().expect("has numbers").extend_with_numbers(claim, limit)
-        })
     }
 }
 

@@ -9,9 +9,10 @@ use crate::support::is_long;
 use crate::support::lab::{config, connect};
 use crate::support::{Asking, LONG, RedisServer, claim};
 use parking_lot::Mutex;
+use redis_dlock::processor::Operations;
 use redis_dlock::{
-    AcquireOutcome, Clock, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause, Moment,
-    RedisLockProcessor, ReleaseOutcome, SystemClock,
+    AcquireOutcome, Clock, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment, RedisLockProcessor,
+    ReleaseOutcome, SystemClock,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

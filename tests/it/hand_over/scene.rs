@@ -2,6 +2,7 @@
 
 use crate::support::claim;
 use crate::support::{LONG, RedisServer};
+use redis_dlock::processor::Operations;
 use redis_dlock::{
     DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, RedisLockProcessor,
 };

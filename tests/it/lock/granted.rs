@@ -7,6 +7,7 @@ use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crate::support::{Asking, LONG, claim};
 use parking_lot::Mutex;
+use redis_dlock::processor::Operations;
 use redis_dlock::{AcquireOutcome, CancelToken, DLockGuard, Error};
 use std::sync::Arc;
 use std::thread;

@@ -7,11 +7,8 @@ use crate::support::crew::{Member, spawn};
 use crate::support::is_long;
 use crate::support::lab::{Lab, config, on_both_stores};
 use parking_lot::Mutex;
-use redis_dlock::processor::Claim;
-use redis_dlock::{
-    AcquireOutcome, DistributedReentrantLock, Error, ExtendOutcome, Inspection, LockProcessor, Outcome, PollOutcome,
-    ProbeOutcome, ReleaseOutcome, Request,
-};
+use redis_dlock::processor::Limit;
+use redis_dlock::{DistributedReentrantLock, Error, ExtendOutcome, LockProcessor, Outcome, Request};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -121,14 +118,28 @@ struct Referee {
 }
 
 impl LockProcessor for Referee {
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.book.ending.lock().insert(claim.locker.to_owned());
-        let released = self.store.release(claim, limit)?;
-        self.book.ended.lock().insert(claim.locker.to_owned());
-        Ok(released)
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        match (requests, limit) {
+            ([Request::Release(claim)], _) => {
+                self.book.ending.lock().insert(claim.locker.to_owned());
+                let results = self.store.run(requests, limit);
+                if results[0].is_ok() {
+                    self.book.ended.lock().insert(claim.locker.to_owned());
+                }
+                results
+            }
+            (_, Limit::Call(_)) => self.store.run(requests, limit),
+            (_, Limit::Attempt(_)) => self.run_many(requests, limit),
+        }
     }
 
-    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
+    fn close(&self) {
+        self.store.close();
+    }
+}
+
+impl Referee {
+    fn run_many(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         if requests.len() >= MANY {
             self.book.signs.fetch_add(1, Ordering::SeqCst);
         }
@@ -138,45 +149,25 @@ impl LockProcessor for Referee {
 
         let ended: Vec<bool> = {
             let ended = self.book.ended.lock();
-            requests.iter().map(|request| ended.contains(request.claim().locker)).collect()
+            requests.iter().map(|request| ended.contains(locker(request))).collect()
         };
-        let results = self.store.batch(requests, limit);
+        let results = self.store.run(requests, limit);
         let ending = self.book.ending.lock();
         for ((request, result), ended) in requests.iter().zip(&results).zip(ended) {
-            if !matches!(request, Request::Extend(_)) || !ending.contains(request.claim().locker) {
+            if !matches!(request, Request::Extend(_)) || !ending.contains(locker(request)) {
                 continue;
             }
             self.book.raced.fetch_add(1, Ordering::SeqCst);
             match result {
                 Ok(Outcome::Extend(ExtendOutcome::NotOurs(_))) => _ = self.book.refused.fetch_add(1, Ordering::SeqCst),
-                Ok(_) if ended => self.book.revived.lock().push(request.claim().locker.to_owned()),
+                Ok(_) if ended => self.book.revived.lock().push(locker(request).to_owned()),
                 _ => {}
             }
         }
         results
     }
+}
 
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.store.acquire(claim, limit)
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.store.poll(claim, limit)
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.store.extend(claim, limit)
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.store.probe(claim, limit)
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.store.inspect(key, limit)
-    }
-
-    fn close(&self) {
-        self.store.close();
-    }
+fn locker<'a>(request: &Request<'a>) -> &'a str {
+    request.claim().expect("a claim").locker
 }

@@ -5,6 +5,7 @@ use crate::support::crew::{HANG, spawn};
 use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
 use crate::support::{Asking, claim};
+use redis_dlock::processor::{Limit, Operations};
 use redis_dlock::{
     BackendFailure, CancelToken, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
 };
@@ -33,7 +34,7 @@ fn no_request_is_executed_and_the_store_keeps_what_it_has() {
     assert!(is_unreachable(&store.inspect("k", limit)));
     assert!(is_unreachable(&store.queue().unwrap().check_inbox("b", "k", limit)));
     assert!(is_unreachable(&store.open("b", limit)));
-    let results = store.batch(&[Request::Probe(probe), Request::Release(release)], limit);
+    let results = store.run(&[Request::Probe(probe), Request::Release(release)], Limit::Attempt(limit));
     assert_eq!(results.iter().filter(|result| is_unreachable(result)).count(), 2);
     assert_eq!(store.keys(), ["k"], "an administrator sees it");
     store.set_reachable(true);

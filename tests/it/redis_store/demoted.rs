@@ -4,7 +4,8 @@ use super::outcomes::LEASE;
 use crate::conformance::suite::prove;
 use crate::support::claim;
 use crate::support::{LONG, RedisServer};
-use redis_dlock::{AcquireOutcome, LockProcessor, RedisLockProcessor};
+use redis_dlock::processor::Operations;
+use redis_dlock::{AcquireOutcome, RedisLockProcessor};
 use std::thread;
 use std::time::Duration;
 

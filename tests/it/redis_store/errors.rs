@@ -4,6 +4,7 @@ use super::outcomes::{LEASE, setup};
 use crate::support::crew::{eventually, spawn};
 use crate::support::{Asking, claim, journal};
 use crate::support::{LONG, RedisServer};
+use redis_dlock::processor::Operations;
 use redis_dlock::{
     BackendFailure, DLockGenerator, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
@@ -181,7 +182,7 @@ fn logins_and_databases_fail_by_name() {
         assert!(!format!("{error} {error:?}").contains("wr0ng"));
     }
     let store = at(":s3crt@", "/5").unwrap();
-    assert!(store.status().has_answered);
+    assert!(store.has_answered());
     assert!(
         !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port())))
             .contains("s3crt")
@@ -207,7 +208,7 @@ fn a_full_server_and_no_server_executed_nothing() {
     backend(RedisLockProcessor::connect(&server.url()), BackendFailure::NotExecuted, "");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lazy = RedisLockProcessor::builder(&format!("redis://:s3crt@localhost:{port}")).unwrap().build().unwrap();
-    assert!(!lazy.status().has_answered);
+    assert!(!lazy.has_answered());
     let result = lazy.acquire(&claim("k", "a-1", LEASE), LONG);
     assert!(!format!("{result:?}").contains("s3crt"));
     backend(result, BackendFailure::NotExecuted, &format!("localhost:{port}"));

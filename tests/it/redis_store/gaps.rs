@@ -2,8 +2,8 @@
 
 use super::outcomes::{LEASE, setup};
 use crate::support::{Asking, LONG, RedisServer, claim};
-use redis_dlock::processor::{Claim, Gap};
-use redis_dlock::{AcquireOutcome, Error, LockProcessor, Message, PollOutcome, RedisLockProcessor, ReleaseOutcome};
+use redis_dlock::processor::{Claim, Gap, Operations};
+use redis_dlock::{AcquireOutcome, Error, Message, PollOutcome, RedisLockProcessor, ReleaseOutcome};
 use std::time::Duration;
 
 const KEY: &str = "DLOCK_t_ a {b";

@@ -2,9 +2,8 @@
 
 use super::outcomes::{LEASE, setup};
 use crate::support::{Asking, LONG, RedisServer, claim};
-use redis_dlock::{
-    AcquireOutcome, Error, LockProcessor, Message, NotOurs, PollOutcome, RedisLockProcessor, ReleaseOutcome,
-};
+use redis_dlock::processor::Operations;
+use redis_dlock::{AcquireOutcome, Error, Message, NotOurs, PollOutcome, RedisLockProcessor, ReleaseOutcome};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 

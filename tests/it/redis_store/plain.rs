@@ -6,9 +6,8 @@ use crate::support::commands::Commands;
 use crate::support::proxy::{Lot, Sent, Way};
 use crate::support::{Asking, claim};
 use crate::support::{LONG, Proxy, RedisServer};
-use redis_dlock::{
-    AcquireOutcome, BackendFailure, Error, LockProcessor, PollOutcome, RedisLockProcessor, ReleaseOutcome,
-};
+use redis_dlock::processor::Operations;
+use redis_dlock::{AcquireOutcome, BackendFailure, Error, PollOutcome, RedisLockProcessor, ReleaseOutcome};
 use std::thread;
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 use super::outcomes::{LEASE, setup};
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
+use redis_dlock::processor::{Limit, Operations};
 use redis_dlock::{
     AcquireOutcome, BackendFailure, Busy, Error, LockProcessor, PollOutcome, ProbeOutcome, RedisLockProcessor,
     ReleaseOutcome, Request,
@@ -87,8 +88,10 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     // A renewal that ends unanswered breaks the link, the next goes on a fresh one.
     server.signal(Signal::STOP);
     let start = Instant::now();
-    let renewals =
-        store.batch(&[Request::Extend(claim("k", "a-1", LEASE)), Request::Poll(claim("k", "z-1", LEASE))], SHORT);
+    let renewals = store.run(
+        &[Request::Extend(claim("k", "a-1", LEASE)), Request::Poll(claim("k", "z-1", LEASE))],
+        Limit::Attempt(SHORT),
+    );
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     assert!(renewals.into_iter().all(|renewal| failure(renewal) == BackendFailure::Unknown));
     server.signal(Signal::CONT);
@@ -151,7 +154,7 @@ fn half_a_reply_is_an_unknown_outcome_and_answered_requests_keep_their_answers()
     let probe = claim("k", "a-1", LEASE);
     assert_eq!(failure(store.probe(&probe, LONG)), BackendFailure::Unknown);
     let release = claim("k", "a-1", LONG);
-    let mut both = store.batch(&[Request::Probe(probe), Request::Release(release)], LONG).into_iter();
+    let mut both = store.run(&[Request::Probe(probe), Request::Release(release)], Limit::Attempt(LONG)).into_iter();
     assert!(both.next().unwrap().is_ok());
     assert_eq!(failure(both.next().unwrap()), BackendFailure::Unknown);
     assert_eq!(failure(store.probe(&probe, LONG)), BackendFailure::Unknown);

@@ -4,6 +4,7 @@ use super::crew::{HANG, Member, eventually, spawn};
 use super::time::Time;
 use super::watched::{Watch, Watched};
 use crate::conformance::suite::{RedisStore, Store, take};
+use redis_dlock::processor::Operations;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, ManualClock,
     MemoryLockProcessor, RedisLockProcessor,

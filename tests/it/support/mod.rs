@@ -9,19 +9,20 @@ mod jvm;
 #[path = "../../support/mod.rs"]
 mod kit;
 pub(crate) mod lab;
+pub(crate) mod owned;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
 pub(crate) mod time;
 pub(crate) mod watched;
 
-pub(crate) use asking::{Asking, claim};
+pub(crate) use asking::{Asking, claim, last_server};
 pub(crate) use crew::is_long;
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{
     Proxy, RedisServer, certificates, cluster, crew, dice, free_port, history, monitor, process, proxy, queue,
     sentinels, worker,
 };
-use redis_dlock::{Error, LossCause};
+use redis_dlock::{Error, LossCause, port};
 use std::time::Duration;
 
 /// Far more than anything takes.

@@ -5,8 +5,7 @@ use super::time::Time;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 use redis_dlock::processor::{
-    AcquireOutcome, Breaking, Claim, ExtendOutcome, Inbox, InboxBreaker, Inspection, LockProcessor, Message, Numbers,
-    Outcome, PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, Settling, Status, StoreLimits, WaitQueue,
+    Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, Posting, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error, Moment};
 use std::sync::Arc;
@@ -330,89 +329,63 @@ impl Watched {
         self.inner.queue().expect("as before")
     }
 
-    fn pass<T>(
+    fn pass(
         &self,
         requests: &[(Kind, &str, &str)],
         limit: Duration,
-        work: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        work: impl FnOnce() -> Vec<Result<Outcome, Error>>,
+    ) -> Vec<Result<Outcome, Error>> {
         let Some(watch) = &self.watch else { return work() };
+        let fail = |error: Error| requests.iter().map(|_| Err(error.clone())).collect();
         watch.record(requests, limit);
         watch.pass_gates(requests, When::Going);
         watch.wait_at_bar(requests);
         watch.panic_if_told(requests);
-        watch.fail_if_told(limit)?;
-        let result = work();
+        if let Err(error) = watch.fail_if_told(limit) {
+            return fail(error);
+        }
+        let results = work();
         watch.pass_gates(requests, When::Coming);
-        watch.lose_answer_if_told(requests)?;
-        result
+        watch.lose_answer_if_told(requests).map_or_else(fail, |()| results)
     }
 }
 
 /// What is recorded of a request.
-fn of<'a>(kind: Kind, claim: &Claim<'a>) -> [(Kind, &'a str, &'a str); 1] {
-    [(kind, claim.key, claim.locker)]
+fn of<'a>(request: &Request<'a>) -> (Kind, &'a str, &'a str) {
+    (kind_of(request), request.key(), request.claim().map_or("", |claim| claim.locker))
 }
 
 impl LockProcessor for Watched {
-    fn acquire(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(&of(Kind::Acquire, claim), limit, || self.inner.acquire(claim, limit))
-    }
-
-    fn extend(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(&of(Kind::Extend, claim), limit, || self.inner.extend(claim, limit))
-    }
-
-    fn release(&self, claim: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(&of(Kind::Release, claim), limit, || self.inner.release(claim, limit))
-    }
-
-    fn inspect(&self, key: &str, limit: Duration) -> Result<Inspection, Error> {
-        self.pass(&[(Kind::Inspect, key, "")], limit, || self.inner.inspect(key, limit))
-    }
-
-    fn poll(&self, claim: &Claim<'_>, limit: Duration) -> Result<PollOutcome, Error> {
-        self.pass(&of(Kind::Poll, claim), limit, || self.inner.poll(claim, limit))
-    }
-
-    fn probe(&self, claim: &Claim<'_>, limit: Duration) -> Result<ProbeOutcome, Error> {
-        self.pass(&of(Kind::Probe, claim), limit, || self.inner.probe(claim, limit))
-    }
-
-    fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
-        let described: Vec<_> =
-            requests.iter().map(|request| (kind_of(request), request.claim().key, request.claim().locker)).collect();
-        self.pass(&described, limit, || Ok(self.inner.batch(requests, limit)))
-            .unwrap_or_else(|error| requests.iter().map(|_| Err(error.clone())).collect())
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        // Breaks and the certain end of a locker are not watched.
+        let is_watched =
+            |request: &Request<'_>| !matches!(request, Request::Settle(_) | Request::Break(_) | Request::Broken { .. });
+        if !requests.iter().any(is_watched) {
+            return self.inner.run(requests, limit);
+        }
+        let described: Vec<_> = requests.iter().map(of).collect();
+        self.pass(&described, limit.time(), || self.inner.run(requests, limit))
     }
 
     fn limits(&self) -> StoreLimits {
         self.inner.limits()
     }
 
-    fn status(&self) -> Status {
-        self.inner.status()
+    fn has_answered(&self) -> bool {
+        self.inner.has_answered()
+    }
+
+    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
+        self.inner.on_new_server(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
         self.inner.queue().map(|_| self as &dyn WaitQueue)
     }
 
-    fn numbers(&self) -> Option<&dyn Numbers> {
-        self.inner.numbers().map(|_| self as &dyn Numbers)
-    }
-
     /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that cannot post.
     fn posting(&self) -> Option<&dyn Posting> {
         if self.watch.is_none() { self.inner.posting() } else { None }
-    }
-
-    fn settling(&self) -> Option<&dyn Settling> {
-        self.inner.settling()
-    }
-
-    fn breaking(&self) -> Option<&dyn Breaking> {
-        self.inner.breaking()
     }
 
     fn close(&self) {
@@ -421,14 +394,6 @@ impl LockProcessor for Watched {
 }
 
 impl WaitQueue for Watched {
-    fn join(&self, claim: &Claim<'_>, limit: Duration) -> Result<AcquireOutcome, Error> {
-        self.pass(&of(Kind::Acquire, claim), limit, || self.inner_queue().join(claim, limit))
-    }
-
-    fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
-        self.pass(&of(Kind::Release, claim), limit, || self.inner_queue().hand_over(claim, next, limit))
-    }
-
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         let inner = self.inner_queue().open_inbox(client, limit)?;
         let Some(watch) = &self.watch else { return Ok(inner) };
@@ -448,14 +413,6 @@ impl WaitQueue for Watched {
     }
 }
 
-impl Numbers for Watched {
-    fn extend_with_numbers(&self, claim: &Claim<'_>, limit: Duration) -> Result<ExtendOutcome, Error> {
-        self.pass(&of(Kind::Extend, claim), limit, || {
-            self.inner.numbers().expect("as before").extend_with_numbers(claim, limit)
-        })
-    }
-}
-
 fn kind_of(request: &Request<'_>) -> Kind {
     match request {
         Request::Acquire(_) | Request::Join(_) => Kind::Acquire,
@@ -463,6 +420,7 @@ fn kind_of(request: &Request<'_>) -> Kind {
         Request::Extend(_) | Request::ExtendWithNumbers(_) => Kind::Extend,
         Request::Release(_) | Request::HandOver(..) => Kind::Release,
         Request::Probe(_) => Kind::Probe,
+        Request::Inspect { .. } => Kind::Inspect,
         other => panic!("{other:?}"),
     }
 }

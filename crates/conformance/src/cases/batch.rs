@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use redis_dlock::processor::{
-    AcquireOutcome, Busy, ExtendOutcome, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Busy, ExtendOutcome, Limit, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 
 /// Shows: S15.
@@ -25,7 +25,7 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
         Request::Release(c.claim()),
         Request::Probe(c.claim()),
     ];
-    let outcomes = client.processor().batch(&requests, suite.long());
+    let outcomes = client.processor().run(&requests, Limit::Attempt(suite.long()));
     let outcomes: Vec<Outcome> = outcomes.into_iter().map(Result::unwrap).collect();
     let free = NotOurs::new(None);
     let held_by_a = |busy: &Busy| busy.holder.as_ref() == Some(&a.locker);
@@ -56,5 +56,5 @@ pub(crate) fn answers_all_requests_in_order(suite: &Suite) {
 }
 
 pub(crate) fn answers_nothing_to_nothing(suite: &Suite) {
-    assert!(suite.client().processor().batch(&[], suite.long()).is_empty());
+    assert!(suite.client().processor().run(&[], Limit::Attempt(suite.long())).is_empty());
 }

@@ -4,7 +4,9 @@ use crate::ear::Ear;
 use crate::suite::Suite;
 use crate::tenure::{PATIENCE, Tenure};
 use redis_dlock::Error;
-use redis_dlock::processor::{Break, BreakOutcome, Broken, Gap, Message, NotOurs, ProbeOutcome, ReleaseOutcome};
+use redis_dlock::processor::{
+    Break, BreakOutcome, Broken, Gap, Message, NotOurs, Operations, ProbeOutcome, ReleaseOutcome,
+};
 
 const BY: &str = "operator-1-c0ffee";
 const WHY: &str = "hangs since noon: {} \"quoted\" \\ é";
@@ -12,7 +14,7 @@ const WHY: &str = "hangs since noon: {} \"quoted\" \\ é";
 /// Whoever breaks is somebody else than the holder.
 fn try_break(suite: &Suite, key: &str, locker: &str) -> Result<BreakOutcome, Error> {
     let client = suite.client();
-    client.processor().breaking().expect("the case needs it").break_hold(&Break::new(key, locker, BY, WHY), PATIENCE)
+    client.processor().break_hold(&Break::new(key, locker, BY, WHY), PATIENCE)
 }
 
 fn break_hold(suite: &Suite, locker: &str) -> BreakOutcome {
@@ -29,7 +31,7 @@ fn not_held_by(holder: Option<&str>) -> BreakOutcome {
 
 /// By whom the store says that the tenure was broken.
 fn told(tenure: &Tenure) -> Option<Broken> {
-    tenure.processor().breaking().expect("the case needs it").broken(&tenure.claim(), PATIENCE).unwrap()
+    tenure.processor().broken(&tenure.key, &tenure.locker, PATIENCE).unwrap()
 }
 
 fn hear_broken(ear: &mut Ear, tenure: &Tenure) {

@@ -2,14 +2,14 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
+use redis_dlock::processor::Operations;
 use std::time::Duration;
 
 /// How long anything may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn settle(tenure: &Tenure) {
-    let settling = tenure.processor().settling().expect("the case needs the certain end of a locker");
-    settling.settle(&tenure.claim(), PATIENCE).unwrap();
+    tenure.processor().settle(&tenure.claim(), PATIENCE).unwrap();
 }
 
 /// Shows: L2.

@@ -1,4 +1,7 @@
 //! What an error of Consul says of a request. Its errors are texts.
+//!
+//! The one question is whether the request may have been executed. Consul refuses some before it does anything, and its words say so; whatever
+//! else fails may have been written to the log of a leader that has been replaced since. What is not known here counts as executed.
 
 use redis_dlock::{BackendFailure, Error};
 

@@ -1,4 +1,10 @@
 //! The requests to Consul.
+//!
+//! Any agent or server answers them, and hands on to the leader what only the leader may do. The token stands in a header, never in the URL, which
+//! servers write into their logs.
+//!
+//! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
+//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
 
 use super::classify::{Failure, classify, is_error_of_consul};
 use super::encode;
@@ -6,6 +12,7 @@ use crate::deadline::Deadline;
 use crate::http::{Answer, Call, Http};
 use crate::json::parse;
 use crate::sync::atomic::AtomicBool;
+use crate::timing::consul::LATE;
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::fmt;
@@ -69,7 +76,7 @@ impl Client {
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
-        let patience = wait + wait / 16 + Duration::from_secs(2);
+        let patience = wait + wait / 16 + LATE;
         let reply =
             self.http.send_by(agent, Some(patience), &call, Deadline::after(patience), |answer| self.read(&answer))?;
         reply.ok_or_else(|| odd("the entry"))

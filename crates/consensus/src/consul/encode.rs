@@ -1,4 +1,10 @@
 //! Transactions and entries of Consul as JSON.
+//!
+//! A transaction is a list of verbs, executed in order as one step. If one of them fails, none is executed, and the answer says which failed and
+//! nothing of what is there. The results of the others come without names, one after another, so the reader must know how many each verb has.
+//!
+//! `lock` has a session hold an entry that it holds already, or that nobody holds; it fails otherwise. So passing the lock is `unlock` and
+//! `lock`, in one transaction: nobody comes between. An entry that keeps value, flags and session is no change for Consul, and keeps its index.
 
 use crate::json::{from_base64, number, to_base64};
 use crate::kv::{Check, Committed, Entry, Transaction, Write};
@@ -16,6 +22,7 @@ pub(super) fn in_url(path: &str) -> String {
     utf8_percent_encode(path, PLAIN).to_string()
 }
 
+/// One verb about one entry.
 fn verb(verb: &str, path: &str, fields: &Value) -> Value {
     let mut operation = json!({ "Verb": verb, "Key": path });
     if let (Some(operation), Some(fields)) = (operation.as_object_mut(), fields.as_object()) {
@@ -34,6 +41,7 @@ fn check(check: &Check) -> Option<Value> {
     })
 }
 
+/// The flag says to Go's `api.Lock` and to `consul lock` that the entry is a lock of their kind, so that they wait for it and never overwrite it.
 fn lock(path: &str, session: &str, value: &[u8]) -> Value {
     verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
 }
@@ -54,6 +62,7 @@ fn write(write: &Write) -> Vec<Value> {
     }
 }
 
+/// A transaction, as `/v1/txn` wants it.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let checks = transaction.checks.iter().filter_map(check);
     let mut operations: Vec<_> = checks.chain(transaction.writes.iter().flat_map(write)).collect();

@@ -1,20 +1,30 @@
 //! What the protocol needs, by requests to Consul.
+//!
+//! | the protocol's | is |
+//! |---|---|
+//! | session | a session with the behaviour `delete`: the entries that it has locked go with it |
+//! | index | the index of the log of Raft: it rises with each write, also of others |
+//! | check | a verb of a transaction that writes nothing; there is none for "no entry with this prefix" |
+//!
+//! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions anew when it
+//! begins to lead. So a dead holder keeps others out for long, and a living one never loses its session early.
 
 use super::client::{Client, odd};
 use super::encode;
 use super::query::Query;
 use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
-use crate::store::TRIES;
 use crate::sync::atomic::Ordering;
-use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
+use crate::timing::consul::LONGEST;
+use crate::timing::{COMMAND, ELECTION, TRIES};
+use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 use ureq::http::Method;
 
-/// Reads why a transaction was refused.
+/// Reads why a transaction was refused. Consul names the verb that failed by its place, and the reason in words alone: they are those of its
+/// source (`agent/consul/state/txn.go`, `kvs_endpoint.go`).
 fn refused(errors: &Value) -> Result<Committed, Error> {
     let errors = errors.get("Errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let words: Vec<_> = errors.iter().filter_map(|error| error.get("What")?.as_str()).collect();
@@ -33,9 +43,9 @@ impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = StoreLimits::default();
         limits.shortest_lease = self.shortest_lease;
-        limits.longest_lease = Duration::from_secs(24 * 3600 * 4 / 5);
-        limits.command = Duration::from_secs(3);
-        limits.outage = Duration::from_secs(3);
+        limits.longest_lease = LONGEST;
+        limits.command = COMMAND;
+        limits.outage = ELECTION;
         limits.dead_holder_leases = 3;
         limits.dead_waiters = DeadWaiters::AfterLeases(3);
         limits.remaining_known = false;
@@ -46,13 +56,15 @@ impl Kv for Arc<Client> {
         self.http.has_answered()
     }
 
-    /// A quarter longer than the lease. Consul's own lock-delay begins when the session has ended.
+    /// A quarter longer than the lease, so that a session serves tenures for that quarter before it must be renewed. The claim contains the
+    /// lock-delay, and the session does not: Consul's own begins when the session has ended.
     fn life(&self, claim: &Claim<'_>) -> Life {
         let delay = claim.lock_delay().min(claim.lease);
         let needed = claim.lease - delay;
         Life { time: needed + needed / 4, needed, delay }
     }
 
+    /// Consul keeps a key shut after each end of a session that has a lock-delay, whoever ends it.
     fn keeps_shut(&self, life: Life) -> bool {
         // ORDERING: SeqCst, as all flags of these stores: it is read where a request follows, and costs nothing beside that.
         !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
@@ -62,19 +74,22 @@ impl Kv for Arc<Client> {
         self.open_lasting_session(life, client, deadline)
     }
 
+    /// The answer of a leader that does not know the session yet is the same as of one that has ended: the protocol looks twice.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
         let path = format!("/v1/session/renew/{session}");
         let reply = self.call(Method::PUT, &path, &Value::Null, true, deadline)?;
         Ok(reply.is_some_and(|reply| reply.status == 200))
     }
 
+    /// Ends a session, and makes sure of it.
+    ///
+    /// The leader does nothing for a session that it does not know, and one that has just begun to lead may not know all yet: it has not applied
+    /// all of the log. So the end is followed by a read that the leader answers only when it has applied everything.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
         let (destroy, info) =
             (format!("/v1/session/destroy/{session}"), format!("/v1/session/info/{session}?consistent"));
         for _ in 0..TRIES {
             self.call(Method::PUT, &destroy, &Value::Null, true, deadline)?;
-            // The leader does nothing for a session that it does not know, and one that has just begun to lead may not know all yet. It answers
-            // this read when it does.
             let found = self.call(Method::GET, &info, &Value::Null, true, deadline)?;
             if found.is_some_and(|reply| reply.body.as_array().is_none_or(Vec::is_empty)) {
                 return Ok(());
@@ -94,6 +109,7 @@ impl Kv for Arc<Client> {
         encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
     }
 
+    /// `consistent` has the leader ask a majority whether it still leads. Consul's default would read from a leader that was replaced.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
         let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(prefix));
         let reply = self.call(Method::GET, &path, &Value::Null, true, deadline)?;

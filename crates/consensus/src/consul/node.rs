@@ -19,15 +19,13 @@ use super::client::{Client, odd};
 use crate::deadline::Deadline;
 use crate::kv::Life;
 use crate::log;
-use crate::store::TRIES;
 use crate::sync::atomic::Ordering;
+use crate::timing::TRIES;
+use crate::timing::consul::LONGEST_LOCK_DELAY;
 use redis_dlock::Error;
 use serde_json::{Value, json};
 use std::time::Duration;
 use ureq::http::Method;
-
-/// The longest lock-delay that Consul takes.
-const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// The node that our sessions belong to.
 const NODE: &str = "dlock";

@@ -1,22 +1,17 @@
 //! What a program makes.
 
 use super::client::Client;
-use crate::public::{certificates, forward_to_raft_store};
+use crate::public::{certificates, forward_to_store};
 use crate::settings::Settings;
-use crate::store::RaftStore;
+use crate::store::ConsensusStore;
+use crate::timing::consul::SHORTEST;
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
-};
+use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The port that Consul uses unless it is told another one.
 const PORT: u16 = 8500;
-
-/// The shortest time to live of a session that Consul accepts by default: its setting `session_ttl_min`.
-const SHORTEST: Duration = Duration::from_secs(10);
 
 /// A store on Consul 1.10 or newer (feature `consul`). A lock survives the death of a server for as long as a majority of them is alive.
 ///
@@ -43,7 +38,7 @@ const SHORTEST: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone)]
 pub struct ConsulLockProcessor {
-    store: Arc<RaftStore>,
+    store: Arc<ConsensusStore>,
 }
 
 impl ConsulLockProcessor {
@@ -75,7 +70,7 @@ impl ConsulLockProcessor {
     }
 }
 
-forward_to_raft_store!(ConsulLockProcessor);
+forward_to_store!(ConsulLockProcessor);
 
 /// The settings of a [`ConsulLockProcessor`].
 #[derive(Clone, Debug)]
@@ -101,7 +96,7 @@ impl ConsulBuilder {
         let http = self.settings.http()?;
         let url = self.settings.url;
         let client = Arc::new(Client::new(http, url.login.map(|(token, _)| token), self.session_ttl_min));
-        Ok(ConsulLockProcessor { store: Arc::new(RaftStore::new(Arc::new(client), &url.root)) })
+        Ok(ConsulLockProcessor { store: Arc::new(ConsensusStore::new(Arc::new(client), &url.root)) })
     }
 }
 

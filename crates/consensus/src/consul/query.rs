@@ -9,13 +9,11 @@ use super::encode;
 use super::sweep::Sweep;
 use crate::deadline::Deadline;
 use crate::kv::{Change, Listening};
+use crate::timing::consul::WAIT;
 use redis_dlock::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
-
-/// How long a query waits for a change. A connection that has died silently is noticed then.
-const WAIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Query {
     client: Arc<Client>,

@@ -21,17 +21,12 @@ use super::node::NAMED;
 use crate::deadline::Deadline;
 use crate::kv::Entry;
 use crate::names::encoded;
+use crate::timing::consul::{SWEEPING, SWEEPS};
 use redis_dlock::Error;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use ureq::http::Method;
-
-/// How long after a sweep that left nothing the next one comes.
-const PAUSE: Duration = Duration::from_secs(600);
-
-/// How long a sweep may take. The client reads no message meanwhile.
-const LIMIT: Duration = Duration::from_secs(1);
 
 /// How many inboxes a transaction deletes: as many operations as Consul takes.
 const TOGETHER: usize = 64;
@@ -49,9 +44,9 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Sweeps the inboxes beside this one, if it is time. What fails is left to the next sweep.
     pub(super) fn go_if_due(&mut self, client: &Client, inbox: &str) {
-        let is_due = self.done.is_none_or(|done| done.elapsed() >= PAUSE);
+        let is_due = self.done.is_none_or(|done| done.elapsed() >= SWEEPS);
         let Some((all, _)) = inbox.rsplit_once('/').filter(|_| is_due) else { return };
-        if !matches!(client.sweep(&format!("{all}/"), Deadline::after(LIMIT)), Ok(true)) {
+        if !matches!(client.sweep(&format!("{all}/"), Deadline::after(SWEEPING)), Ok(true)) {
             self.done = Some(Instant::now());
         }
     }

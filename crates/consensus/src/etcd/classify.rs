@@ -1,4 +1,7 @@
 //! What an error of etcd says of a request.
+//!
+//! The code of gRPC says little: etcd answers one code for errors before and after a write. So the words decide, and they are those of etcd's
+//! `rpctypes`, which its own clients read, too. What is not known here counts as executed.
 
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;

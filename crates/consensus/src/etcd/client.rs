@@ -1,4 +1,13 @@
-//! The requests to etcd.
+//! The requests to etcd, as JSON to its gateway.
+//!
+//! etcd speaks gRPC. Its gateway translates, in the same process and on the same port: one request of HTTP is one call, and its path is that of
+//! the call. Numbers of 64 bits are texts there, bytes are base64, and what is zero, false or empty is left out.
+//!
+//! Where users are enabled, a call needs a token, which etcd issues for a password and forgets after a while. A call whose token is not accepted
+//! was not executed: it is sent again, once, with a new one.
+//!
+//! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
+//! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
 
 use super::classify::{Failure, classify};
 use super::encode;
@@ -115,7 +124,7 @@ impl Client {
         let token = self.token(deadline)?;
         let secret = token.as_deref().map(|token| ("authorization", token));
         let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
-        let mut stream = self.http.stream(&call, life, deadline)?;
+        let mut stream = Stream::open(&self.http, &call, life, deadline)?;
         if stream.status == 200 {
             return Ok(stream);
         }

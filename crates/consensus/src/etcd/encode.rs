@@ -1,4 +1,9 @@
 //! Transactions and entries of etcd as JSON.
+//!
+//! A transaction has comparisons and two lists of operations: one is executed if all comparisons hold, the other if not. Both end with our look,
+//! so that a transaction that is refused tells what is there, and no second request asks for it.
+//!
+//! An entry that is put with a lease belongs to it from then on, and to no other one. So passing the lock to a waiter is one put with its lease.
 
 use crate::json::{from_base64, number, to_base64};
 use crate::kv::{Check, Committed, Entry, Transaction, Write};
@@ -18,6 +23,8 @@ fn end_of(prefix: &str) -> Vec<u8> {
     end
 }
 
+/// An entry that is not there compares as one that was created at revision 0. With `range_end`, the comparison must hold for each entry of the
+/// range; of an empty range it always does.
 fn compare(check: &Check) -> Value {
     match check {
         Check::HeldBy { path, session } => {
@@ -48,6 +55,7 @@ fn operation(write: &Write) -> Value {
     }
 }
 
+/// A transaction, as the gateway wants it.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let mut success: Vec<_> = transaction.writes.iter().map(operation).collect();
     let mut failure = Vec::new();
@@ -79,6 +87,7 @@ pub(super) fn term(answer: &Value) -> Option<u64> {
     header(answer).or_else(|| header(answer.get("result")?))
 }
 
+/// Returns the revision up to which an answer is.
 pub(super) fn revision(answer: &Value) -> Option<u64> {
     number(answer.get("header")?.get("revision")?)
 }

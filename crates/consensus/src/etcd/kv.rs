@@ -1,4 +1,13 @@
 //! What the protocol needs, by requests to etcd.
+//!
+//! | the protocol's | is |
+//! |---|---|
+//! | session | a lease, with the entries that are attached to it |
+//! | index | a revision: it rises with each transaction that writes |
+//! | check | a comparison of a transaction, also of all entries with a prefix |
+//!
+//! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases anew. So an election makes
+//! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -7,24 +16,20 @@ use crate::deadline::Deadline;
 use crate::json::number;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
 use crate::sync::atomic::Ordering;
-use redis_dlock::processor::{Claim, DeadWaiters, StoreLimits};
+use crate::timing::etcd::{SHORTEST, TICK};
+use crate::timing::{COMMAND, ELECTION};
+use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the servers may need to elect another leader.
-const ELECTION: Duration = Duration::from_secs(3);
-
-/// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
-const SHORTEST: Duration = Duration::from_secs(2);
-
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = StoreLimits::default();
         limits.shortest_lease = SHORTEST;
-        limits.tick = Duration::from_secs(1);
-        limits.command = Duration::from_secs(3);
+        limits.tick = TICK;
+        limits.command = COMMAND;
         limits.outage = ELECTION;
         limits.dead_holder_leases = 3;
         limits.dead_waiters = DeadWaiters::AfterLeases(3);
@@ -36,13 +41,14 @@ impl Kv for Arc<Client> {
         self.http.has_answered()
     }
 
-    /// A quarter longer, in whole seconds. The lock-delay is a part of it.
+    /// A quarter longer, in whole seconds: etcd knows no other unit, and truncating would end the session before the lease. The lock-delay is a part of it.
     fn life(&self, claim: &Claim<'_>) -> Life {
         let quarter = claim.lease + claim.lease / 4;
         let time = Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST);
         Life { time, needed: claim.lease, delay: Duration::ZERO }
     }
 
+    /// Its identity is etcd's choice. If the answer is lost, the lease ends by itself, and it holds nothing.
     fn open_session(&self, life: Life, _client: &str, deadline: Deadline) -> Result<String, Error> {
         let body = json!({ "TTL": life.time.as_secs().to_string() });
         let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
@@ -50,6 +56,7 @@ impl Kv for Arc<Client> {
         Ok(id.to_owned())
     }
 
+    /// The highest term in any answer. A renewal between two looks with one term was by the leader of that term.
     fn term(&self) -> u64 {
         self.term.load(Ordering::SeqCst)
     }
@@ -65,15 +72,18 @@ impl Kv for Arc<Client> {
             let message = "a server of etcd renewed a lease that does not lead any more";
             return Err(Error::backend(BackendFailure::Unknown, message));
         }
-        // What is zero is left out: the lease has ended.
+        // The gateway leaves out what is zero, and a lease that has ended has no time left.
         let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
         Ok(left.is_some_and(|left| left > 0))
     }
 
+    /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that
+    /// is not there any more has ended so before.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
         self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
     }
 
+    /// A transaction is executed whole or not at all. It fails as a whole when a lease that it names has ended.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
         match self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline)? {
             Some(answer) => encode::committed(&answer).ok_or_else(|| odd("the outcome of a transaction")),
@@ -81,6 +91,7 @@ impl Kv for Arc<Client> {
         }
     }
 
+    /// A read is confirmed by a majority unless it asks not to be, and ours does not ask.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
         let answer = self.call("/v3/kv/range", &encode::range(prefix), true, deadline)?;
         answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))

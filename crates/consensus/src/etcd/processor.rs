@@ -1,16 +1,12 @@
 //! What a program makes.
 
 use super::client::{Client, Login};
-use crate::public::{certificates, forward_to_raft_store};
+use crate::public::{certificates, forward_to_store};
 use crate::settings::Settings;
-use crate::store::RaftStore;
+use crate::store::ConsensusStore;
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, ExtendOutcome, Inspection, LockProcessor, Numbers, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Settling, Status, StoreLimits, WaitQueue,
-};
+use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The port that etcd uses unless it is told another one.
 const PORT: u16 = 2379;
@@ -24,7 +20,7 @@ const PORT: u16 = 2379;
 /// to a second later; the entry lives a quarter longer than the lease, in whole seconds. A new leader of the servers begins all leases anew.
 #[derive(Clone)]
 pub struct EtcdLockProcessor {
-    store: Arc<RaftStore>,
+    store: Arc<ConsensusStore>,
 }
 
 impl EtcdLockProcessor {
@@ -56,7 +52,7 @@ impl EtcdLockProcessor {
     }
 }
 
-forward_to_raft_store!(EtcdLockProcessor);
+forward_to_store!(EtcdLockProcessor);
 
 /// The settings of an [`EtcdLockProcessor`].
 #[derive(Clone, Debug)]
@@ -75,7 +71,7 @@ impl EtcdBuilder {
         let url = self.settings.url;
         let login = url.login.and_then(|(user, password)| Some(Login { user, password: password? }));
         let client = Arc::new(Client::new(http, login));
-        Ok(EtcdLockProcessor { store: Arc::new(RaftStore::new(Arc::new(client), &url.root)) })
+        Ok(EtcdLockProcessor { store: Arc::new(ConsensusStore::new(Arc::new(client), &url.root)) })
     }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! etcd sends one JSON document a line: the first says that the watch is there, the others contain changes, each with its revision. A stream
 //! ends after a while, so that a connection that has died silently is noticed; the next one begins with the change after the last.
+//!
+//! Nothing is missed from the first line on: it has the revision at which the watch was there. A stream that begins with an earlier revision is
+//! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox anew and asks about all
+//! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -12,19 +16,13 @@ use crate::json::parse;
 use crate::kv::{Change, Listening};
 use crate::stream::Stream;
 use crate::sync::Mutex;
+use crate::timing::etcd::{LIFE, OPENING};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
-use std::time::Duration;
 use ureq::{Agent, BodyReader};
-
-/// How long a stream lasts.
-const LIFE: Duration = Duration::from_secs(20);
-
-/// How long it may take to open the next one.
-const OPENING: Duration = Duration::from_secs(3);
 
 /// The longest line: many changes at once.
 const LONGEST: u64 = 16 * 1024 * 1024;

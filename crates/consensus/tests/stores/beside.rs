@@ -2,6 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use crate::voters::{Consul, Counter, Look, Quorum, Voters, counted_url, program};
+use redis_dlock::port::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, LockProcessor};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

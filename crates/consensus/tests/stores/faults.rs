@@ -1,4 +1,4 @@
-//! The lock on a store that votes, while servers and holders fail.
+//! The lock on a consensus store, while servers and holders fail.
 
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::process::signal;

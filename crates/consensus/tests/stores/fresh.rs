@@ -2,7 +2,7 @@
 
 use crate::voters::Voters;
 use dlock_conformance::Store;
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::port::LockProcessor;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ impl<V: Voters> Store for Fresh<V> {
 
     fn leftovers(&self) -> Vec<String> {
         let all = self.servers.list(&format!("{}/", self.prefix));
-        all.into_iter().filter(|path| !path.contains("/.inbox/")).collect()
+        all.into_iter().filter(|path| !path.contains("/.inbox/") && !path.contains("/.session/")).collect()
     }
 
     fn name(&self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use crate::support::crew::{eventually, spawn};
 use crate::voters::{Consul, Quorum, Voters};
-use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor};
+use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn lives(store: &dyn LockProcessor, number: usize) {
     for client in &ids {
         let locker = format!("{client}-1");
         let claim = Claim::new(&key, client, &locker, Consul::LEASE);
-        let outcome = store.queue().unwrap().join(&claim, LIMIT).unwrap();
+        let outcome = store.join(&claim, LIMIT).unwrap();
         assert_eq!(matches!(outcome, AcquireOutcome::Acquired(_)), client.starts_with("dead"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of the lock in `tests/it` need, on a store that votes: a fresh prefix, and the clients that meet there.
+//! What the tests of the lock in `tests/it` need, on a consensus store: a fresh prefix, and the clients that meet there.
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
@@ -6,6 +6,7 @@ use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
 use crate::voters::Voters;
 use dlock_conformance::Store;
+use redis_dlock::port::Operations;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };

@@ -1,11 +1,11 @@
-//! The lock on a store that votes: what users rely on, where no server fails.
+//! The lock on a consensus store: what users rely on, where no server fails.
 
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::voters::{Look, Voters};
 use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::processor::{Claim, Message};
+use redis_dlock::port::{Claim, Message, Operations};
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
 };
@@ -177,7 +177,7 @@ fn an_inbox_outlives_its_connections<V: Voters>() {
     let waiter = Claim::new("k", "h-2-c0ffee", "h-2-c0ffee-1", LONG);
     let mut inbox = queue.open_inbox(waiter.client, LONG).unwrap();
     processor.acquire(&holder, LONG).unwrap();
-    queue.join(&waiter, LONG).unwrap();
+    processor.join(&waiter, LONG).unwrap();
     assert_eq!(inbox.next(Duration::from_secs(40)).unwrap(), None);
     processor.release(&holder, LONG).unwrap();
     let heard = inbox.next(LONG).unwrap();
@@ -200,7 +200,7 @@ fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
     let waits = |n: usize| Claim::new(&names[n].0, "h-2-c0ffee", &names[n].2, LONG);
     let prepare = |n: usize| {
         holder.acquire(&held(n), LONG).unwrap();
-        queue.join(&waits(n), LONG).unwrap();
+        waiter.join(&waits(n), LONG).unwrap();
     };
     for (n, (_, _, locker_of_n)) in names.iter().enumerate() {
         prepare(n);

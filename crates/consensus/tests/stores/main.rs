@@ -1,4 +1,4 @@
-//! Stores that vote, on real servers.
+//! Consensus stores, on real servers.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -14,6 +14,7 @@ mod lock;
 mod nodes;
 mod secure;
 mod strangers;
+mod twins;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/voters/mod.rs"]
 mod voters;
@@ -75,6 +76,7 @@ mod all {
     mod retrying;
     mod slow_wait;
     mod trying;
+    mod twins;
 }
 
 use fresh::Fresh;

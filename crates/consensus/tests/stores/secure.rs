@@ -4,7 +4,7 @@ use crate::support::certificates::{authority, certificate, write};
 use crate::support::crew::{eventually, spawn};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use redis_dlock::processor::{Claim, LockProcessor};
+use redis_dlock::port::{Claim, LockProcessor, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, Error};
 use serde_json::{Value, json};
 use std::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use crate::support::crew::eventually;
 use crate::voters::{Consul, Etcd, LOCAL, Look, Quorum, Voters};
-use redis_dlock::processor::{Claim, LockProcessor, Note};
+use redis_dlock::port::{Claim, LockProcessor, Note, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -145,7 +145,9 @@ fn a_prefix_may_have_letters_of_any_language_and_spaces<V: Voters>() {
     eventually("it waits", || first.inspect().unwrap().waiting == 1);
     guard.unlock().unwrap();
     waiter.join().unwrap();
-    assert!(servers.list("gr").iter().all(|path| path.starts_with(&format!("{prefix}/.inbox/"))));
+    let is_kept =
+        |path: &String| ["inbox", "session"].iter().any(|kept| path.starts_with(&format!("{prefix}/.{kept}/")));
+    assert!(servers.list("gr").iter().all(is_kept));
 }
 
 on_each_store!(entries_name_thread_and_host, a_prefix_may_have_letters_of_any_language_and_spaces);

@@ -4,11 +4,8 @@ use super::journal::Journal;
 use super::servers::{Servers, step};
 use crate::message;
 use crate::names::Names;
-use crate::store::RaftStore;
-use redis_dlock::processor::{
-    AcquireOutcome, Claim, Grant, LockProcessor, Message, PollOutcome, ProbeOutcome, ReleaseOutcome, Settling,
-    WaitQueue,
-};
+use crate::store::ConsensusStore;
+use redis_dlock::port::{AcquireOutcome, Claim, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -23,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 
 pub(super) struct Client {
     name: String,
-    store: Arc<RaftStore>,
+    store: Arc<ConsensusStore>,
     servers: Servers,
     journal: Journal,
     names: Names,
@@ -50,7 +47,7 @@ impl Client {
     pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool) -> Self {
         Self {
             name: name.to_owned(),
-            store: Arc::new(RaftStore::new(Arc::new(servers.clone()), ROOT)),
+            store: Arc::new(ConsensusStore::new(Arc::new(servers.clone()), ROOT)),
             servers: servers.clone(),
             journal: journal.clone(),
             names: Names::new(ROOT),

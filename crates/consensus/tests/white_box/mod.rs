@@ -1,5 +1,5 @@
-//! Explores how the requests of several clients to a store that votes fall between one another. It runs the crate's own protocol
-//! ([`RaftStore`](crate::store::RaftStore)) under the scheduler [`shuttle`], which runs one thread at a time and chooses at each use of a mutex, and
+//! Explores how the requests of several clients to a consensus store fall between one another. It runs the crate's own protocol
+//! ([`ConsensusStore`](crate::store::ConsensusStore)) under the scheduler [`shuttle`], which runs one thread at a time and chooses at each use of a mutex, and
 //! at each request, which one goes on.
 //!
 //! | part | is | in |

@@ -15,7 +15,7 @@ pub(crate) enum Mutant {
     /// A waiter is given the key, and not told.
     GivesUnsaid,
     /// A tenure holds the key although a request without an answer may take it away.
-    HoldsWhatIsForfeit,
+    HoldsWhatIsDoomed,
     /// A client that hears several messages as one takes it for all of them.
     HearsTheLast,
     /// A key is freed without a look at those who wait.
@@ -88,7 +88,7 @@ caught_each! {
     gives_unchecked: GivesUnchecked, LEAVING, LEFT;
     believes_renewals: BelievesRenewals, TWO_FAULTY, LEFT_OR_TWICE;
     doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT_OR_TWICE;
-    holds_what_is_forfeit: HoldsWhatIsForfeit, TWO_FAULTY, LEFT_OR_TWICE;
+    holds_what_is_doomed: HoldsWhatIsDoomed, TWO_FAULTY, LEFT_OR_TWICE;
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;

@@ -1,9 +1,9 @@
-//! A store that votes, in memory.
+//! A consensus store, in memory.
 
 use crate::deadline::Deadline;
 use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};
 use crate::sync::Mutex;
-use redis_dlock::processor::{Claim, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Condvar;
@@ -149,7 +149,14 @@ impl Servers {
                 let _ = request.join();
             }
         }
-        self.0.state.lock().entries.values().filter(|entry| !entry.path.contains(".inbox/")).cloned().collect()
+        self.0
+            .state
+            .lock()
+            .entries
+            .values()
+            .filter(|entry| ![".inbox/", ".session/"].iter().any(|kept| entry.path.contains(kept)))
+            .cloned()
+            .collect()
     }
 
     fn execute(&self, transaction: &Transaction) -> Committed {

@@ -103,9 +103,9 @@ pub(super) struct Changes {
 impl Changes {
     /// Counts a change, and tells of it.
     pub(super) fn rise(&self) {
-        self.number.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1; // ORDERING: Relaxed: see the field.
         let told = self.told.lock().clone();
-        told.iter().for_each(|told| told());
+        told.iter().for_each(|told| told(number));
     }
 }
 

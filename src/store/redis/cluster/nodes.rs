@@ -2,7 +2,7 @@
 
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::Endpoint;
-use crate::store::redis::net::identity::{Servers, Told};
+use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Stamp;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
@@ -50,7 +50,7 @@ impl Reach {
 pub(crate) struct Nodes {
     pub(crate) reach: Reach,
     /// Called when another server answers at a node's place than before.
-    told: Arc<Told>,
+    told: Arc<dyn Fn() + Send + Sync>,
     table: Mutex<Table>,
 }
 
@@ -78,7 +78,7 @@ impl Entry {
 }
 
 impl Nodes {
-    pub(crate) fn new(reach: Reach, told: Arc<Told>) -> Self {
+    pub(crate) fn new(reach: Reach, told: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { reach, told, table: Mutex::default() }
     }
 
@@ -91,7 +91,7 @@ impl Nodes {
         }
         let servers = Arc::<Servers>::default();
         let told = Arc::clone(&self.told);
-        servers.tell(Box::new(move || told()));
+        servers.tell(Box::new(move |_| told()));
         let node = self.make(place, servers, &table);
         table.entries.insert(place.clone(), Entry::new(&node));
         node

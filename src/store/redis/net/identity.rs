@@ -84,8 +84,8 @@ pub(crate) struct Servers {
     told: Mutex<Vec<Arc<Told>>>,
 }
 
-/// A function to call after each rise of the number. It does not block.
-pub(crate) type Told = dyn Fn() + Send + Sync;
+/// A function to call with the number after each rise of it. It does not block.
+pub(crate) type Told = dyn Fn(u64) + Send + Sync;
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,18 +145,18 @@ impl Servers {
             return false;
         }
         let is_same = last.identity.as_ref().is_none_or(|before| *before == identity && identity.is_some());
-        if !is_same {
+        let number = (!is_same).then(|| {
             last.replace_by(identity.as_ref(), address);
-            self.number.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
-        }
+            self.number.fetch_add(1, Ordering::Relaxed) + 1 // ORDERING: Relaxed: see the field.
+        });
         last.identity = Some(identity);
         last.place = Some(address.place.clone());
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
         drop(last);
-        if !is_same {
+        if let Some(number) = number {
             let told = self.told.lock().clone();
-            told.iter().for_each(|told| told());
+            told.iter().for_each(|told| told(number));
         }
         true
     }

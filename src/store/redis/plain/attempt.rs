@@ -8,7 +8,6 @@ use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::transport::{Answer, KeyHash, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -88,8 +87,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
         match (self.taking_back.by_script)(Request::Join(*claim), left) {
-            Ok(Outcome::Acquire(outcome)) => Ok(outcome),
-            Ok(_) => Err(mismatch()),
+            Ok(outcome) => outcome.try_into(),
             Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
             Err(Error::Backend { failure, .. }) => {
                 Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })

@@ -56,9 +56,9 @@ impl GivenUp {
         }
     }
 
-    /// Returns what is sent for these requests.
-    pub(crate) fn replace<'a>(&self, requests: &[Request<'a>]) -> Vec<Request<'a>> {
-        let replace = |request: &Request<'a>| match *request {
+    /// Returns what is sent for a request.
+    pub(crate) fn replacement<'a>(&self, request: &Request<'a>) -> Request<'a> {
+        match *request {
             // A lease of zero ends the tenure, too.
             Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
                 if !claim.lease.is_zero() && self.has(claim.locker) =>
@@ -66,8 +66,7 @@ impl GivenUp {
                 Request::Release(claim.with_poller_gap(None))
             }
             other => other,
-        };
-        requests.iter().map(replace).collect()
+        }
     }
 
     /// Returns the outcome of a request, from that of what was `sent` for it.

@@ -110,7 +110,12 @@ pub(crate) fn is_confirmed(request: &Request<'_>) -> bool {
         Request::Acquire(_) | Request::Join(_) | Request::Poll(_) | Request::HandOver(..) => true,
         // A lease of zero ends the tenure.
         Request::Extend(claim) | Request::ExtendWithNumbers(claim) => !claim.lease.is_zero(),
-        Request::Release(_) | Request::Probe(_) => false,
+        Request::Release(_)
+        | Request::Probe(_)
+        | Request::Inspect { .. }
+        | Request::Settle(_)
+        | Request::Break(_)
+        | Request::Broken { .. } => false,
     }
 }
 

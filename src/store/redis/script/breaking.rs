@@ -1,12 +1,9 @@
-//! Forced breaks: the call, its reply, and the key that tells a broken locker by whom and why.
+//! Forced breaks: the replies, and the key that tells a broken locker by whom and why.
 
-use super::keys::{FENCE, broken_key, queue_key, slot_fence_key};
-use super::reply::{items, natural, text, unexpected};
-use super::scripts::{BREAK, BROKEN, Call, Form, Slack};
-use crate::error::Error;
+use super::keys::broken_key;
+use super::reply::{items, natural, text};
 use crate::one_line::OneLine;
-use crate::store::processor::{Break, BreakOutcome, Broken, Claim};
-use crate::store::redis::net::classify::classify;
+use crate::store::processor::{Break, BreakOutcome, Broken};
 use ::redis::Value;
 
 /// The longest locker that is told. Those of this crate are shorter, and nobody else asks.
@@ -15,103 +12,48 @@ const LONGEST_LOCKER: usize = 256;
 /// How many characters of what the key says are read: other programs may write it, too.
 const MOST_READ: usize = 4096;
 
-/// The texts that the call borrows in addition to those of the order.
-#[derive(Debug)]
-pub(crate) struct Texts {
-    form: Form,
-    queue: String,
-    /// The fence of the key's slot, in a Cluster.
-    fence: Option<String>,
-    broken: String,
-    words: String,
+/// The key that says by whom the hold of this locker was broken.
+pub(super) fn looked_at_key(key: &str, locker: &str) -> String {
+    broken_key(key, locker)
 }
 
-impl Texts {
-    pub(crate) fn of(order: &Break<'_>, form: Form) -> Self {
-        let is_told = order.locker.len() <= LONGEST_LOCKER;
-        Self {
-            form,
-            queue: queue_key(order.key),
-            fence: (form == Form::Cluster).then(|| slot_fence_key(order.key)),
-            broken: broken_key(order.key, if is_told { order.locker } else { "" }),
-            words: if is_told { words(order.by, order.reason) } else { String::new() },
-        }
-    }
-
-    pub(crate) fn call<'a>(&'a self, order: &Break<'a>) -> Call<'a> {
-        Call {
-            script: &BREAK,
-            form: self.form,
-            keys: [order.key, &self.queue, self.fence.as_deref().unwrap_or(FENCE), &self.broken],
-            key_count: 4,
-            args: [order.locker, &self.words, "", "", "", ""],
-            arg_count: 2,
-            slack: Slack::Last,
-            is_confirmed: false,
-        }
-    }
+/// The key in which an order is noted. What is noted for a locker that is too long is never looked at.
+pub(super) fn told_key(order: &Break<'_>) -> String {
+    broken_key(order.key, if is_told(order) { order.locker } else { "" })
 }
 
-/// The key that says by whom the hold of this claim's locker was broken.
-pub(crate) fn key_of(claim: &Claim<'_>) -> String {
-    broken_key(claim.key, claim.locker)
+fn is_told(order: &Break<'_>) -> bool {
+    order.locker.len() <= LONGEST_LOCKER
 }
 
-/// The call that reads it.
-pub(crate) fn look(key: &str) -> Call<'_> {
-    Call {
-        script: &BROKEN,
-        // Both forms are the same.
-        form: Form::Server,
-        keys: [key, "", "", ""],
-        key_count: 1,
-        args: [""; 6],
-        arg_count: 0,
-        slack: Slack::None,
-        is_confirmed: false,
-    }
+/// What the key says of an order: by whom, a space, and why. Nothing for a locker that is not told.
+pub(super) fn words(order: &Break<'_>) -> String {
+    if is_told(order) { [order.by, " ", order.reason].concat() } else { String::new() }
 }
 
-/// Reads the reply to a break of `key`.
-///
-/// # Errors
-///
-/// As in [`outcome`](super::reply::outcome).
-pub(crate) fn outcome(key: &str, reply: &Value) -> Result<BreakOutcome, Error> {
-    if let Value::ServerError(e) = reply {
-        return Err(classify(e, key));
-    }
+/// Reads the reply to a break.
+pub(super) fn outcome(reply: &Value) -> Option<BreakOutcome> {
     let holder = |value: &Value| match value {
         Value::Nil => Some(None),
         other => text(other).map(Some),
     };
-    let read = || match items(reply)? {
+    match items(reply)? {
         [Value::Int(1), next, waiting] => {
             Some(BreakOutcome::Broken { next: holder(next)?, waiting: natural(waiting)? })
         }
         [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder(other)? }),
         _ => None,
-    };
-    read().ok_or_else(|| unexpected(reply))
-}
-
-/// Reads the reply to a [`look`].
-///
-/// # Errors
-///
-/// As in [`outcome`].
-pub(crate) fn broken(key: &str, reply: &Value) -> Result<Option<Broken>, Error> {
-    match reply {
-        Value::ServerError(e) => Err(classify(e, key)),
-        Value::Nil => Ok(None),
-        Value::BulkString(bytes) => Ok(Some(read_words(bytes))),
-        other => Err(unexpected(other)),
     }
 }
 
-/// What the key says: by whom, a space, and why.
-fn words(by: &str, reason: &str) -> String {
-    [by, " ", reason].concat()
+/// Reads what the key says by whom a hold was broken. The inner value is `None` if there is no such key.
+#[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this folder")]
+pub(super) fn broken(reply: &Value) -> Option<Option<Broken>> {
+    match reply {
+        Value::Nil => Some(None),
+        Value::BulkString(bytes) => Some(Some(read_words(bytes))),
+        _ => None,
+    }
 }
 
 /// Reads what the key says. Whoever wrote it, the result is on one line.
@@ -125,6 +67,9 @@ fn read_words(bytes: &[u8]) -> Broken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::processor::Request;
+    use crate::store::redis::script::request::Texts;
+    use crate::store::redis::script::scripts::Form;
     use proptest::prelude::*;
 
     fn bulk(text: &str) -> Value {
@@ -134,7 +79,7 @@ mod tests {
     #[test]
     fn shapes_that_the_script_does_not_have_are_errors() {
         let array = Value::Array;
-        let read = |reply| outcome("k", &array(reply)).ok();
+        let read = |reply| outcome(&array(reply));
         let broken = |next: Option<&str>, waiting| BreakOutcome::Broken { next: next.map(str::to_owned), waiting };
         assert_eq!(read(vec![Value::Int(1), bulk("b-1"), Value::Int(2)]), Some(broken(Some("b-1"), 2)));
         assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(0)]), Some(broken(None, 0)));
@@ -145,7 +90,7 @@ mod tests {
             assert_eq!(read(reply.clone()), None, "{reply:?}");
         }
         assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(-1)]), None);
-        assert!(super::broken("k", &Value::Int(7)).is_err());
+        assert!(super::broken(&Value::Int(7)).is_none());
     }
 
     #[test]
@@ -153,16 +98,17 @@ mod tests {
         for (length, is_told) in [(LONGEST_LOCKER, true), (LONGEST_LOCKER + 1, false)] {
             let locker = "l".repeat(length);
             let order = Break::new("k", &locker, "me", "why");
-            let texts = Texts::of(&order, Form::Server);
-            assert_eq!(texts.words.is_empty(), !is_told);
-            assert!(texts.broken.len() < 300 && texts.call(&order).args[0] == locker);
+            assert_eq!(words(&order).is_empty(), !is_told);
+            assert!(told_key(&order).len() < 300);
+            let request = Request::Break(order);
+            assert_eq!(Texts::of(&request, Form::Server).call(&request).args[0], locker);
         }
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read_back(by in "[!-~]{1,60}", reason in "[ -~]{0,256}") {
-            prop_assert_eq!(read_words(words(&by, &reason).as_bytes()), Broken::new(by, reason));
+            prop_assert_eq!(read_words(words(&Break::new("k", "l", &by, &reason)).as_bytes()), Broken::new(by, reason));
         }
 
         #[test]

@@ -1,6 +1,7 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
+use super::breaking;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
@@ -24,7 +25,7 @@ const POLLERS: &str = "(free for pollers)";
 /// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
     if let Value::ServerError(e) = reply {
-        return Err(classify(e, request.claim().key));
+        return Err(classify(e, request.key()));
     }
     let found = match request {
         Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
@@ -32,6 +33,11 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
         Request::Release(_) | Request::HandOver(..) => release(reply).map(Outcome::Release),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
+        Request::Inspect { .. } => inspection(reply).map(Outcome::Inspect),
+        Request::Break(_) => breaking::outcome(reply).map(Outcome::Break),
+        Request::Broken { .. } => breaking::broken(reply).map(Outcome::Broken),
+        // The store refuses it.
+        Request::Settle(_) => None,
     };
     found.ok_or_else(|| unexpected(reply))
 }
@@ -41,23 +47,14 @@ pub(crate) fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
 }
 
-/// Reads the reply to an inspection of `key`.
-///
-/// # Errors
-///
-/// As in [`outcome`].
-pub(crate) fn inspection(key: &str, reply: &Value) -> Result<Inspection, Error> {
-    if let Value::ServerError(e) = reply {
-        return Err(classify(e, key));
-    }
-    let read = || match items(reply)? {
+fn inspection(reply: &Value) -> Option<Inspection> {
+    match items(reply)? {
         [Value::Nil, _, waiting] => Some(Inspection::free().with_waiting(natural(waiting)?)),
         [holder, pttl, waiting] => {
             Some(Inspection::held_by(text(holder)?, remaining(pttl)?).with_waiting(natural(waiting)?))
         }
         _ => None,
-    };
-    read().ok_or_else(|| unexpected(reply))
+    }
 }
 
 /// The highest fence number that an outcome carries.

@@ -1,9 +1,10 @@
 //! Turns requests into calls of the scripts.
 
 use super::acks;
+use super::breaking::{looked_at_key, told_key, words};
 use super::keys::{FENCE, gapped_key, queue_key, slot_fence_key};
-use super::scripts::{ACQUIRE, Call, EXTEND, Form, INSPECT, POLL, PROBE, RELEASE, Script, Slack};
-use crate::store::processor::{Claim, Request};
+use super::scripts::{ACQUIRE, BREAK, BROKEN, Call, EXTEND, Form, INSPECT, POLL, PROBE, RELEASE, Script, Slack};
+use crate::store::processor::{Break, Claim, Request};
 use std::time::Duration;
 
 /// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
@@ -16,6 +17,10 @@ pub(crate) struct Texts {
     lease: String,
     next_lease: String,
     gap: Option<GapTexts>,
+    /// The key that says by whom a hold was broken.
+    broken: String,
+    /// What it says.
+    words: String,
 }
 
 /// The texts of a release with a gap.
@@ -43,24 +48,29 @@ impl Texts {
             lease: String::new(),
             next_lease: String::new(),
             gap: None,
+            broken: String::new(),
+            words: String::new(),
         };
-        let of_queue = |claim: &Claim<'_>| Self {
-            queue: queue_key(claim.key),
-            fence: (form == Form::Cluster).then(|| slot_fence_key(claim.key)),
-            lease: millis(claim.lease),
+        let of_key = |key: &str| Self {
+            queue: queue_key(key),
+            fence: (form == Form::Cluster).then(|| slot_fence_key(key)),
             ..none()
         };
+        let of_queue = |claim: &Claim<'_>| Self { lease: millis(claim.lease), ..of_key(claim.key) };
         match request {
             Request::Acquire(claim)
             | Request::Join(claim)
             | Request::Poll(claim)
             | Request::Extend(claim)
             | Request::ExtendWithNumbers(claim) => of_queue(claim),
-            Request::Release(claim) => Self { gap: GapTexts::of(claim), ..of_queue(claim) },
+            // The store refuses to settle.
+            Request::Release(claim) | Request::Settle(claim) => Self { gap: GapTexts::of(claim), ..of_queue(claim) },
             Request::HandOver(claim, next) => {
                 Self { next_lease: millis(next.lease), gap: GapTexts::of(claim), ..of_queue(claim) }
             }
-            // The only request that needs no queue.
+            Request::Break(order) => Self { broken: told_key(order), words: words(order), ..of_key(order.key) },
+            Request::Inspect { key } => Self { queue: queue_key(key), ..none() },
+            Request::Broken { key, locker } => Self { broken: looked_at_key(key, locker), ..none() },
             Request::Probe(_) => none(),
         }
     }
@@ -77,9 +87,12 @@ impl Texts {
             Request::Poll(claim) => self.numbered(&POLL, claim, None),
             Request::Extend(claim) => self.numbered(&EXTEND, claim, Some("0")),
             Request::ExtendWithNumbers(claim) => self.numbered(&EXTEND, claim, Some("1")),
-            Request::Release(claim) => self.release(claim, None),
+            Request::Release(claim) | Request::Settle(claim) => self.release(claim, None),
             Request::HandOver(claim, next) => self.release(claim, Some(next)),
             Request::Probe(claim) => self.probe(claim),
+            Request::Inspect { key } => inspect(key, &self.queue),
+            Request::Break(order) => self.break_hold(order),
+            Request::Broken { .. } => self.look_for_break(),
         };
         Call { is_confirmed: acks::is_confirmed(request), ..call }
     }
@@ -106,6 +119,33 @@ impl Texts {
             key_count: 1,
             args: [claim.locker, "", "", "", "", ""],
             arg_count: 1,
+            slack: Slack::None,
+            is_confirmed: false,
+        }
+    }
+
+    fn break_hold<'a>(&'a self, order: &Break<'a>) -> Call<'a> {
+        Call {
+            script: &BREAK,
+            form: self.form,
+            keys: [order.key, &self.queue, self.fence(), &self.broken],
+            key_count: 4,
+            args: [order.locker, &self.words, "", "", "", ""],
+            arg_count: 2,
+            slack: Slack::Last,
+            is_confirmed: false,
+        }
+    }
+
+    fn look_for_break(&self) -> Call<'_> {
+        Call {
+            script: &BROKEN,
+            // Both forms are the same.
+            form: Form::Server,
+            keys: [&self.broken, "", "", ""],
+            key_count: 1,
+            args: [""; 6],
+            arg_count: 0,
             slack: Slack::None,
             is_confirmed: false,
         }

@@ -11,7 +11,7 @@
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use crate::log;
-use crate::sync::{catch_panic, mutant};
+use crate::sync::catch_panic;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,9 +132,7 @@ fn watch(sentinels: &Weak<impl Watched>) {
             if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= MORE) && strong.ask_for_more() {
                 asked_for_more = Some(begun);
             }
-            if !mutant!(WatchesNothing) {
-                strong.round();
-            }
+            strong.round();
         });
         if round.is_err() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");

@@ -64,8 +64,12 @@ mod execution;
 mod inbox;
 pub(crate) mod journal;
 mod network;
+#[path = "../../../it/support/owned.rs"]
+mod owned;
 pub(crate) mod scenarios;
 mod store;
 pub(crate) mod time;
 mod visitor;
 mod world;
+
+use crate::store::processor as port;

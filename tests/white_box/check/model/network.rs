@@ -4,14 +4,15 @@
 //! An operation is one step. Between request and operation, and between operation and reply, all other threads may act and time may
 //! pass.
 
+use super::owned::OwnedRequest;
 use super::time::{self, StoreClock};
 use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::store::memory::MemoryLockProcessor;
 use crate::store::processor::{
-    AcquireOutcome, Break, BreakOutcome, Breaking, ExtendOutcome, Extension, Message, Outcome, OwnedRequest,
-    PollOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Extension, Limit, Message, Operations, Outcome, PollOutcome,
+    ReleaseOutcome, Request,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
@@ -218,7 +219,7 @@ impl Network {
     fn unacknowledged(&self, request: &Request<'_>, outcome: Result<Outcome, Error>) -> Result<Outcome, Error> {
         let failure = match outcome {
             Ok(Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_))) => {
-                let _ = self.execute(&Request::Release(*request.claim()));
+                let _ = request.claim().map(|claim| self.execute(&Request::Release(*claim)));
                 BackendFailure::Unacknowledged
             }
             Ok(Outcome::Extend(ExtendOutcome::Extended(_))) => BackendFailure::Unacknowledged,
@@ -233,7 +234,7 @@ impl Network {
         let holder = match (request, outcome) {
             (Request::HandOver(_, next), Outcome::Release(ReleaseOutcome::Passed(_))) => next.locker,
             (_, Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_)))
-            | (_, Outcome::Extend(ExtendOutcome::Extended(_))) => request.claim().locker,
+            | (_, Outcome::Extend(ExtendOutcome::Extended(_))) => locker_of(request),
             _ => return,
         };
         self.memory().answered.insert(holder.to_owned());
@@ -241,7 +242,7 @@ impl Network {
 
     /// Executes a command.
     fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
-        let outcome = request.send(&self.shared.store, Duration::ZERO);
+        let outcome = self.shared.store.run_one(*request, Limit::Call(Duration::ZERO));
         log::trace!("{:?}: {request:?}: {outcome:?}", time::now());
         if !matches!(request, Request::Extend(_) | Request::ExtendWithNumbers(_) | Request::Probe(_)) {
             *self.shared.news.lock() += 1;
@@ -261,7 +262,7 @@ impl Network {
                 let outcome = self.execute(request);
                 if let Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting: 0, .. }))) = &outcome {
                     // The waiter was so slow that the store has forgotten it.
-                    self.memory().contended.remove(request.claim().locker);
+                    self.memory().contended.remove(locker_of(request));
                 }
                 outcome.iter().for_each(|outcome| self.note_holder(request, outcome));
                 time::step();
@@ -296,6 +297,10 @@ impl Network {
         }
         let _ = self.execute(&command.request());
     }
+}
+
+fn locker_of<'a>(request: &Request<'a>) -> &'a str {
+    request.claim().map_or("", |claim| claim.locker)
 }
 
 impl fmt::Debug for Network {

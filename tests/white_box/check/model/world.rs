@@ -10,7 +10,7 @@ use crate::lock::DLockGenerator;
 use crate::lock::DistributedReentrantLock;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
-use crate::store::processor::LockProcessor;
+use crate::store::processor::Operations;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -9,15 +9,15 @@ use super::net::handshake::check_hello;
 use super::net::identity::Identity;
 use super::net::resp::{Malformed, NO_TEXT, Reader};
 use super::script::message;
-use super::script::reply::{HIGHEST_NUMBER, inspection, outcome};
+use super::script::reply::{HIGHEST_NUMBER, outcome};
 use super::sentinel;
 use crate::check::fuzz::target::{Target, assert_plain, assert_plain_error};
 use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::store::processor::{
-    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use ::redis::Value;
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn published(data: &[u8]) {
 }
 
 /// One request of each kind.
-fn requests() -> [Request<'static>; 5] {
+fn requests() -> [Request<'static>; 8] {
     let claim = Claim::new("DLOCK_a_b", "h-1-ff", "h-1-ff-1", Duration::from_secs(1));
     [
         Request::Join(claim),
@@ -170,6 +170,9 @@ fn requests() -> [Request<'static>; 5] {
         Request::ExtendWithNumbers(claim),
         Request::Release(claim),
         Request::Probe(claim),
+        Request::Inspect { key: "DLOCK_a_b" },
+        Request::Break(Break::new("DLOCK_a_b", "h-1-ff-1", "h-2-ff", "why")),
+        Request::Broken { key: "DLOCK_a_b", locker: "h-1-ff-1" },
     ]
 }
 
@@ -197,9 +200,6 @@ fn read(reply: &Value) {
             }
             Err(error) => refused(error),
         }
-    }
-    if let Err(error) = inspection("DLOCK_a_b", reply) {
-        refused(error);
     }
 }
 
@@ -238,6 +238,21 @@ fn written(outcome: &Outcome) -> Value {
         Outcome::Extend(ExtendOutcome::NotOurs(other))
         | Outcome::Release(ReleaseOutcome::NotOurs(other))
         | Outcome::Probe(ProbeOutcome::NotOurs(other)) => not_ours(other),
+        Outcome::Inspect(found) => {
+            let pttl =
+                found.remaining.map_or(Value::Int(-1), |left| int(u64::try_from(left.as_millis()).expect("in range")));
+            array(&[found.holder.as_ref().map_or(Value::Nil, string), pttl, int(found.waiting)])
+        }
+        Outcome::Break(BreakOutcome::Broken { next, waiting }) => {
+            array(&[Value::Int(1), next.as_ref().map_or(Value::Nil, string), int(*waiting)])
+        }
+        Outcome::Break(BreakOutcome::NotHeldBy { holder }) => {
+            array(&[Value::Int(0), holder.as_ref().map_or(Value::Nil, string)])
+        }
+        Outcome::Broken(found) => {
+            found.as_ref().map_or(Value::Nil, |found| string(&format!("{} {}", found.by, found.reason)))
+        }
+        Outcome::Settle(()) => panic!("no script settles"),
     }
 }
 

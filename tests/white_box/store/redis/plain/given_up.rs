@@ -35,7 +35,7 @@ fn a_locker_that_was_given_up_is_neither_found_nor_confirmed() {
         Request::Extend(ended),
         Request::Probe(gone),
     ];
-    let sent = given_up.replace(&requests);
+    let sent = requests.map(|request| given_up.replacement(&request));
     assert!(sent[..3].iter().all(|sent| matches!(sent, Request::Release(claim) if claim.locker == "l-1")));
     assert!(matches!(sent[3..], [Request::Poll(_), Request::Extend(_), Request::Probe(_)]), "{sent:?}");
     let released = || Outcome::Release(ReleaseOutcome::Released { waiting: 0 });

@@ -1,13 +1,18 @@
 //! What is known of a key at one index.
+//!
+//! A look returns all entries of a key as they are at one index, and so does the answer to a transaction. Decisions are made on such a snapshot,
+//! and each is a transaction that checks what it depends on. So a snapshot may be out of date, and no harm comes of it but another try.
+//!
+//! The order of the queue is that in which the entries were created. Both stores keep the index of an entry's creation, whoever writes it later.
 
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::processor::Busy;
+use redis_dlock::port::{Busy, Inspection};
 
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
+pub(super) struct Snapshot {
     pub(super) holder: Option<Holder>,
     /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
     pub(super) idle: Option<u64>,
@@ -31,7 +36,7 @@ pub(super) struct Waiter {
     pub(super) value: Vec<u8>,
 }
 
-impl Sight {
+impl Snapshot {
     /// Reads the entries of a key.
     ///
     /// # Errors
@@ -76,11 +81,17 @@ impl Sight {
         }
     }
 
-    /// Returns whether this session holds the key for this locker.
+    /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
+    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker.
     pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
         self.holder
             .as_ref()
             .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
+    }
+
+    /// Returns whether a locker holds or waits, whatever its session.
+    pub(super) fn names(&self, locker: &str) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.party.locker == locker) || self.place(locker).is_some()
     }
 
     /// Returns the session of a locker that holds or waits.
@@ -100,6 +111,16 @@ impl Sight {
         self.waiters.iter().position(|waiter| waiter.party.locker == locker)
     }
 
+    /// Returns what people are told of the key.
+    pub(super) fn inspection(&self) -> Inspection {
+        let inspection = match self.locker() {
+            Some(locker) => Inspection::held_by(locker, None),
+            None => Inspection::free(),
+        };
+        inspection.with_waiting(self.waiting())
+    }
+
+    /// Returns how many wait.
     pub(super) fn waiting(&self) -> u64 {
         self.waiters.len() as u64
     }

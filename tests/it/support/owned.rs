@@ -1,11 +1,11 @@
-//! A request that outlives its caller, for stores of tests that execute a request after its caller has given it up.
+//! A request that outlives its caller, for stores that execute a request after its caller has given it up. The models of threads have it, too.
 
-use super::{Claim, Gap, Note, Request};
+use super::port::{Claim, Gap, Note, Request};
 use std::time::Duration;
 
 /// A [`Request`] that owns its strings.
 #[derive(Debug)]
-pub struct OwnedRequest {
+pub(crate) struct OwnedRequest {
     claim: OwnedClaim,
     kind: Kind,
 }
@@ -36,7 +36,7 @@ enum Kind {
 
 impl OwnedClaim {
     fn of(claim: &Claim<'_>) -> Self {
-        let Note { why, thread, host } = claim.note;
+        let Note { why, thread, host, .. } = claim.note;
         Self {
             key: claim.key.to_owned(),
             client: claim.client.to_owned(),
@@ -57,8 +57,7 @@ impl OwnedClaim {
 
 impl OwnedRequest {
     /// Copies a request.
-    #[must_use]
-    pub fn of(request: &Request<'_>) -> Self {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
         let kind = match request {
             Request::Acquire(_) => Kind::Acquire,
             Request::Join(_) => Kind::Join,
@@ -68,13 +67,13 @@ impl OwnedRequest {
             Request::Release(_) => Kind::Release,
             Request::HandOver(_, next) => Kind::HandOver(OwnedClaim::of(next)),
             Request::Probe(_) => Kind::Probe,
+            other => panic!("no store executes {other:?} late"),
         };
-        Self { claim: OwnedClaim::of(request.claim()), kind }
+        Self { claim: OwnedClaim::of(request.claim().expect("a claim")), kind }
     }
 
     /// Returns the request that was copied.
-    #[must_use]
-    pub fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         let claim = self.claim.claim();
         match &self.kind {
             Kind::Acquire => Request::Acquire(claim),
@@ -89,27 +88,22 @@ impl OwnedRequest {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_is_equal_to_its_request() {
-        let claim = Claim::new("key", "client", "client-1", Duration::from_secs(30))
-            .with_poller_gap(Some(Gap::new(Duration::from_millis(70), Duration::from_secs(5))))
-            .with_note(Note::new(Some("why"), Some("thread"), Some("host")));
-        let next = Claim::new("key", "client", "client-2", Duration::from_secs(20));
-        for request in [
-            Request::Acquire(claim),
-            Request::Join(claim),
-            Request::Poll(claim),
-            Request::Extend(claim),
-            Request::ExtendWithNumbers(claim),
-            Request::Release(claim),
-            Request::HandOver(claim, next),
-            Request::Probe(claim),
-        ] {
-            assert_eq!(OwnedRequest::of(&request).request(), request);
-        }
+#[test]
+fn a_copy_is_equal_to_its_request() {
+    let claim = Claim::new("key", "client", "client-1", Duration::from_secs(30))
+        .with_poller_gap(Some(Gap::new(Duration::from_millis(70), Duration::from_secs(5))))
+        .with_note(Note::new(Some("why"), Some("thread"), Some("host")));
+    let next = Claim::new("key", "client", "client-2", Duration::from_secs(20));
+    for request in [
+        Request::Acquire(claim),
+        Request::Join(claim),
+        Request::Poll(claim),
+        Request::Extend(claim),
+        Request::ExtendWithNumbers(claim),
+        Request::Release(claim),
+        Request::HandOver(claim, next),
+        Request::Probe(claim),
+    ] {
+        assert_eq!(OwnedRequest::of(&request).request(), request);
     }
 }

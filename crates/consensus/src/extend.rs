@@ -1,0 +1,54 @@
+//! How a tenure is kept: extend, extend with a new number, probe.
+//!
+//! A lease is not what holds a key here; the session is, and renewing it is no write. But somebody may have deleted the entry, or given it to
+//! another session. So each renewal is followed by a look at the key, which a majority confirms.
+
+use super::deadline::Deadline;
+use super::store::{ConsensusStore, Rewritten};
+use redis_dlock::Error;
+use redis_dlock::port::{Claim, ExtendOutcome, Extension, NotOurs, ProbeOutcome};
+
+/// A locker that holds a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extend<'a> {
+    pub(super) store: &'a ConsensusStore,
+    pub(super) claim: &'a Claim<'a>,
+    pub(super) deadline: Deadline,
+}
+
+impl Extend<'_> {
+    /// Renews the session of the locker, and looks whether the key is still its own.
+    pub(super) fn extend(&self) -> Result<ExtendOutcome, Error> {
+        let (session, snapshot) = self.store.renew(self.claim, self.deadline)?;
+        let held = session.as_ref().and_then(|session| snapshot.is_held_by(&session.id, self.claim.locker));
+        Ok(match held {
+            Some(holder) => {
+                self.store.sessions.note_wanted(self.claim.locker, snapshot.waiting() > 0);
+                ExtendOutcome::Extended(Extension::while_waiting(snapshot.waiting()).with_number(holder.index))
+            }
+            None => ExtendOutcome::NotOurs(NotOurs::new(snapshot.locker())),
+        })
+    }
+
+    /// The same, with a new number: that of a write of our own.
+    pub(super) fn extend_with_numbers(&self) -> Result<ExtendOutcome, Error> {
+        let (claim, deadline) = (self.claim, self.deadline);
+        let outcome = self.extend()?;
+        let (ExtendOutcome::Extended(extension), Some(tenure)) = (&outcome, self.store.tenure(claim, deadline)?) else {
+            return Ok(outcome);
+        };
+        // The lease is renewed, whatever comes of the number.
+        let rewritten = self.store.rewrite(claim, claim, &tenure, extension.number, deadline);
+        let Ok(Rewritten::Done(number, _)) = rewritten else { return Ok(outcome) };
+        Ok(ExtendOutcome::Extended(extension.clone().with_number(number).with_numbers(Some(number..=number))))
+    }
+
+    /// Returns whether the key is the locker's.
+    pub(super) fn probe(&self) -> Result<ProbeOutcome, Error> {
+        let snapshot = self.store.look(self.claim.key, self.deadline)?;
+        let known = self.store.sessions.of(self.claim.locker).map(|tenure| tenure.session.id);
+        let session = known.as_deref().or_else(|| snapshot.session_of(self.claim.locker));
+        let is_ours = session.is_some_and(|session| snapshot.is_held_by(session, self.claim.locker).is_some());
+        Ok(if is_ours { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(NotOurs::new(snapshot.locker())) })
+    }
+}

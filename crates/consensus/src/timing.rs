@@ -1,0 +1,75 @@
+//! Every length of time of this crate, with its reason, and how often what fails is tried at once.
+
+use std::time::Duration;
+
+/// How often a key that changes under our hands is looked at again, and how often a server is asked that does not know a session yet. Each time
+/// another process has got on, or a server has applied more of its log.
+pub(crate) const TRIES: u32 = 16;
+
+/// How soon the first waiter asks again for a key in its lock-delay. The store does not tell how long that lasts.
+pub(crate) const DELAYED: Duration = Duration::from_secs(1);
+
+/// How long a request may take, at most, on which nobody depends: a waiter's message to the holder, or letting go of a key before the session
+/// ends.
+pub(crate) const TELLING: Duration = Duration::from_millis(500);
+
+/// How long a store takes, at most, to end the sessions that nobody uses when it is closed.
+pub(crate) const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long a request waits for a server, at most, if there are others to try. A renewal reaches a healthy server in time then.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
+pub(crate) const CONNECTING: Duration = Duration::from_secs(2);
+
+/// How long a request without a limit may take.
+pub(crate) const UNLIMITED: Duration = Duration::from_secs(3600);
+
+/// How long a command may take if the caller sets no other limit: a disk of a majority writes it.
+pub(crate) const COMMAND: Duration = Duration::from_secs(3);
+
+/// How long the servers may need to elect another leader.
+pub(crate) const ELECTION: Duration = Duration::from_secs(3);
+
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd {
+    use super::Duration;
+
+    /// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
+    pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
+
+    /// The unit in which etcd counts leases.
+    pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+    /// How long a stream of changes lasts. A connection that has died silently is noticed then.
+    pub(crate) const LIFE: Duration = Duration::from_secs(20);
+
+    /// How long it may take to open the next stream.
+    pub(crate) const OPENING: Duration = Duration::from_secs(3);
+}
+
+#[cfg(feature = "consul")]
+pub(crate) mod consul {
+    use super::Duration;
+
+    /// The shortest time to live of a session that Consul accepts by default: its setting `session_ttl_min`.
+    pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
+
+    /// The longest lease: a session lives for a day at most, and a quarter longer than the lease.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600 * 4 / 5);
+
+    /// The longest lock-delay that Consul takes.
+    pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+
+    /// How long a query waits for a change. A connection that has died silently is noticed then.
+    pub(crate) const WAIT: Duration = Duration::from_secs(30);
+
+    /// How much longer than that an answer may take.
+    pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+    /// How long after a sweep that left nothing the next one comes.
+    pub(crate) const SWEEPS: Duration = Duration::from_secs(600);
+
+    /// How long a sweep may take. The client reads no message meanwhile.
+    pub(crate) const SWEEPING: Duration = Duration::from_secs(1);
+}
