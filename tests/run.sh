@@ -46,16 +46,20 @@ few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 
 # Parts -------------------------------------------------------------------------------------------------------------------------------
 
-# One set of features for all test builds, so that nothing is built twice.
-crate=(-p redis-dlock --all-features)
-crates=(-p redis-dlock -p dlock-consensus --all-features)
+# One set of packages and features for all test builds, so that nothing is built twice.
+crate=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
+libraries=(-p redis-dlock -p dlock-consensus --all-features)
 it=("${crate[@]}" --test it --example ending)
 
+<<<<<<< HEAD
+part_unit() { tests --but white_box:: --threads 2 "${crate[@]}" --lib --bins; }
+=======
 part_unit() {
     tests --but white_box:: --threads 2 "${crates[@]}" --lib
     # Every mistake can still be built in.
     cargo test --locked -p dlock-mutants
 }
+>>>>>>> main
 part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
 
 part_checks() {
@@ -69,10 +73,10 @@ part_checks() {
     cargo fmt --all --check
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
     # What `--all-targets` leaves out: tests with `test = false`.
-    cargo clippy --locked "${crates[@]}" --test command --test faults --test stores -- -D warnings
+    cargo clippy --locked "${crate[@]}" --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${crates[@]}"
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${libraries[@]}"
 }
 part_every-check() {
     part_checks
@@ -100,7 +104,7 @@ part_schedules() { DLOCK_MODEL_ITERATIONS=200 part_every-schedule; }
 part_every-schedule() {
     in_the_copy_with_mutants
     tests --only '.*model::' -p dlock-schedules --lib
-    tests --only white_box:: "${crates[@]}" --lib
+    tests --only white_box:: "${crate[@]}" --lib
 }
 # etcd and Consul: the conformance suite, and what they add to it.
 part_consensus() { consensus_stores --but 'all::'; }
@@ -119,8 +123,8 @@ part_mutants() {
     tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
 }
 # The command waits for processes and terminals.
-part_command() { tests --threads 4 "${crate[@]}" --test command; }
-part_documents() { cargo test --locked "${crates[@]}" --doc; }
+part_command() { tests --but "$missing_stores" --threads 4 "${crate[@]}" --test command; }
+part_documents() { cargo test --locked "${libraries[@]}" --doc; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
@@ -178,7 +182,7 @@ consensus_stores() {
     if [[ $1 == --but ]]; then
         but+="|$2" && shift 2
     fi
-    tests "$@" --but "$but" --threads 12 "${crates[@]}" --test stores
+    tests "$@" --but "$but" --threads 12 "${crate[@]}" --test stores
 }
 
 # libtest tells how long each test took only if the program may use what is unstable.
@@ -269,7 +273,7 @@ parts_of_changes() {
     local file
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
-            src/* | scripts/*) room_guards "$file" ;;
+            src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
@@ -279,7 +283,7 @@ parts_of_changes() {
             tests/model/*) echo model ;;
             tests/mutants/*) echo schedules mutants ;;
             tests/schedules/*) echo schedules ;;
-            tests/command/*) echo command ;;
+            crates/cli/tests/*) echo command ;;
             tests/embedded/*) echo embedded ;;
             tests/examples/*) echo examples ;;
             benches/*) echo benches ;;

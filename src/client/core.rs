@@ -14,6 +14,7 @@ use super::releases::Releases;
 use super::renewals::Renewals;
 use super::retries::Retries;
 use super::subscription::Subscription;
+use super::twin::Greetings;
 use super::worker::{Round, Worker};
 use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     pub(super) record: Record,
     /// What clients say to one another about keys.
     pub(super) describe: Describe,
+    /// What a client says to another one of its identity.
+    pub(super) greetings: Greetings,
     pub(super) activity: Activity,
     /// The number of the last server of which the store has told.
     // ORDERING: SeqCst. Of two threads that are told at once, the one with the greater number counts.
@@ -106,6 +109,7 @@ impl Core {
                 subscription: Subscription::new(&context, listener),
                 record: Record::new(&context, has_record),
                 describe: Describe::new(&context),
+                greetings: Greetings::default(),
                 activity: Activity::default(),
                 server: AtomicU64::new(0),
                 server_rose_at: AtomicU64::new(0),

@@ -138,17 +138,27 @@ fn hears(inbox: &Subscription, key: &Key, left: &impl Fn() -> Duration, goes_on:
     inbox.gets_ready_to_hear(key, left)
 }
 
+/// What is to be done about the words of another client.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Nothing,
+    /// There is a question to [answer](Describe::answer_questions).
+    Question,
+    /// A client says that it hears its inbox.
+    Greeting { nonce: u64, client: String },
+}
+
 /// The client that is asked.
 impl Describe {
-    /// Handles what another client says. Called by the listener, so it waits for nobody. Returns whether there is a question to
-    /// [answer](Self::answer_questions).
-    pub(super) fn on_said(&self, text: &str) -> bool {
+    /// Notes what another client says, and returns what is to be done about it. Called by the listener, so it waits for nobody.
+    pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
-            Some(Words::Inquiry(question)) => return self.inquiries.note(question),
+            Some(Words::Inquiry(question)) if self.inquiries.note(question) => return Heard::Question,
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
-            None => {}
+            Some(Words::Greeting { nonce, client }) => return Heard::Greeting { nonce, client },
+            Some(Words::Inquiry(_)) | None => {}
         }
-        false
+        Heard::Nothing
     }
 
     /// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
@@ -269,7 +279,15 @@ struct Open {
 #[derive(Debug, PartialEq, Eq)]
 enum Words {
     Inquiry(Inquiry),
-    Answer { nonce: u64, text: String },
+    Answer {
+        nonce: u64,
+        text: String,
+    },
+    /// A client says that it hears its inbox.
+    Greeting {
+        nonce: u64,
+        client: String,
+    },
 }
 
 /// Reads the words of another client. `None` if they are no words of this version.
@@ -284,6 +302,7 @@ fn read(text: &str) -> Option<Words> {
             is_named.then(|| Words::Inquiry(Inquiry { nonce, asker: asker.to_owned(), key: key.to_owned() }))
         }
         "described" => Some(Words::Answer { nonce, text: rest.to_owned() }),
+        "here" => Some(Words::Greeting { nonce, client: rest.to_owned() }),
         _ => None,
     }
 }
@@ -296,6 +315,11 @@ fn inquiry(nonce: u64, asker: &str, key: &str) -> String {
 /// Writes an answer.
 fn answer(nonce: u64, line: &str) -> String {
     format!("described {nonce} {line}")
+}
+
+/// Writes a greeting.
+pub(super) fn greeting(nonce: u64, client: &str) -> String {
+    format!("here {nonce} {client}")
 }
 
 impl Inquiries {
@@ -370,6 +394,7 @@ mod tests {
         let words = Words::Inquiry(Inquiry { nonce: 7, asker: asker.clone(), key: key.clone() });
         assert_eq!(read(&inquiry(7, &asker, &key)), Some(words));
         assert_eq!(read(&answer(7, "")), Some(Words::Answer { nonce: 7, text: String::new() }));
+        assert_eq!(read(&greeting(7, &asker)), Some(Words::Greeting { nonce: 7, client: asker.clone() }));
         for other in
             ["", "describe", "describe 1", "describe 1 k", "describe x a k", "describe 1  k", "described 7", "x 7 y"]
         {

@@ -9,7 +9,9 @@
 
 use crate::backoff::Backoff;
 use crate::client::core::Core;
+use crate::client::describe::Heard;
 use crate::client::listener::{InboxControl, Subscribed};
+use crate::client::twin;
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
@@ -25,7 +27,12 @@ fn on_message(core: &Core, message: &Message) {
     match message {
         Message::Granted { key, locker, grant } => {
             let known = core.keys.known(key);
-            if !known.is_some_and(|key| on_granted(core, &key, locker, *grant)) && core.is_ours(locker) {
+            if known.is_some_and(|key| on_granted(core, &key, locker, *grant)) || !core.is_ours(locker) {
+                return;
+            }
+            if core.id().is_of_twin(locker) {
+                twin::meet(core, key, locker);
+            } else {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
                 core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
             }
@@ -128,8 +135,10 @@ fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
 
 /// Handles what another client says.
 fn on_said(core: &Core, text: &str) {
-    if core.describe.on_said(text) && core.retries.start().is_ok() {
-        core.retries.wake_by(core.clock.now());
+    match core.describe.on_said(text) {
+        Heard::Question if core.retries.start().is_ok() => core.retries.wake_by(core.clock.now()),
+        Heard::Greeting { nonce, client } => twin::on_greeting(core, nonce, &client),
+        Heard::Question | Heard::Nothing => {}
     }
 }
 
@@ -150,6 +159,7 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 if strong.record.is_on() {
                     strong.describe.hear_questions(&strong.subscription);
                 }
+                twin::greet(&strong);
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);

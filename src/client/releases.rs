@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::client::cleanup::{Cleanup, Ending};
 use crate::client::events::Events;
 use crate::client::loss;
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
@@ -53,8 +54,8 @@ impl Releases {
 
     /// Releases a tenure. `perhaps_done` says that an earlier release of it may have been executed.
     fn release(&self, core: &Core, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
-        if tenure.is_cloned() {
-            // The caller is told of the loss.
+        if !core.is_ours(&tenure.locker) {
+            // It is of an identity that a twin has, too: see `twin.rs`.
             return Ok(());
         }
         let release = Request::Release(core.ending(key, tenure));
@@ -113,6 +114,9 @@ impl Releases {
     /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
     /// nobody renews after the hold, has run out by now.
     pub(crate) fn not_ours(&self, core: &Core, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if let Some(holder) = other.holder.as_deref().filter(|holder| core.id().is_of_twin(holder)) {
+            twin::meet(core, key, holder);
+        }
         if core.clock.now() >= tenure.deadline() {
             return Ok(());
         }
@@ -123,7 +127,7 @@ impl Releases {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, core: &Core, key: &str, tenure: &Tenure) {
-        if tenure.is_cloned() {
+        if !core.is_ours(&tenure.locker) {
             return;
         }
         let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.ticket());
@@ -134,7 +138,7 @@ impl Releases {
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, core: &Core, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if mutant!(ForgetsGivenUp) {
+            if !core.is_ours(&locker) || mutant!(ForgetsGivenUp) {
                 return;
             }
             let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
@@ -145,6 +149,9 @@ impl Releases {
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
+        if !core.is_ours(locker) {
+            return;
+        }
         core.retries.cleanup.add(key, locker, core.limits.shortest_lease, Ending::GivenUp);
         core.retries.wake_for_cleanup();
     }

@@ -11,6 +11,7 @@
 use crate::client::core::Core;
 use crate::client::loss::{self, Lost};
 use crate::client::record::After;
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
@@ -191,6 +192,11 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
             core.renewals.put(key, tenure);
         }
         Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
+            if let Some(holder) = other.holder.as_deref().filter(|holder| core.id().is_of_twin(holder)) {
+                drop(state);
+                twin::meet(core, &key.name, holder);
+                return None;
+            }
             return Lost::mark(core, key, state, LossCause::from(other), now);
         }
         Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {

@@ -160,13 +160,10 @@ impl Turn<'_> {
     /// Interprets the result of a request that was sent at `sent_at`. Abandons a locker that may still be on its way to the store.
     pub(crate) fn take_in(&self, question: Question, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (core, key) = (self.core, &self.key);
-        let is_first = question.is_first();
-        let locker = Arc::clone(question.locker());
+        let fresh = question.is_first().then(|| Arc::clone(question.locker()));
         let heard = if question.wait { key.state().heard() } else { None };
-        let mut answer = question.answer(result, sent_at, heard, &core.clock);
-        if is_first {
-            answer = twin::checked(core, key, &locker, answer);
-        }
+        let answer = question.answer(result, sent_at, heard, &core.clock);
+        let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {
             core.releases.abandon(core, &key.name, abandoned.take());
         }

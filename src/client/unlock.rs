@@ -12,6 +12,7 @@ use crate::client::loss;
 use crate::client::question::{Answer, is_unknown};
 use crate::client::renew;
 use crate::client::turn::Turn;
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
@@ -257,6 +258,9 @@ impl<'c> Unlock<'c> {
             }
             // The store knows the next locker only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                if other.holder.as_deref() == Some(&*next.locker) {
+                    twin::meet(core, &key.name, &next.locker);
+                }
                 return (core.releases.not_ours(core, &key.name, tenure, other), Some(turn));
             }
             (Ok(ReleaseOutcome::Released { .. }), _) => {

@@ -85,6 +85,15 @@ impl ClientId {
         &self.text
     }
 
+    /// Returns whether this is a locker of this identity that was never [made](Self::next_locker) here: then another client has the identity,
+    /// too.
+    pub(crate) fn is_of_twin(&self, locker: &str) -> bool {
+        let Some(count) = locker.strip_prefix(&self.text).and_then(|rest| rest.strip_prefix('-')) else { return false };
+        let digits = count.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        // ORDERING: Relaxed: whoever has been told of a locker of its own client was told after that was made.
+        digits.parse::<u64>().is_ok_and(|n| n > self.tenures.load(Ordering::Relaxed))
+    }
+
     /// Returns the host name in the client id.
     pub(crate) fn host(&self) -> &str {
         &self.text[..self.host]
@@ -107,6 +116,11 @@ impl ClientId {
         }
         locker
     }
+}
+
+/// Returns random bytes of the operating system as a number, if it has some.
+pub(crate) fn random_number() -> Option<u64> {
+    getrandom::u64().ok()
 }
 
 /// Returns whether a holder's locker says that its tenure may linger and can therefore be recalled.

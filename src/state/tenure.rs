@@ -255,11 +255,6 @@ impl Tenure {
         }
     }
 
-    /// Returns whether another process may have this tenure, too. It must not be released then.
-    pub(crate) fn is_cloned(&self) -> bool {
-        matches!(self.loss(), Some((LossCause::Cloned, _)))
-    }
-
     /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
     pub(crate) fn may_be_broken(&self) -> bool {
         self.told && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))

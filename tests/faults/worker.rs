@@ -12,7 +12,7 @@ use crate::voters::Etcd;
 use crate::voters::Voters;
 use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
-use redis_dlock::processor::{LockProcessor, Operations};
+use redis_dlock::processor::LockProcessor;
 use redis_dlock::{
     BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
     RedisLockProcessor, SystemClock,

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::config::{DLockConfig, PREFIX, check_name};
 use crate::description::{Description, ListedLock};
-use crate::error::Error;
+use crate::error::{BackendFailure, Error};
 use crate::glob;
 use crate::lock::generator::DLockGenerator;
 use crate::state::locker::lock_delay_left;
@@ -68,18 +68,28 @@ impl DLockGenerator {
         let pattern: Vec<char> = pattern.chars().collect();
         let is_like = move |key: &str| key.strip_prefix(PREFIX).is_some_and(|name| glob::matches(&pattern, name));
         let keys = KeyFilter::new(is_like);
-        ListedLocks { client: Arc::clone(&self.client), keys, found: VecDeque::new(), from: None, is_over: false }
+        ListedLocks {
+            client: Arc::clone(&self.client),
+            keys,
+            found: VecDeque::new(),
+            missing: None,
+            from: None,
+            is_over: false,
+        }
     }
 }
 
 /// The locks that somebody holds or waits for: [`DLockGenerator::list`]. [`next`](Iterator::next) blocks while it asks for a page, each time for
-/// at most the limits of two commands; where most keys of a server are not of locks, it asks for many pages. After an error there is no more.
+/// at most the limits of two commands; where most keys of a server are not of locks, it asks for many pages. A master of a Cluster that does not answer is an error that names it; the
+/// locks of the other masters come nevertheless. After another error there is no more.
 #[derive(Debug)]
 #[must_use]
 pub struct ListedLocks {
     client: Arc<Client>,
     keys: KeyFilter,
     found: VecDeque<(String, Inspection)>,
+    /// The server whose locks are missing in the last page.
+    missing: Option<String>,
     /// Where the next page begins.
     from: Option<String>,
     is_over: bool,
@@ -93,6 +103,7 @@ impl ListedLocks {
         }
         let page = self.client.directory()?.list(&self.keys, self.from.as_deref(), 2 * self.client.limits.command)?;
         self.found = page.locks.into();
+        self.missing = page.missing;
         self.is_over = page.next.is_none();
         self.from = page.next;
         Ok(())
@@ -107,6 +118,9 @@ impl Iterator for ListedLocks {
             if let Some((key, Inspection { holder, remaining, waiting })) = self.found.pop_front() {
                 let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
                 return Some(Ok(ListedLock { key, locker: holder, remaining, lock_delay, waiting }));
+            }
+            if let Some(words) = self.missing.take() {
+                return Some(Err(Error::backend(BackendFailure::NotExecuted, words)));
             }
             if self.is_over {
                 return None;

@@ -20,7 +20,7 @@ impl Directory for RedisLockProcessor {
 
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
         let start = Instant::now();
-        let (names, next) = self.scan(from, limit)?;
+        let (names, next, mut missing) = self.scan(from, limit)?;
         let left = || limit.saturating_sub(start.elapsed());
         let found: Vec<_> =
             names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
@@ -35,10 +35,15 @@ impl Directory for RedisLockProcessor {
                 Ok(found) => locks.push((key.to_owned(), found)),
                 // Somebody else's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
+                // A master of several: the others' locks are listed.
+                Err(error) if error.is_transient() && self.ways.one().is_none() => {
+                    missing.get_or_insert_with(|| unlisted(&error));
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(ListPage::new(locks, next))
+        let page = ListPage::new(locks, next);
+        Ok(if let Some(missing) = missing { page.with_missing(missing) } else { page })
     }
 
     fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
@@ -77,8 +82,9 @@ impl RedisLockProcessor {
         }
     }
 
-    /// Returns some names of keys, and where to go on. In a Cluster, the text for that is the cursor and the address of the node.
-    fn scan(&self, from: Option<&str>, limit: Duration) -> Result<(Vec<String>, Option<String>), Error> {
+    /// Returns some names of keys, where to go on, and which master does not answer. In a Cluster, the text for where to go on is the cursor and the
+    /// address of the node.
+    fn scan(&self, from: Option<&str>, limit: Duration) -> Result<Scanned, Error> {
         let (cursor, address) = from.unwrap_or("0").split_once(' ').unwrap_or((from.unwrap_or("0"), ""));
         if cursor.is_empty() || !cursor.bytes().all(|b| b.is_ascii_digit()) {
             let hint = "give what the page before has told, or None to begin";
@@ -88,25 +94,41 @@ impl RedisLockProcessor {
             Ways::One(node) => {
                 let reply = node.say(&directory::scan(cursor), limit)?;
                 let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                Ok((names, (next != "0").then_some(next)))
+                Ok((names, (next != "0").then_some(next), None))
             }
             Ways::Cluster(cluster) => {
                 let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
-                    return Ok((Vec::new(), None));
+                    return Ok((Vec::new(), None, None));
                 };
+                let behind = behind.map(|behind| format!("0 {behind}"));
                 // If the node is gone, the one behind it begins anew.
                 let cursor = if own == address { cursor } else { "0" };
-                let reply = cluster.ask_master(&node, &directory::scan(cursor), limit)?;
-                let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                let next = if next == "0" {
-                    behind.map(|behind| format!("0 {behind}"))
-                } else {
-                    Some(format!("{next} {own}"))
+                let reply = match cluster.ask_master(&node, &directory::scan(cursor), limit) {
+                    Ok(reply) => reply,
+                    // The others know of their locks all the same.
+                    Err(error) if error.is_transient() => {
+                        return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
+                    }
+                    Err(error) => return Err(error),
                 };
-                Ok((names, next))
+                let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
+                let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
+                Ok((names, next, None))
             }
         }
     }
+}
+
+/// Names of keys, where to go on, and which master does not answer.
+type Scanned = (Vec<String>, Option<String>, Option<String>);
+
+/// The words about a master that does not answer.
+fn unlisted(error: &Error) -> String {
+    let words = match error {
+        Error::Backend { message, .. } => message.clone(),
+        error => error.to_string(),
+    };
+    format!("{words}; the locks of this master are not listed")
 }
 
 /// The lock's key that a name in the server belongs to, and whether the name is that of its queue.

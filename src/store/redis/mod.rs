@@ -21,7 +21,7 @@
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
-//! | `examine/` | what an operator should know of the servers |
+//! | `server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.
 
@@ -29,7 +29,6 @@ mod builder;
 mod capabilities;
 mod cluster;
 mod directory;
-mod examine;
 #[cfg(any(test, fuzzing))]
 #[path = "../../../tests/white_box/store/redis/fuzz.rs"]
 pub(crate) mod fuzz;
@@ -40,9 +39,10 @@ mod plain;
 mod processor;
 mod script;
 mod sentinel;
+mod server;
 mod transport;
 mod ways;
 
 pub use builder::RedisBuilder;
-pub use examine::{Finding, Severity, Subject};
 pub use processor::RedisLockProcessor;
+pub use server::Server;

@@ -95,11 +95,6 @@ impl RedisLockProcessor {
         self.ways.one().is_some_and(|node| node.servers().is_cluster())
     }
 
-    /// Returns how many replicas must acknowledge.
-    pub(super) fn wanted_acks(&self) -> u32 {
-        self.acks.map_or(0, |acks| acks.wanted)
-    }
-
     /// Forgets what is known of the one server if another one has answered since.
     pub(super) fn forget_earlier_server(&self) {
         if let Ways::One(node) = &self.ways

@@ -80,10 +80,7 @@ fn begins_tests(line: &str) -> bool {
 /// Who cites each number, on the rungs of CI.
 fn citations() -> BTreeMap<Number, BTreeSet<String>> {
     let mut files = Vec::new();
-    sources(&package().join("src"), &mut files);
-    sources(&package().join("tests"), &mut files);
-    sources(&package().join("crates/conformance"), &mut files);
-    sources(&package().join("crates/consensus"), &mut files);
+    ["src", "tests", "crates"].iter().for_each(|root| sources(&package().join(root), &mut files));
     let mut citations = BTreeMap::<Number, BTreeSet<String>>::new();
     for path in &files {
         let file = path.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/");
@@ -92,9 +89,9 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
         }
         let text = fs::read_to_string(path).expect("a text");
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let mut is_test =
-            ["tests/", "crates/conformance/", "crates/consensus/tests/"].iter().any(|room| file.starts_with(room))
-                || is_test_only(&file, &text);
+        let mut is_test = ["tests/", "crates/conformance/"].iter().any(|room| file.starts_with(room))
+            || file.contains("/tests/")
+            || is_test_only(&file, &text);
         for (place, line) in lines.iter().enumerate() {
             is_test |= begins_tests(line);
             let Some(list) = cited(line) else { continue };

@@ -5,7 +5,7 @@ use crate::support::crew::eventually;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::ConsulLockProcessor;
-use redis_dlock::processor::{LockProcessor, Operations};
+use redis_dlock::processor::LockProcessor;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

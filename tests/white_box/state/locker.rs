@@ -16,6 +16,8 @@ fn lockers_share_the_client_id_and_never_repeat() {
     for locker in [&a, &b, &c] {
         assert_eq!(locker.rsplit_once('-').expect("a dash").0, id.as_str());
     }
+    assert!([&a, &b, &c].iter().all(|locker| !id.is_of_twin(locker)));
+    assert!(id.is_of_twin(&format!("{}-4D5L", id.as_str())) && !id.is_of_twin(&format!("{}0-4", id.as_str())));
     let random = id.as_str().rsplit_once('-').expect("a dash").1;
     assert_eq!(random.len(), 2 * RANDOM_BYTES);
     assert_ne!(id.as_str(), ClientId::draw().expect("random bytes").as_str());

@@ -109,8 +109,8 @@ impl Changes {
     }
 }
 
-/// Nodes that own slots, each with one of its slots.
-pub(crate) type Masters = Vec<(Slot, Arc<Node>)>;
+/// Nodes that own slots, each with its slots.
+pub(crate) type Masters = Vec<(Arc<Node>, Vec<Slot>)>;
 
 impl Cluster {
     /// Makes a Cluster that connects with its first call.
@@ -213,19 +213,18 @@ impl Cluster {
         next
     }
 
-    /// Returns the nodes that own slots, each with one of its slots, and how many slots nobody owns. Waits for a map until `deadline`.
-    pub(crate) fn masters(&self, deadline: Instant) -> Result<(Masters, usize), Error> {
+    /// Returns the nodes that own slots, each with its slots. Waits for a map until `deadline`.
+    pub(crate) fn masters(&self, deadline: Instant) -> Result<Masters, Error> {
         self.first_map(deadline)?;
         let view = self.view();
-        let (mut masters, mut unowned) = (BTreeMap::new(), 0);
+        let mut slots = BTreeMap::<usize, Vec<Slot>>::new();
         for slot in 0..SLOTS as Slot {
-            match view.slots.owner(slot) {
-                Some(at) => drop(masters.entry(at).or_insert(slot)),
-                None => unowned += 1,
+            if let Some(at) = view.slots.owner(slot) {
+                slots.entry(at).or_default().push(slot);
             }
         }
-        let masters = masters.into_iter().filter_map(|(at, slot)| Some((slot, Arc::clone(view.nodes.get(at)?))));
-        Ok((masters.collect(), unowned))
+        let masters = slots.into_iter().filter_map(|(at, slots)| Some((Arc::clone(view.nodes.get(at)?), slots)));
+        Ok(masters.collect())
     }
 
     /// Tells those who listen of a new map.

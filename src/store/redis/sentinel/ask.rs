@@ -70,10 +70,11 @@ impl Sentinel {
     }
 
     /// Returns `true` if it does not answer and was asked just now: then the next question can wait. The pause doubles with each question
-    /// in vain, so that Sentinels that hang do not slow down the asking of the others.
+    /// in vain, so that Sentinels that hang do not slow down the asking of the others. Does not wait for a question that is under way.
     pub(super) fn rests(&self, now: Instant) -> bool {
         let pause = |failures: u32| PATIENCE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE);
-        self.line.lock().failed.is_some_and(|(failures, at)| now.saturating_duration_since(at) < pause(failures))
+        let failed = self.line.try_lock().and_then(|line| line.failed);
+        failed.is_some_and(|(failures, at)| now.saturating_duration_since(at) < pause(failures))
     }
 
     /// Asks where the master of a service is.
@@ -216,6 +217,23 @@ mod tests {
         ("config-epoch", "3"),
         ("down-after-milliseconds", "5000"),
     ];
+
+    /// A caller whose limit is short looks whether a Sentinel rests that another thread asks.
+    /// Shows: G12.
+    #[test]
+    fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
+        let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
+        sentinel.line.lock().failed = Some((1, Instant::now()));
+        assert!(sentinel.rests(Instant::now()));
+        let asking = sentinel.line.lock();
+        let (say, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| say.send(sentinel.rests(Instant::now())));
+            let rests = told.recv_timeout(Duration::from_secs(20));
+            drop(asking);
+            assert_eq!(rests, Ok(false));
+        });
+    }
 
     #[test]
     fn an_answer_names_the_master_and_its_epoch() {
