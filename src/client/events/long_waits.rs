@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 /// The threads that hold a lock and have waited long for another one: which one.
 #[derive(Debug, Default)]
-pub(crate) struct LongWaits(Mutex<BTreeMap<u64, Arc<Key>>>);
+pub(super) struct LongWaits(Mutex<BTreeMap<u64, Arc<Key>>>);
 
 /// A thread that is entered in the table until this is dropped.
 #[derive(Debug)]
-pub(super) struct LongWait<'a> {
+pub(in crate::client) struct LongWait<'a> {
     waits: &'a LongWaits,
     thread: u64,
     /// The keys of the circle that it has closed: see [`SlowWait::circle`](crate::SlowWait::circle).

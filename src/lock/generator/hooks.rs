@@ -1,6 +1,6 @@
 //! The part of the builder that sets what the program is told.
 
-use crate::client::Hook;
+use crate::client::Function;
 use crate::error::LeaseLoss;
 use crate::event::{Event, SlowWait};
 use crate::lock::generator::GeneratorBuilder;
@@ -11,8 +11,9 @@ impl GeneratorBuilder {
     /// who held what, or to find out what slows a program down. The manual has the list, and the order, of the events: see
     /// [Events](crate::manual::events).
     ///
-    /// It runs on a thread of its own (`dlock-events`, started by the first event), for one event after another, with no mutex of this crate
-    /// held. So it may lock, and a slow function delays no lock. It is not told of everything then: while 4,096 acquisitions and releases
+    /// It runs on a thread (`dlock-events`, started by the first event), for one event after another, with no mutex of this crate
+    /// held. So it may lock, and a slow function delays no lock. Of the other functions it delays only that of
+    /// [`on_slow_wait`](Self::on_slow_wait). It is not told of everything then: while 4,096 acquisitions and releases
     /// wait for it, further ones are dropped; while 4,096 other events wait for it, further ones of those are. [`Event::Dropped`] says how
     /// many, at their place in the order, and [`DLockGenerator::dropped_events`](crate::DLockGenerator::dropped_events) counts all. A panic in
     /// the function is logged. Events that are still to be told when the generator ends are told afterwards; nobody waits for that. A second
@@ -32,7 +33,7 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_event(mut self, told: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.hooks.on_event = Some(Hook::on_event(told));
+        self.client.hooks.on_event = Some(Function::Events(Box::new(told)));
         self
     }
 
@@ -50,14 +51,14 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
-        self.hooks.on_lost = Some(Hook::on_lost(told));
+        self.client.hooks.on_lost = Some(Function::Losses(Box::new(told)));
         self
     }
 
     /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
     /// place and waits on. Use it to find out why work stalls: [`inspect`](crate::DistributedReentrantLock::inspect) says who holds
-    /// the lock. It runs on a thread of its own (`dlock-slow-wait`, started by the first slow wait), for one wait after
-    /// another, so a slow function delays nobody. A panic in it is logged. While 4,096 waits are
+    /// the lock. It runs on the thread of [`on_event`](Self::on_event) (`dlock-events`), for one wait after another. So a slow function
+    /// delays no lock, but the functions of this thread wait for one another. A panic in it is logged. While 4,096 waits are
     /// still to be reported, further ones are only logged. A second call replaces the function and the time. So does
     /// [`slow_wait_after`](Self::slow_wait_after) the time.
     ///
@@ -73,15 +74,15 @@ impl GeneratorBuilder {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn on_slow_wait(mut self, after: Duration, told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Self {
-        self.hooks.on_slow_wait = Some(Hook::on_slow_wait(told));
-        self.hooks.slow_after = Some(after);
+        self.client.hooks.on_slow_wait = Some(Function::SlowWaits(Box::new(told)));
+        self.client.hooks.slow_after = Some(after);
         self
     }
 
     /// Sets how long a thread must wait for a lock until [`Event::SlowWait`] tells of it. Defaults to 10 s. The time is that of
     /// [`on_slow_wait`](Self::on_slow_wait), too.
     pub fn slow_wait_after(mut self, after: Duration) -> Self {
-        self.hooks.slow_after = Some(after);
+        self.client.hooks.slow_after = Some(after);
         self
     }
 
@@ -95,7 +96,7 @@ impl GeneratorBuilder {
     /// Needs the feature `metrics`.
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, on: bool) -> Self {
-        self.hooks.metrics = on;
+        self.client.hooks.metrics = on;
         self
     }
 }

@@ -97,7 +97,7 @@ pub struct ListedLocks {
 
 impl ListedLocks {
     fn fetch(&mut self) -> Result<(), Error> {
-        self.client.check_process()?;
+        self.client.process.check()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }

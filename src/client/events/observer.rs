@@ -6,7 +6,7 @@
 //! *Order.* What concerns one key is queued under the key's mutex, or by the thread that has the turn. So the events of a key are told in
 //! the order in which they happened. The one exception is a loss that shows only in the reply to a release that nobody waited for.
 
-use super::hook::{Hook, Pending};
+use super::hook::{Function, Hook, Pending};
 use super::metrics::Sample;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -19,9 +19,9 @@ use std::time::Duration;
 /// What the builder has been given.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
-    pub(crate) on_event: Option<Arc<Hook>>,
-    pub(crate) on_lost: Option<Arc<Hook>>,
-    pub(crate) on_slow_wait: Option<Arc<Hook>>,
+    pub(crate) on_event: Option<Function>,
+    pub(crate) on_lost: Option<Function>,
+    pub(crate) on_slow_wait: Option<Function>,
     /// How long a wait must last to count as slow.
     pub(crate) slow_after: Option<Duration>,
     /// Whether metrics are recorded.
@@ -31,7 +31,7 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     /// Returns the observer, if anybody wants to be told anything.
-    pub(crate) fn into_observer(self) -> Option<Arc<Observer>> {
+    pub(super) fn into_observer(self) -> Option<Observer> {
         #[cfg(feature = "metrics")]
         let is_metered = self.metrics;
         #[cfg(not(feature = "metrics"))]
@@ -39,7 +39,9 @@ impl Hooks {
         let has_events = self.on_event.is_some();
         let wants_slow_waits = has_events || self.on_slow_wait.is_some();
         let slow_after = wants_slow_waits.then(|| self.slow_after.unwrap_or(timing::SLOW_WAIT));
-        let hooks: Vec<_> = [self.on_event, self.on_lost, self.on_slow_wait].into_iter().flatten().collect();
+        let losses = Hook::of("dlock-lost", self.on_lost);
+        let events = Hook::of("dlock-events", [self.on_event, self.on_slow_wait].into_iter().flatten());
+        let hooks: Vec<_> = losses.into_iter().chain(events).collect();
         if hooks.is_empty() && !is_metered {
             return None;
         }
@@ -47,13 +49,14 @@ impl Hooks {
         if is_metered {
             super::metrics::describe();
         }
-        Some(Arc::new(Observer { hooks, has_events, is_metered, slow_after, failing: Mutex::new(None) }))
+        Some(Observer { hooks, has_events, is_metered, slow_after, failing: Mutex::new(None) })
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Observer {
+pub(super) struct Observer {
+    /// The queues of the functions, two at most.
     hooks: Vec<Arc<Hook>>,
     /// Whether there is a function for all events.
     has_events: bool,
@@ -86,9 +89,8 @@ impl Observer {
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        let mut pending = [const { Pending::Nothing }; 3];
-        let wanting = self.hooks.iter().filter(|hook| hook.wants(event));
-        for (hook, pending) in wanting.zip(&mut pending) {
+        let mut pending = [const { Pending::Nothing }; 2];
+        for (hook, pending) in self.hooks.iter().zip(&mut pending) {
             *pending = hook.queue(event);
         }
         Queued(Some(Box::new(Rest { pending, sample: sample.filter(|_| self.is_metered) })))
@@ -161,17 +163,17 @@ impl Drop for Observer {
 #[must_use]
 pub(crate) struct Queued(Option<Box<Rest>>);
 
-/// What remains to be done: for each function, and for the recorder of metrics.
+/// What remains to be done: for each queue, and for the recorder of metrics.
 #[derive(Debug)]
 struct Rest {
-    pending: [Pending; 3],
+    pending: [Pending; 2],
     sample: Option<Sample>,
 }
 
 impl Queued {
     /// Nothing was queued, and there is only a figure to record.
     pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        let rest = || Box::new(Rest { pending: [const { Pending::Nothing }; 3], sample: Some(sample) });
+        let rest = || Box::new(Rest { pending: [const { Pending::Nothing }; 2], sample: Some(sample) });
         Self(observer.is_metered.then(rest))
     }
 
@@ -200,8 +202,8 @@ mod tests {
     #[test]
     fn an_answer_about_another_key_does_not_end_an_outage_at_once() {
         let (say, events) = crossbeam_channel::unbounded();
-        let on_event = Hook::on_event(move |event| say.send(format!("{event:?}")).expect("the test listens"));
-        let hooks = Hooks { on_event: Some(on_event), ..Hooks::default() };
+        let told = move |event: &Event| say.send(format!("{event:?}")).expect("the test listens");
+        let hooks = Hooks { on_event: Some(Function::Events(Box::new(told))), ..Hooks::default() };
         let observer = hooks.into_observer().expect("a function");
         let at = |ms| Moment::from_nanos(0) + Duration::from_millis(ms);
         let failed = Error::backend(BackendFailure::NotExecuted, "the test wants it so");

@@ -1,6 +1,12 @@
 //! The generator, which makes locks, and its builder.
 
-use crate::client::{Client, Hooks};
+mod breaking;
+mod describe;
+mod hooks;
+
+pub use describe::ListedLocks;
+
+use crate::client::{Client, Options};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::Error;
@@ -233,15 +239,12 @@ impl DLockGenerator {
 pub struct GeneratorBuilder {
     clock: Arc<dyn Clock>,
     leases: DefaultLeases,
-    listener: bool,
-    pub(super) hooks: Hooks,
-    record: bool,
+    pub(super) client: Options,
 }
 
 impl GeneratorBuilder {
     fn new() -> Self {
-        let (leases, hooks) = (DefaultLeases::default(), Hooks::default());
-        Self { clock: Arc::new(SystemClock), leases, listener: true, hooks, record: true }
+        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), client: Options::default() }
     }
 
     /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and
@@ -253,7 +256,7 @@ impl GeneratorBuilder {
     /// channel rights on the server. All processes that use a lock should have the same setting: processes that only poll may
     /// starve beside those that hand over, as JVM processes may.
     pub fn listener(mut self, on: bool) -> Self {
-        self.listener = on;
+        self.client.listens = on;
         self
     }
 
@@ -262,7 +265,7 @@ impl GeneratorBuilder {
     /// every 30 s. It goes when the generator is closed, and 90 s after the last refresh. With `false`, a lock with a reason does not make the
     /// client listen either.
     pub fn client_record(mut self, on: bool) -> Self {
-        self.record = on;
+        self.client.has_record = on;
         self
     }
 
@@ -303,7 +306,7 @@ impl GeneratorBuilder {
     ///
     /// [`Error::Backend`] when the operating system has no random numbers for the client id.
     pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        let client = Client::new(Box::new(processor), self.clock, self.listener, self.hooks, self.record)?;
+        let client = Client::new(Box::new(processor), self.clock, self.client)?;
         Ok(DLockGenerator { client, leases: Arc::new(self.leases), short_leases: Arc::default() })
     }
 }

@@ -7,6 +7,7 @@ use crate::client::core::Core;
 use crate::client::wait_limit::WaitLimit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
+use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,34 +21,32 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    /// Returns the end in real time of a wait with a limit; `None` without a limit, and for a clock that follows real time.
+    pub(super) fn of(limit: WaitLimit<'_>, clock: &Timer) -> Option<Self> {
+        // A model of threads has no real time.
+        if cfg!(dlock_shuttle) || !clock.is_moved_by_hand() {
+            return None;
+        }
+        let left = limit.until()?.since(clock.now());
+        let (shortest, longest) = PAUSES;
+        Some(Self { ends: Instant::now().checked_add(left)?, pause: left.clamp(shortest, longest) })
+    }
+
     /// Returns for how long to sleep before the next look.
     pub(super) fn left(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
-}
 
-impl Core {
-    /// Returns the end in real time of a wait with a limit; `None` without a limit, and for a clock that follows real time.
-    pub(super) fn patience(&self, wait_limit: &WaitLimit<'_>) -> Option<Patience> {
-        // A model of threads has no real time.
-        if cfg!(dlock_shuttle) || !self.clock.is_moved_by_hand() {
-            return None;
-        }
-        let limit = wait_limit.until()?.since(self.clock.now());
-        let (shortest, longest) = PAUSES;
-        Some(Patience { ends: Instant::now().checked_add(limit)?, pause: limit.clamp(shortest, longest) })
-    }
-
-    /// Returns whether a wait has lasted its limit in real time and the store does not answer. If the store has answered so far, it is asked
+    /// Returns whether the wait has lasted its limit in real time and the store does not answer. If the store has answered so far, it is asked
     /// once more, because the clock that starts the next question stands still; the answer is looked at after a pause.
-    pub(super) fn has_no_answer(&self, patience: &mut Patience, key: &Arc<Key>, state: &State) -> bool {
-        if !patience.left().is_zero() {
+    pub(super) fn is_in_vain(&mut self, core: &Core, key: &Arc<Key>, state: &State) -> bool {
+        if !self.left().is_zero() {
             return false;
         }
         if state.failure.is_none() && matches!(state.phase, Phase::Waiting { .. }) {
-            self.retry_at(key, self.clock.now());
+            core.retries.ask_at(key, core.clock.now());
         }
-        patience.ends = Instant::now() + patience.pause;
+        self.ends = Instant::now() + self.pause;
         state.failure.is_some()
     }
 }

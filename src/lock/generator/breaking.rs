@@ -54,7 +54,7 @@ impl DLockGenerator {
     ) -> Result<BreakOutcome, Error> {
         let name = DLockConfig::new(lock_type, lock_target);
         check_name(&name)?;
-        self.client.check_process()?;
+        self.client.process.check()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }

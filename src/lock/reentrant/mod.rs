@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::lock::guard::DLockGuard;
 use crate::lock::handle::Handle;
 use crate::lock::inspected::{Holder, LockState};
+use crate::lock::unguarded::UnguardedLock;
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
 use crate::store::processor::{Inspection, Operations};
@@ -88,7 +89,7 @@ impl DistributedReentrantLock {
             return Ok(DLockGuard::new(&self.handle, token));
         }
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.get(&WaitLimit::Forever)?.ok_or(Error::ShutDown)
+        DLockGuard::acquire(&self.handle, &WaitLimit::Forever)?.ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
@@ -111,7 +112,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&WaitLimit::OneAttempt)
+        DLockGuard::acquire(&self.handle, &WaitLimit::OneAttempt)
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `None` if it was held all that time. A `limit` of zero means
@@ -130,7 +131,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.wait_limit(limit))
+        DLockGuard::acquire(&self.handle, &self.handle.wait_limit(limit))
     }
 
     /// Acquires the lock, blocking until `deadline` at the latest. Returns `None` if it was held all that time. A deadline in
@@ -148,7 +149,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.limit_until(deadline))
+        DLockGuard::acquire(&self.handle, &self.handle.limit_until(deadline))
     }
 
     /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
@@ -168,7 +169,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&WaitLimit::UntilCancelled(cancel))
+        DLockGuard::acquire(&self.handle, &WaitLimit::UntilCancelled(cancel))
     }
 
     /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
@@ -192,7 +193,7 @@ impl DistributedReentrantLock {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.wait_limit(limit).or_cancelled(cancel))
+        DLockGuard::acquire(&self.handle, &self.handle.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a deadline.
@@ -214,7 +215,7 @@ impl DistributedReentrantLock {
         deadline: Instant,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuard<'_>>, Error> {
-        self.get(&self.handle.limit_until(deadline).or_cancelled(cancel))
+        DLockGuard::acquire(&self.handle, &self.handle.limit_until(deadline).or_cancelled(cancel))
     }
 
     /// Returns how many times the calling thread holds the lock. Does not block.
@@ -309,7 +310,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.handle.client.check_process()?;
+        self.handle.client.process.check()?;
         let Inspection { holder, remaining, waiting } =
             self.handle.client.processor.inspect(self.key(), self.handle.client.limits.command)?;
         let holder = holder.map(|locker| {
@@ -366,8 +367,19 @@ impl DistributedReentrantLock {
         &self.handle.settings
     }
 
-    fn get(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<DLockGuard<'_>>, Error> {
-        Ok(self.handle.acquire(wait_limit)?.map(|token| DLockGuard::new(&self.handle, token)))
+    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let ported = lock.unguarded();
+    /// ported.lock()?;
+    /// assert_eq!(lock.hold_count(), 1);
+    /// ported.unlock()?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unguarded(&self) -> UnguardedLock {
+        UnguardedLock::of(self)
     }
 }
 
@@ -381,3 +393,8 @@ impl fmt::Debug for DistributedReentrantLock {
             .finish_non_exhaustive()
     }
 }
+
+// Its other methods. They stand below, because the page of the lock shows the methods in this order.
+mod scoped;
+
+mod owned;
