@@ -2,21 +2,27 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
+mod file;
+mod mapping;
+
 use crate::args::time;
 use crate::status::{Failure, USAGE};
 use crate::store::Builder;
-use clap::{Args, Parser};
+use clap::Args;
 #[cfg(feature = "consul")]
 use dlock_consensus::ConsulLockProcessor;
 #[cfg(feature = "etcd")]
 use dlock_consensus::EtcdLockProcessor;
+use mapping::Mapping;
+pub(crate) use mapping::mapped;
 use redis_dlock::{DLockConfig, RedisBuilder, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
+#[cfg(feature = "tls")]
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+#[cfg(feature = "tls")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
@@ -99,47 +105,6 @@ impl Rules {
     }
 }
 
-/// An address that servers tell, and the one by which they are reached from here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    told: (String, Option<u16>),
-    here: (String, Option<u16>),
-}
-
-impl FromStr for Mapping {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "give the address that is told and the one from here: 172.17.0.2:6379=127.0.0.1:7001".to_owned();
-        let (told, here) = text.split_once('=').ok_or_else(wrong)?;
-        Ok(Self { told: place(told).ok_or_else(wrong)?, here: place(here).ok_or_else(wrong)? })
-    }
-}
-
-/// Reads `host`, `host:port`, `[::1]` or `[::1]:port`.
-fn place(text: &str) -> Option<(String, Option<u16>)> {
-    let (host, port) = match text.trim().strip_prefix('[') {
-        Some(rest) => {
-            rest.split_once(']').map(|(host, port)| (host, port.strip_prefix(':').or(port.is_empty().then_some(""))))?
-        }
-        None => text.trim().split_once(':').map_or((text.trim(), Some("")), |(host, port)| (host, Some(port))),
-    };
-    let port = match port? {
-        "" if !text.ends_with(':') => None,
-        port => Some(port.parse().ok().filter(|port| *port != 0)?),
-    };
-    (!host.is_empty()).then(|| (host.to_owned(), port))
-}
-
-/// Where a server that tells this address is reached from here.
-pub(crate) fn mapped(map: &[Mapping], host: &str, port: u16) -> (String, u16) {
-    let is_meant = |mapping: &&Mapping| mapping.told.0 == host && mapping.told.1.is_none_or(|told| told == port);
-    match map.iter().find(is_meant) {
-        Some(Mapping { here: (host, here), .. }) => (host.clone(), here.unwrap_or(port)),
-        None => (host.to_owned(), port),
-    }
-}
-
 /// The roots, and the chain with its key.
 #[cfg(feature = "tls")]
 type Certificates = (Option<Vec<u8>>, Option<(Vec<u8>, Vec<u8>)>);
@@ -172,8 +137,8 @@ impl Settings {
     /// The arguments, and what the configuration file says where there are none. The URL comes from the argument, else from the environment
     /// variable, else from the file. No message of a failure contains it.
     pub(crate) fn of(arguments: &Reach, rules: Rules) -> Result<Self, Failure> {
-        let file = file(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
-        let told = file.as_deref().map_or_else(|| Ok(Told::default()), from_file)?;
+        let place = file::place(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
+        let told = place.as_deref().map_or_else(|| Ok(file::Told::default()), file::read)?;
         let variable = match env::var_os(VARIABLE).filter(|url| !url.is_empty()).map(OsString::into_string) {
             Some(Err(_)) if arguments.url.is_none() => {
                 return Err(Failure::new(USAGE, format!("{VARIABLE} is no UTF-8: give a URL")));
@@ -182,7 +147,7 @@ impl Settings {
         };
         let reach = arguments.clone().or(told.reach, variable);
         let url = reach.url.clone().ok_or_else(|| {
-            let place = file.map_or_else(|| "~/.config/dlock/config".to_owned(), |file| file.display().to_string());
+            let place = place.map_or_else(|| "~/.config/dlock/config".to_owned(), |place| place.display().to_string());
             Failure::new(
                 USAGE,
                 format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {place}"),
@@ -338,130 +303,6 @@ impl Reach {
             ca: self.ca.or(file.ca),
             cert: self.cert.or(file.cert),
             key: self.key.or(file.key),
-        }
-    }
-}
-
-/// What the file says: each line is an option without its dashes.
-#[derive(Debug, Default, Parser)]
-#[command(name = "dlock", no_binary_name = true, disable_help_flag = true)]
-struct Told {
-    #[command(flatten)]
-    reach: Reach,
-    #[command(flatten)]
-    rules: Rules,
-}
-
-/// The configuration file. The XDG specification ignores relative paths.
-fn file(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
-    let directory = absolute(config_home).or_else(|| Some(absolute(home)?.join(".config")))?;
-    Some(directory.join("dlock").join("config"))
-}
-
-fn from_file(path: &Path) -> Result<Told, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text).map_err(|wrong| Failure::new(USAGE, format!("{}, {wrong}", path.display()))),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Told::default()),
-        Err(error) => Err(Failure::new(USAGE, format!("cannot read {}: {error}", path.display()))),
-    }
-}
-
-/// Reads lines `url = …`, `lock-delay = 5s` and the like, comments, and empty lines. An error names the line. It repeats no line that may contain
-/// a password.
-fn parse(text: &str) -> Result<Told, String> {
-    let mut words = Vec::<String>::new();
-    for (n, line) in text.lines().enumerate() {
-        let (n, line) = (n + 1, line.trim());
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let Some((name, value)) = line.split_once('=').map(|(name, value)| (name.trim(), value.trim())) else {
-            return Err(format!("line {n}: write `url = redis://…`, or begin a comment with #"));
-        };
-        if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') || name.is_empty() {
-            return Err(format!("line {n}: write `url = redis://…`, or begin a comment with #"));
-        }
-        if value.is_empty() {
-            let example = if name == "url" { "redis://…" } else { "…" };
-            return Err(format!("line {n}: the value is missing: write `{name} = {example}`"));
-        }
-        let option = format!("--{name}=");
-        if words.iter().any(|word| word.starts_with(&option)) {
-            return Err(format!("line {n}: there is a second `{name}`: leave one"));
-        }
-        let word = option + value;
-        if let Err(wrong) = Told::try_parse_from([&word]) {
-            let wrong = wrong.render().to_string();
-            let wrong = wrong.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            return Err(match wrong.starts_with("unexpected argument") {
-                true => format!(
-                    "line {n}: {name:?} is no setting: see `dlock run --help` for those of the server and the lock"
-                ),
-                false => format!("line {n}: {wrong}"),
-            });
-        }
-        words.push(word);
-    }
-    Told::try_parse_from(words).map_err(|wrong| wrong.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_file_has_one_url_settings_and_comments() {
-        let url = |text: &str| parse(text).map(|told| told.reach.url);
-        assert_eq!(url("# ours\n\n  url=redis://a:p=w@h/0  \n"), Ok(Some("redis://a:p=w@h/0".to_owned())));
-        assert_eq!(url(""), Ok(None));
-        let told = parse("replica-acks = 2\nlock-delay = 5\naddress-map = a=b, c:1=d:2\nca = /x y").expect("settings");
-        assert_eq!((told.reach.replica_acks, told.rules.lock_delay), (Some(2), Some(Duration::from_secs(5))));
-        assert_eq!((told.reach.address_map.len(), told.reach.ca), (2, Some("/x y".into())));
-    }
-
-    #[test]
-    fn a_wrong_line_is_named_and_no_url_is_shown() {
-        for (text, line) in [
-            ("url = x\nlease = 3s\n", "line 2: \"lease\" is no setting"),
-            ("redis://u:secret@h", "line 1"),
-            ("redis://u:secret@h/x=y", "line 1"),
-            ("\nurl =\n", "line 2"),
-            ("url = redis://u:secret@h\nurl = x", "line 2: there is a second `url`"),
-            ("io-timeout = soon", "line 1: invalid value 'soon' for '--io-timeout"),
-            ("replica-acks = two", "line 1: invalid value 'two' for '--replica-acks"),
-            ("address-map = here", "line 1: invalid value 'here' for '--address-map"),
-        ] {
-            let wrong = parse(text).expect_err("it is wrong");
-            assert!(wrong.starts_with(line) && !wrong.contains("secret"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_place_is_that_of_the_specification() {
-        let place = |config: Option<&str>, home: Option<&str>| file(config.map(Into::into), home.map(Into::into));
-        assert_eq!(place(Some("/c"), Some("/h")), Some("/c/dlock/config".into()));
-        assert_eq!(place(Some("c"), Some("/h")), Some("/h/.config/dlock/config".into()));
-        assert_eq!(place(None, Some("/h")), Some("/h/.config/dlock/config".into()));
-        assert_eq!(place(None, None), None);
-    }
-
-    #[test]
-    fn an_address_is_mapped_with_its_port_or_all_ports() {
-        let map: Vec<Mapping> =
-            ["a:1=b:2", "a=c", "[::1]:3=d", "e=[::2]:4"].map(|text| text.parse().expect(text)).into();
-        for (told, here) in [
-            (("a", 1), ("b", 2)),
-            (("a", 9), ("c", 9)),
-            (("::1", 3), ("d", 3)),
-            (("::1", 4), ("::1", 4)),
-            (("e", 1), ("::2", 4)),
-            (("x", 1), ("x", 1)),
-        ] {
-            assert_eq!(mapped(&map, told.0, told.1), (here.0.to_owned(), here.1), "{told:?}");
-        }
-        for wrong in ["a", "=b", "a=", "a:0=b", "a:x=b", "a:=b", "[::1=b", "a=b:70000"] {
-            assert!(wrong.parse::<Mapping>().is_err(), "{wrong}");
         }
     }
 }
