@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
         let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
-        sentinel.line.lock().failed = Some((1, Instant::now()));
+        sentinel.line.lock().cooldown.fail(Instant::now(), ASK_AGAIN);
         assert!(sentinel.rests(Instant::now()));
         let asking = sentinel.line.lock();
         let (say, told) = std::sync::mpsc::channel();
