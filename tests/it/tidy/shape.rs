@@ -13,9 +13,7 @@ const LONGEST_FUNCTION: usize = 60;
 
 /// The types that have more methods, by the files that define them.
 const LARGE: &[(&str, &str)] = &[
-    ("RaftStore", "crates/consensus/src/store.rs"),
     ("Cluster", "src/store/redis/cluster/core.rs"),
-    ("Transport", "src/store/redis/transport/mod.rs"),
     ("Mux", "src/store/redis/transport/mux/core.rs"),
 ];
 
@@ -51,12 +49,9 @@ const LONG: &[(&str, &str)] = &[
 /// The functions that another room calls with a bare `bool`, by their files.
 const BARE: &[(&str, &str)] = &[
     ("with_describes", "src/description.rs"),
-    ("run", "src/store/redis/cluster/follow.rs"),
     ("begin", "src/store/redis/node/mod.rs"),
     ("end", "src/store/redis/node/mod.rs"),
-    ("run", "src/store/redis/node/mod.rs"),
     ("run", "src/store/redis/plain/attempt.rs"),
-    ("pack", "src/store/redis/script/scripts.rs"),
     ("begin", "src/store/redis/transport/mod.rs"),
     ("end", "src/store/redis/transport/mod.rs"),
     ("run", "src/store/redis/transport/mod.rs"),
