@@ -1,6 +1,6 @@
 //! The fuzz targets for whatever comes from a server, or leads to one: see [`crate::check::fuzz`].
 
-use super::builder::RedisBuilder;
+use super::RedisBuilder;
 use super::cluster;
 use super::inbox::payload;
 use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
